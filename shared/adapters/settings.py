@@ -1,0 +1,50 @@
+"""Settings from the environment, read once, into one frozen object. The only home of ``os.environ``."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where a function finds its store and its queues.
+
+    ``firestore_emulator`` and ``tasks_emulator`` are ``HOST:PORT``, empty in the cloud; the former may be ``embedded``: an
+    in-memory store in this process, whose events go to ``events_url``. ``function_url`` is the address that queues call,
+    with ``{function}`` where a function's URL segment goes.
+    """
+
+    project: str
+    location: str
+    database: str
+    firestore_emulator: str
+    tasks_emulator: str
+    events_url: str
+    function_url: str
+    queue_prefix: str
+    tasks_account: str
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """Read the settings. Locally every one has a default; Terraform sets them all."""
+    get = environment.get
+    return Settings(
+        project=get("SIGNALBOX_PROJECT") or get("GOOGLE_CLOUD_PROJECT") or "demo-signalbox",
+        location=get("SIGNALBOX_LOCATION", "us-central1"),
+        database=get("SIGNALBOX_DATABASE", "(default)"),
+        firestore_emulator=get("FIRESTORE_EMULATOR_HOST", ""),
+        tasks_emulator=get("CLOUD_TASKS_EMULATOR_HOST", ""),
+        events_url=get("SIGNALBOX_EVENTS_URL", ""),
+        function_url=get("SIGNALBOX_FUNCTION_URL", "http://127.0.0.1:8080/{function}"),
+        queue_prefix=get("SIGNALBOX_QUEUE_PREFIX", ""),
+        tasks_account=get("SIGNALBOX_TASKS_ACCOUNT", ""),
+    )
+
+
+@cache
+def settings() -> Settings:
+    """Give this process's settings."""
+    return from_environment(os.environ)
