@@ -1,0 +1,110 @@
+"""Child processes that never outlive their parent.
+
+Each child leads a session, and so a process group, of its own: killing the group takes what the child started with it.
+On Linux the kernel kills the child when the *thread* that started it ends, however it ends (``PR_SET_PDEATHSIG``);
+start children from a thread that lives as long as they should. Elsewhere a parent killed by SIGKILL leaves its children
+behind.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+PR_SET_PDEATHSIG = 1
+LIBC = (
+    ctypes.CDLL(None) if sys.platform == "linux" else None
+)  # loaded before the fork: nothing is safe to load after it
+TAIL_BYTES = 2_000
+
+
+def free_ports(count: int) -> list[int]:
+    """Choose TCP ports of 127.0.0.1 that nobody listens on, all different."""
+    with contextlib.ExitStack() as sockets:
+        probes = [sockets.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def free_port() -> int:
+    """Choose a TCP port of 127.0.0.1 that nobody listens on."""
+    return free_ports(1)[0]
+
+
+def start(
+    command: Sequence[str],
+    *,
+    output: int | IO[bytes],
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a child in a process group of its own; both its outputs go to `output`."""
+    return subprocess.Popen(  # noqa: S603 (a list, no shell)
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        cwd=folder,
+        start_new_session=True,
+        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 (there is no other way to ask for the death signal)
+    )
+
+
+def stop(process: subprocess.Popen[bytes], *, grace_seconds: float = 3.0) -> None:
+    """End a child and all it started: SIGTERM, and SIGKILL for what is left after the grace. Stopping twice is fine."""
+    signal_group(process, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(grace_seconds)
+    kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL a child's whole process group and wait for the child's end."""
+    signal_group(process, signal.SIGKILL)
+    process.wait()
+
+
+def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a child's process group, if any of it is left."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says so of a group of zombies
+        os.killpg(process.pid, number)
+
+
+def wait_until(
+    ready: Callable[[], bool], process: subprocess.Popen[bytes], *, timeout_seconds: float, pause_seconds: float = 0.03
+) -> bool:
+    """Ask until `ready()`; answer False when the child ended or the time is up."""
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        if ready():
+            return True
+        time.sleep(pause_seconds)
+    return False
+
+
+def tail(log: Path) -> str:
+    """Give the last lines of a log file, or nothing when it cannot be read."""
+    with contextlib.suppress(OSError):
+        return log.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace").strip()
+    return ""
+
+
+def _die_with(parent: int) -> Callable[[], None] | None:
+    if LIBC is None:
+        return None
+
+    def ask_for_the_death_signal() -> None:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we asked
+            os._exit(1)
+
+    return ask_for_the_death_signal
