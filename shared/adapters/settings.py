@@ -1,8 +1,9 @@
 """Settings from the environment, read once, into one frozen object. The only home of ``os.environ``."""
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 EMBEDDED = "embedded"
@@ -12,9 +13,10 @@ EMBEDDED = "embedded"
 class Settings:
     """Where a function finds its store and its queues.
 
-    ``firestore_emulator`` and ``tasks_emulator`` are ``HOST:PORT``, empty in the cloud; the former may be ``embedded``: an
-    in-memory store in this process, whose events go to ``events_url``. ``function_url`` is the address that queues call,
-    with ``{function}`` where a function's URL segment goes.
+    ``firestore_emulator`` and ``tasks_emulator`` are ``HOST:PORT``, empty in the cloud; the former may be ``embedded``:
+    an in-memory store in this process, whose events go to ``events_url``. ``triggers`` says which: patterns of records
+    (``documents/{key}``) by trigger. ``function_url`` is the address that queues call, with ``{function}``
+    where a function's URL segment goes.
     """
 
     project: str
@@ -26,6 +28,7 @@ class Settings:
     function_url: str
     queue_prefix: str
     tasks_account: str
+    triggers: Mapping[str, str] = field(default_factory=dict)
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -41,6 +44,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         function_url=get("SIGNALBOX_FUNCTION_URL", "http://127.0.0.1:8080/{function}"),
         queue_prefix=get("SIGNALBOX_QUEUE_PREFIX", ""),
         tasks_account=get("SIGNALBOX_TASKS_ACCOUNT", ""),
+        triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
     )
 
 

@@ -1,8 +1,8 @@
 """What an operation needs of the outside: a store, a task queue, a clock. Nothing here does anything.
 
 The words are Firestore's. A *record* lives at a path of alternating collection and id (``documents/x``,
-``batches/b/units/7``). Its data is JSON plus aware ``datetime`` values. A *field* is a tuple of map keys, so that a dot in a
-key means nothing. Every call takes one round trip.
+``batches/b/units/7``). Its data is JSON plus aware ``datetime`` values. A *field* is a tuple of map keys, so that a
+dot in a key means nothing. Every call takes one round trip.
 
 `shared/adapters/firestore.py` and `shared/adapters/memory.py` implement the store; `tests/contract/` holds both to
 the same behaviour.
@@ -12,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from shared.rules.effects import Effect
+from shared.rules.queries import Condition as Condition
+from shared.rules.queries import Field as Field
+from shared.rules.queries import Operator as Operator
+from shared.rules.queries import Order as Order
 
 Data = Mapping[str, Any]
-Field = tuple[str, ...]
 
 
 class Must(Enum):
@@ -70,9 +73,10 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Write the named fields of a record that exists and leave the others. A value may be a `Marker`, `Increment` or `ArrayUnion`.
+    """Write the named fields of a record that exists and leave the others.
 
-    ``fields`` maps a field (a tuple of keys) to its value. The guard is `Must.EXIST` or an update time.
+    A value may be a `Marker`, `Increment` or `ArrayUnion`. ``fields`` maps a field (a tuple of keys) to its value.
+    The guard is `Must.EXIST` or an update time.
     """
 
     path: str
@@ -93,7 +97,7 @@ Write = Put | Change | Delete
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A record as it was at `read_time`. `data` is None where there was none (then the other two times are None too)."""
+    """A record as it was at `read_time`. `data` and the other two times are None where there was none."""
 
     path: str
     data: Data | None
@@ -146,21 +150,6 @@ class Stale(Conflict):
 Outcome = WriteResult | Exception
 """Of one write of `write_each`: its result, or a `Conflict`, `Unavailable` or `Problem`, returned and not raised."""
 
-Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "array_contains"]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    field: Field
-    operator: Operator
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    field: Field
-    descending: bool = False
-
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -180,8 +169,9 @@ class Query:
 class Store(Protocol):
     """A store of records with atomic, guarded commits.
 
-    Every method raises `Unavailable` when the answer is not known (time-outs, aborted, the server is away): a commit may
-    then have landed or not. A record that the store cannot hold raises `BadValue` or `TooLarge`, before anything is written.
+    Every method raises `Unavailable` when the answer is not known (time-outs, aborted, the server is away): a commit
+    may then have landed or not. A record that the store cannot hold raises `BadValue` or `TooLarge`, before anything
+    is written.
     """
 
     def read(self, *paths: str) -> tuple[Snapshot, ...]:
@@ -213,7 +203,10 @@ class TaskQueue(Protocol):
     """Cloud Tasks, as an operation sees it."""
 
     def create(self, effects: Sequence[Effect]) -> None:
-        """Hand over tasks. A name that is or was taken counts as handed over. Raises `Unavailable` if any is not known to be."""
+        """Hand over tasks. A name that is or was taken counts as handed over.
+
+        Raises `Unavailable` if any is not known to be.
+        """
         ...
 
 
@@ -236,6 +229,32 @@ class Log(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentEvent:
+    """One write of a record, as Firestore tells of it: at least once, in any order, up to a day later.
+
+    ``id`` is the same in every delivery of one event. ``collection`` and ``key`` are the two parts of ``path``.
+    ``before`` and ``after`` are what the record held: None where there was none, and both None when the event came
+    without its data (`partial`); then the record must be read, and anything may have changed. The times are the
+    record's own.
+    """
+
+    id: str
+    collection: str
+    key: str
+    path: str
+    before: Data | None
+    after: Data | None
+    before_update_time: datetime | None = None
+    update_time: datetime | None = None
+    create_time: datetime | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Tell whether what was written is not said: a large event may arrive without its data."""
+        return self.before is None and self.after is None
+
+
+@dataclass(frozen=True, slots=True)
 class Ports:
     """The outside of one function, bound once."""
 
@@ -243,4 +262,3 @@ class Ports:
     queue: TaskQueue
     clock: Clock
     log: Log
-

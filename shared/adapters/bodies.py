@@ -1,0 +1,28 @@
+"""Bodies of requests: read up to a bound and no further, then parsed."""
+
+import io
+
+import flask
+
+from shared.adapters.json_text import parse
+from shared.rules.effects import Json
+from shared.rules.problems import TooLarge
+
+BODY_BYTES_MAX = 1024 * 1024
+"""Of a body, unless a call says otherwise: one Firestore record holds no more."""
+
+
+def json_body(request: flask.Request, bytes_max: int) -> Json:
+    """Read a request's body as JSON. Raises `TooLarge` as soon as the bound is passed, `NotJson` or `TooDeep`."""
+    if (request.content_length or 0) > bytes_max:
+        raise _too_large(request, bytes_max)
+    raw = request.stream.read(bytes_max + 1)
+    if len(raw) > bytes_max:
+        raise _too_large(request, bytes_max)
+    return parse(raw)
+
+
+def _too_large(request: flask.Request, bytes_max: int) -> TooLarge:
+    # The framework reads what is left of a body before it answers, into memory: leave it nothing.
+    request.stream = io.BytesIO()
+    return TooLarge(f"A body may have {bytes_max} bytes")

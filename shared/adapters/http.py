@@ -1,0 +1,204 @@
+"""A function's front to people: routes, requests, answers, and what a refusal looks like.
+
+A function parses, calls an operation and renders; all else that HTTP asks for happens here, once: 404 and 405, HEAD,
+bodies that are bounded and strictly JSON, problems as RFC 9457 ``application/problem+json``, one log line a call.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+import flask
+from werkzeug.datastructures import MultiDict
+
+from shared.adapters import runtime
+from shared.adapters.bodies import BODY_BYTES_MAX, json_body
+from shared.adapters.call import handling
+from shared.adapters.json_text import render
+from shared.adapters.paths import match, segments_of, segments_of_pattern
+from shared.rules.effects import Json
+from shared.rules.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+
+QUERY_FIELDS_MAX = 100
+"""Of one address: each may become a condition of a query, and Firestore takes no more of those."""
+
+
+METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
+"""HEAD comes with GET. TRACE is not among them: it would send back what it was sent, credentials too."""
+
+
+class Request:
+    """What a caller sent, checked as it is asked for."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: flask.Request) -> None:
+        self._raw = raw
+
+    @property
+    def method(self) -> str:
+        return self._raw.method
+
+    @property
+    def query(self) -> MultiDict[str, str]:
+        """Give the parameters after the question mark, in order, repeated ones too. Raises `BadQuery`."""
+        try:
+            pairs = parse_qsl(
+                self._raw.query_string.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=QUERY_FIELDS_MAX,
+            )
+        except ValueError as error:
+            raise BadQuery(f"Percent-encode UTF-8, in at most {QUERY_FIELDS_MAX} parameters") from error
+        return MultiDict(pairs)
+
+    def header(self, name: str) -> str | None:
+        """Give a header, or None."""
+        return self._raw.headers.get(name)
+
+    def json(self, bytes_max: int = BODY_BYTES_MAX) -> Json:
+        """Read the body. Raises `NotJson`, `TooDeep`, or `TooLarge` without reading on."""
+        return json_body(self._raw, bytes_max)
+
+    def json_object(self, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Json]:
+        """Read a body that must be an object. Raises `NotAnObject`, and what `json` raises."""
+        value = self.json(bytes_max)
+        if not isinstance(value, dict):
+            raise NotAnObject(f"The body is {_KINDS.get(type(value), 'something else')}")
+        return value
+
+
+_KINDS = {
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status, a JSON body (None: no body) and headers."""
+
+    status: int
+    body: object = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[..., Answer]
+EntryPoint = Callable[[flask.Request], flask.Response]
+
+
+class Routes:
+    """The addresses of one function. The first pattern that fits path and method is taken."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._routes: list[tuple[str, tuple[str, ...], Handler]] = []
+
+    def on(self, method: str, pattern: str) -> Callable[[Handler], Handler]:
+        """Route a method and a pattern (``/{key}/versions``) to a handler; it gets the request and each ``name=``."""
+        if method not in METHODS:
+            raise ValueError(f"{method} cannot be routed")
+
+        def register(handler: Handler) -> Handler:
+            self._routes.append((method, segments_of_pattern(pattern), handler))
+            return handler
+
+        return register
+
+    def entry_point(self) -> EntryPoint:
+        """Give the plain function that functions-framework wants."""
+
+        def entry(request: flask.Request) -> flask.Response:
+            return _respond(self._function, request, self._dispatch)
+
+        entry.__name__ = entry.__qualname__ = self._function
+        _take_every_path(entry)
+        return entry
+
+    def _dispatch(self, request: flask.Request) -> Answer:
+        segments = segments_of(request.environ)
+        fitting = [
+            (method, handler, parameters)
+            for method, pattern, handler in self._routes
+            if (parameters := match(pattern, segments)) is not None
+        ]
+        wanted = "GET" if request.method == "HEAD" else request.method
+        for method, handler, parameters in fitting:
+            if method == wanted:
+                return handler(Request(request), **parameters)
+        raise _no_route([method for method, _, _ in fitting], request.method)
+
+
+def _no_route(methods: list[str], asked: str) -> Problem:
+    if not methods:
+        return NotFound("This function has no such address")
+    allowed = sorted({*methods, *(["HEAD"] if "GET" in methods else [])})
+    return MethodNotAllowed(f"{asked[:20]} is none of {', '.join(allowed)}", headers={"Allow": ", ".join(allowed)})
+
+
+def _respond(function: str, request: flask.Request, dispatch: Callable[[flask.Request], Answer]) -> flask.Response:
+    with handling(function, request.headers, method=request.method) as call:
+        response = _answered(request, dispatch)
+        call.status = response.status_code
+        return response
+
+
+def _answered(request: flask.Request, dispatch: Callable[[flask.Request], Answer]) -> flask.Response:
+    try:
+        return response_of(dispatch(request))
+    except Problem as problem:
+        return problem_response(problem)
+    except Unavailable as error:
+        runtime.log().info("unavailable", reason=str(error))
+        return unavailable_response(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets no detail and the log gets all
+        runtime.log().error("bug", exception=error)
+        return bug_response()
+
+
+def response_of(answer: Answer) -> flask.Response:
+    """Write an answer as HTTP."""
+    body = b"" if answer.body is None else render(answer.body)
+    response = flask.Response(body, answer.status, answer.headers, content_type="application/json; charset=utf-8")
+    if answer.body is None:
+        del response.headers["Content-Type"]
+    return response
+
+
+def problem_response(problem: Problem) -> flask.Response:
+    """Write a refusal as RFC 9457."""
+    field_of = {} if problem.field is None else {"field": problem.field}
+    return _problem(problem.status, problem.slug(), problem.title, problem.headers, detail=problem.detail, **field_of)
+
+
+def unavailable_response(error: Unavailable) -> flask.Response:
+    """Write that the outcome is not known and when to ask again."""
+    headers = {"Retry-After": str(error.retry_after_seconds)}
+    return _problem(503, "unavailable", "Ask again", headers, detail="The call may or may not have taken effect")
+
+
+def bug_response() -> flask.Response:
+    """Write that the fault is here, without saying what it is."""
+    return _problem(500, "internal", "The function failed", {})
+
+
+def _problem(status: int, slug: str, title: str, headers: Mapping[str, str], **more: str) -> flask.Response:
+    body = {"type": f"urn:signalbox:problem:{slug}", "title": title, "status": status} | more
+    return flask.Response(render(body), status, dict(headers), content_type="application/problem+json")
+
+
+def _take_every_path(entry: EntryPoint) -> None:
+    """Answer also the paths that the framework keeps from a function: ``/robots.txt``, ``/favicon.ico``, ``//``."""
+    if not flask.has_app_context():
+        return  # imported by a test, not by the framework
+    flask.current_app.url_map.merge_slashes = False
+
+    def unrouted(_: Exception) -> flask.Response:
+        return entry(flask.request._get_current_object())  # type: ignore[attr-defined]
+
+    flask.current_app.register_error_handler(404, unrouted)

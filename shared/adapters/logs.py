@@ -1,0 +1,91 @@
+"""One fact a line: JSON on standard output, in the form that Cloud Logging takes apart by itself.
+
+A line has a severity, a constant message and values beside it. The trace of the call that is being handled is bound
+once, stands in every line and travels on in tasks, so that one search shows a request with all that followed from it.
+No logging library: importing Google's takes longer than all the rest of a cold start.
+"""
+
+import json
+import re
+import secrets
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Headers(Protocol):
+    """Headers by name, whatever carries them."""
+
+    def get(self, name: str, default: str, /) -> str: ...
+
+
+_trace: ContextVar[str] = ContextVar("trace", default="")
+_one_line_at_a_time = threading.Lock()
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
+_CLOUD_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/(\d{1,20}))?(?:;o=(\d))?")
+
+
+def traceparent_of(headers: Headers) -> str:
+    """Find the trace that a call belongs to, or begin one. Answers a W3C ``traceparent``."""
+    given = headers.get("traceparent", "")
+    if _TRACEPARENT.fullmatch(given):
+        return given
+    if cloud := _CLOUD_TRACE.fullmatch(headers.get("X-Cloud-Trace-Context", "")):
+        span = int(cloud[2] or 0) % 2**64 or 1
+        return f"00-{cloud[1].lower()}-{span:016x}-{'01' if cloud[3] == '1' else '00'}"
+    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
+
+
+def current_trace() -> str:
+    """Give the ``traceparent`` of the call being handled; empty outside one."""
+    return _trace.get()
+
+
+@contextmanager
+def traced(traceparent: str) -> Iterator[None]:
+    """Bind a trace to all that happens inside."""
+    token = _trace.set(traceparent)
+    try:
+        yield
+    finally:
+        _trace.reset(token)
+
+
+class JsonLog:
+    """Writes facts as lines of JSON. An exception given as a value is written as its traceback."""
+
+    def __init__(self, project: str) -> None:
+        self._project = project
+
+    def info(self, message: str, /, **values: object) -> None:
+        self._write("INFO", message, values)
+
+    def error(self, message: str, /, **values: object) -> None:
+        self._write("ERROR", message, values)
+
+    def _write(self, severity: str, message: str, values: Mapping[str, object]) -> None:
+        fact = {name: _readable(value) for name, value in values.items()}
+        fact |= {"severity": severity, "message": message, "time": datetime.now(UTC).isoformat()} | self._trace()
+        line = json.dumps(fact, default=str) + "\n"
+        with _one_line_at_a_time:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+
+    def _trace(self) -> dict[str, object]:
+        known = _TRACEPARENT.fullmatch(_trace.get())
+        if known is None:
+            return {}
+        return {
+            "logging.googleapis.com/trace": f"projects/{self._project}/traces/{known[1]}",
+            "logging.googleapis.com/spanId": known[2],
+        }
+
+
+def _readable(value: object) -> object:
+    return "".join(traceback.format_exception(value)) if isinstance(value, BaseException) else value

@@ -1,0 +1,110 @@
+"""What a call costs: a store and a queue that count, as Google bills and as a caller waits.
+
+Counted into the `Cost` that `measure` opened around the call, if any. The tests that hold an operation to its price
+speak of these numbers, and every handled call logs them.
+
+- reads: records asked for, found or not; a query counts what it finds, at least 1; a count 1 for each 1,000 counted.
+- writes, deletes: one a record, also those of a commit that failed: they are work that was asked for.
+- round_trips: times that the caller waited for an answer from outside; tasks handed over together are one.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from shared.operations.ports import Committed, Delete, Outcome, Ports, Query, Snapshot, Store, TaskQueue, Write
+from shared.rules.effects import Effect
+
+COUNTED_A_READ = 1000
+"""Index entries that one read pays for in a count."""
+
+
+@dataclass(slots=True)
+class Cost:
+    """Counts of one call; they only grow."""
+
+    reads: int = 0
+    writes: int = 0
+    deletes: int = 0
+    round_trips: int = 0
+    tasks: int = 0
+
+
+_cost: ContextVar[Cost | None] = ContextVar("cost", default=None)
+
+
+@contextmanager
+def measure() -> Iterator[Cost]:
+    """Count what happens inside, in this thread. An inner measurement takes its counts to itself."""
+    cost = Cost()
+    token = _cost.set(cost)
+    try:
+        yield cost
+    finally:
+        _cost.reset(token)
+
+
+def metered(ports: Ports) -> Ports:
+    """Make the store and the queue of these ports count."""
+    return replace(ports, store=MeteredStore(ports.store), queue=MeteredQueue(ports.queue))
+
+
+def _add(*, reads: int = 0, writes: int = 0, deletes: int = 0, round_trips: int = 0, tasks: int = 0) -> None:
+    cost = _cost.get()
+    if cost is not None:
+        cost.reads += reads
+        cost.writes += writes
+        cost.deletes += deletes
+        cost.round_trips += round_trips
+        cost.tasks += tasks
+
+
+class MeteredStore:
+    """A store that counts and otherwise is the one inside."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read(self, *paths: str) -> tuple[Snapshot, ...]:
+        _add(reads=len(set(paths)), round_trips=1)
+        return self._store.read(*paths)
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        _add(round_trips=1)
+        found = self._store.query(query)
+        _add(reads=max(1, len(found)))
+        return found
+
+    def count(self, query: Query) -> int:
+        _add(round_trips=1)
+        counted = self._store.count(query)
+        _add(reads=max(1, -(-counted // COUNTED_A_READ)))
+        return counted
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        _add_writes(writes)
+        return self._store.commit(writes)
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        _add_writes(writes)
+        return self._store.write_each(writes)
+
+    def new_id(self) -> str:
+        return self._store.new_id()
+
+
+class MeteredQueue:
+    """A queue that counts and otherwise is the one inside."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        _add(tasks=len(effects), round_trips=1 if effects else 0)
+        self._queue.create(effects)
+
+
+def _add_writes(writes: Sequence[Write]) -> None:
+    deletes = sum(isinstance(write, Delete) for write in writes)
+    _add(writes=len(writes) - deletes, deletes=deletes, round_trips=1)

@@ -1,0 +1,106 @@
+"""A function's front to Cloud Tasks and Cloud Scheduler, who ask again after every answer but 2xx.
+
+So the answer says whether to: a `Problem` would be refused again and is acknowledged, with an ERROR in the log; what is
+`Unavailable` or a bug comes again. A task's body is the envelope ``{"operation", "task", "payload"}``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import flask
+
+from shared.adapters import runtime
+from shared.adapters.bodies import json_body
+from shared.adapters.call import Call, handling
+from shared.adapters.http import EntryPoint, bug_response, problem_response, unavailable_response
+from shared.adapters.logs import Headers, current_trace
+from shared.rules.problems import BadValue, MethodNotAllowed, Problem, Unavailable
+
+TASK_BYTES_MAX = 1024 * 1024
+"""Of a task's body: Cloud Tasks takes no larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A delivery of a task. The same `operation` may be delivered again, also at the same time.
+
+    ``name`` says what to do with the payload. ``executions`` counts deliveries before this one that a process answered,
+    ``retries`` all before this one. ``trace`` is a W3C ``traceparent``.
+    """
+
+    operation: str
+    name: str
+    payload: Mapping[str, Any]
+    executions: int
+    retries: int
+    trace: str
+
+
+def task_entry(handler: Callable[[Task], None]) -> EntryPoint:
+    """Make a handler of tasks the entry point of the function that has its name."""
+
+    def handle(request: flask.Request) -> None:
+        handler(_task(request))
+
+    return _entry_point(handler.__name__, handle, "task abandoned")
+
+
+def schedule_entry(handler: Callable[[], None]) -> EntryPoint:
+    """Make a handler of scheduled calls, which carry nothing, the entry point of the function that has its name."""
+
+    def handle(_: flask.Request) -> None:
+        handler()
+
+    return _entry_point(handler.__name__, handle, "scheduled call abandoned")
+
+
+def _entry_point(function: str, handle: Callable[[flask.Request], None], abandoned: str) -> EntryPoint:
+    def entry(request: flask.Request) -> flask.Response:
+        name = request.headers.get("X-CloudTasks-TaskName") or request.headers.get("X-CloudScheduler-JobName") or ""
+        with handling(function, request.headers, task=name.rpartition("/")[2]) as call:
+            return _answered(call, request, handle, abandoned)
+
+    entry.__name__ = entry.__qualname__ = function
+    return entry
+
+
+def _answered(
+    call: Call, request: flask.Request, handle: Callable[[flask.Request], None], abandoned: str
+) -> flask.Response:
+    response = _response(request, handle, abandoned)
+    call.status = response.status_code
+    return response
+
+
+def _response(request: flask.Request, handle: Callable[[flask.Request], None], abandoned: str) -> flask.Response:
+    if request.method != "POST":
+        return problem_response(MethodNotAllowed("Queues and schedules POST", headers={"Allow": "POST"}))
+    try:
+        handle(request)
+    except Problem as problem:
+        runtime.log().error(abandoned, problem=problem.slug(), detail=problem.detail, exception=problem)
+    except Unavailable as error:
+        runtime.log().info("unavailable", reason=str(error))
+        return unavailable_response(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the queue must ask again and somebody must hear of it
+        runtime.log().error("bug", exception=error)
+        return bug_response()
+    return flask.Response(status=204)
+
+
+def _task(request: flask.Request) -> Task:
+    envelope = json_body(request, TASK_BYTES_MAX)
+    match envelope:
+        case {"operation": str(operation), "task": str(name), "payload": dict(payload)}:
+            return Task(operation, name, payload, *_counts(request.headers), current_trace())
+    raise BadValue('A task\'s body is {"operation": …, "task": …, "payload": {…}}')
+
+
+def _counts(headers: Headers) -> tuple[int, int]:
+    executions, retries = (headers.get(f"X-CloudTasks-Task{what}Count", "0") for what in ("Execution", "Retry"))
+    return _whole(executions), _whole(retries)
+
+
+def _whole(digits: str) -> int:
+    return int(digits) if digits.isdecimal() and len(digits) < 20 else 0
