@@ -1,0 +1,55 @@
+# Every target sets up what it needs: a clone needs GNU make and Python 3.11 or newer, and nothing else.
+# One Python environment, .venv, is made from the locks, and again only when a lock has changed.
+
+PYTHON_IN_VENV := .venv/bin/python
+LOCKS := requirements-dev.txt examples/gazetteer/requirements.txt
+READY := .venv/matches-the-locks
+
+SEEDS ?= 10000
+ARGS ?=
+LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
+
+.DEFAULT_GOAL := help
+.PHONY: help demo dev test test-all simulate check package lock setup clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(READY) ## Run the main job on real input, on local stand-ins for the cloud (CITIES=all or a number)
+	@$(PYTHON_IN_VENV) -m examples.gazetteer
+
+dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
+	@$(PYTHON_IN_VENV) -m infra.local
+
+test: $(READY) ## Run the tests, without the slow ones (ARGS="-k word" goes to pytest)
+	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips -m "not slow" $(ARGS)
+
+test-all: $(READY) ## Run all tests
+	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips $(ARGS)
+
+simulate: $(READY) ## Look for a seed that breaks a promise (SEEDS=100000)
+	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
+
+check: $(READY) ## Lint, check the format and the types, and look for what must not be in the repository
+	@$(PYTHON_IN_VENV) -m ruff check
+	@$(PYTHON_IN_VENV) -m ruff format --check
+	@$(PYTHON_IN_VENV) -m mypy shared infra examples tests $(wildcard functions/*/*.py)
+	@$(PYTHON_IN_VENV) -m infra.setup.tracked_files
+
+package: $(READY) ## Build dist/NAME.zip of each function, the same bytes everywhere
+	@$(PYTHON_IN_VENV) -m infra.packaging
+
+lock: $(READY) ## Renew the locks after a change of a requirements .in file (ARGS=--upgrade: newest versions)
+	@$(LOCK) $(ARGS) functions/requirements.in -o functions/requirements.txt
+	@$(LOCK) $(ARGS) -c functions/requirements.txt requirements-dev.in -o requirements-dev.txt
+	@$(LOCK) $(ARGS) -c functions/requirements.txt examples/gazetteer/requirements.in -o examples/gazetteer/requirements.txt
+
+setup: $(READY) ## Only set up .venv
+
+clean: ## Remove everything that make has made, .venv too
+	@rm -rf .venv .local dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): $(LOCKS) infra/setup/environment.sh
+	@sh infra/setup/environment.sh $(LOCKS)
+	@touch $@

@@ -1,0 +1,52 @@
+"""Build ``dist/NAME.zip`` of the catalogue's functions and say what each holds.
+
+Exit status 1: a function cannot be packaged, or the catalogue is wrong; nothing has been written then. 2: a wrong
+command line.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.catalogue import CATALOGUE, Catalogue, CatalogueError, load
+from infra.packaging.imports import PackagingError
+from infra.packaging.package import Written, package, write
+
+SHA256_SHOWN = 12
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m infra.packaging", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="functions of the catalogue (default: all)")
+    parser.add_argument("--out", type=Path, help="folder for the zips (default: dist in the project)")
+    parser.add_argument("--catalogue", type=Path, default=CATALOGUE, help="another catalogue.yaml")
+    options = parser.parse_args(arguments)
+    try:
+        catalogue = load(options.catalogue)
+        if unknown := sorted(set(options.names) - set(catalogue.functions)):
+            parser.error(f"not in the catalogue: {', '.join(unknown)}")
+        sys.stdout.write(table(build(catalogue, options.names, options.out or catalogue.root / "dist")))
+    except (PackagingError, CatalogueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def build(catalogue: Catalogue, names: Sequence[str], out: Path) -> list[Written]:
+    """Package the named functions, or all, and write the zips when every one could be packaged."""
+    packages = [package(catalogue.functions[name], catalogue.root) for name in sorted(names or catalogue.functions)]
+    return [write(each, out) for each in packages]
+
+
+def table(zips: Sequence[Written]) -> str:
+    """Say of each zip: its name, how many files, how many bytes, and how its SHA-256 begins."""
+    width = max([len("function"), *(len(each.name) for each in zips)])
+    header = f"{'function':{width}}  files    bytes  sha256"
+    rows = (f"{each.name:{width}}  {each.files:5}  {each.size_bytes:7}  {each.sha256[:SHA256_SHOWN]}" for each in zips)
+    return "\n".join((header, *rows)) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

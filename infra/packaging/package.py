@@ -1,0 +1,115 @@
+"""Build the source zip of a function, the same bytes on every machine.
+
+A zip holds the function's folder (``main.py`` at the root), the part of ``shared/`` that it imports, and one
+``requirements.txt``. Terraform names the uploaded object by its content, so a zip that changes without need redeploys a
+function without need, and one that does not change when it should leaves old code running. Hence: sorted names, one
+time, one mode, nothing compressed (compressors differ between versions), and no file that is not imported.
+"""
+
+import ast
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.catalogue import Function
+from infra.packaging.imports import SHARED, PackagingError, parsed, shared_files
+from infra.packaging.requirements import LOCK, joined
+
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # a zip cannot tell an earlier time
+REGULAR_FILE_MODE = 0o100644
+UNIX = 3
+REQUIREMENTS = "requirements.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A function's files by their path in the zip."""
+
+    name: str
+    files: Mapping[str, bytes]
+
+    def zipped(self) -> bytes:
+        """Give the zip."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for path, content in sorted(self.files.items()):
+                archive.writestr(_entry(path), content)
+        return buffer.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A zip on disk: what the printed table says of it."""
+
+    name: str
+    files: int
+    size_bytes: int
+    sha256: str
+
+
+def package(function: Function, project: Path) -> Package:
+    """Collect what a function needs. Raises `PackagingError` when it could not run as it is."""
+    folder = function.folder
+    own = {path.relative_to(folder).as_posix(): path.read_bytes() for path in _own_files(folder)}
+    if any(path == f"{SHARED}.py" or path.startswith(f"{SHARED}/") for path in own):
+        raise PackagingError(f"{function.name}: {SHARED} is the library's name: call the folder's own something else")
+    sources = {path: content for path, content in own.items() if path.endswith(".py")}
+    _must_define(function.name, parsed("main.py", own["main.py"]))
+    try:
+        shared = shared_files(sources, project)
+    except PackagingError as error:
+        raise PackagingError(f"{function.name}: {error}") from error
+    return Package(function.name, {**own, **shared, REQUIREMENTS: _requirements(function, project)})
+
+
+def write(package: Package, out: Path) -> Written:
+    """Write ``NAME.zip`` into the folder `out`."""
+    content = package.zipped()
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{package.name}.zip").write_bytes(content)
+    return Written(package.name, len(package.files), len(content), hashlib.sha256(content).hexdigest())
+
+
+def _entry(path: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(path, EARLIEST)
+    entry.create_system = UNIX
+    entry.external_attr = REGULAR_FILE_MODE << 16
+    entry.compress_type = zipfile.ZIP_STORED
+    return entry
+
+
+def _own_files(folder: Path) -> Iterator[Path]:
+    """Give a folder's files but caches, hidden files, editors' copies, and requirements, which are handled apart."""
+    for path in folder.rglob("*"):
+        parts = path.relative_to(folder).parts
+        left_out = any(part.startswith(".") or part == "__pycache__" for part in parts)
+        left_out |= path.name.endswith(("~", ".pyc")) or parts in {(REQUIREMENTS,), ("requirements.in",)}
+        if not left_out and path.is_file():
+            yield path
+
+
+def _must_define(name: str, tree: ast.Module) -> None:
+    if name not in set(_defined(tree)):
+        raise PackagingError(f"{name}: main.py defines no {name}, and the entry point has the folder's name")
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Assign(targets=targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.ImportFrom(names=aliases):
+                yield from (alias.asname or alias.name for alias in aliases)
+
+
+def _requirements(function: Function, project: Path) -> bytes:
+    lock = (project / LOCK).read_text("utf-8")
+    own = function.folder / REQUIREMENTS
+    if not own.is_file():
+        return lock.encode()
+    return joined(lock, own.read_text("utf-8"), f"{function.name}: {REQUIREMENTS}").encode()
