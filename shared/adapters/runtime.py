@@ -42,8 +42,8 @@ def _make(chosen: Settings) -> Ports:
     from shared.adapters.cloud_tasks import CloudTasksQueue
     from shared.adapters.meter import metered
 
-    made = Ports(_store(chosen), CloudTasksQueue(chosen), SystemClock(), JsonLog(chosen.project))
-    return metered(made)
+    lines = JsonLog(chosen.project)
+    return metered(Ports(_store(chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
 
 
 def _store(chosen: Settings) -> Store:
