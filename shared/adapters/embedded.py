@@ -116,9 +116,9 @@ def _fill(data: Any, which: str, name: str, snapshot: Snapshot) -> None:
 
 
 def _headers(settings: Settings, event: _Event) -> dict[str, str]:
-    latin = event.path.encode("utf-8").decode(
-        "latin-1"
-    )  # the emulator sends bare UTF-8; http.client encodes as latin-1
+    # Bare UTF-8, as the emulator sends it, which http.client writes from latin-1; a line break would end the header.
+    printable = "".join(letter if letter.isprintable() else quote(letter) for letter in event.path)
+    latin = printable.encode("utf-8").decode("latin-1")
     return {
         "ce-specversion": "1.0",
         "ce-type": "google.cloud.firestore.document.v1.written",

@@ -29,20 +29,23 @@ EventEntryPoint = Callable[["CloudEvent"], None]
 _Data = DocumentEventData.pb()
 
 
-def document_written(handler: Callable[[DocumentEvent], None]) -> EventEntryPoint:
-    """Make a handler of writes the entry point of the function that has its name."""
+def document_written(function: str) -> Callable[[Callable[[DocumentEvent], None]], EventEntryPoint]:
+    """Make a handler of writes the entry point of `function`."""
 
-    def entry(event: "CloudEvent") -> None:
-        with handling(handler.__name__, _headers(event), task=str(event["id"])) as call:
-            try:
-                _handle(handler, event)
-            except HTTPException as answer:
-                call.status = answer.code or call.status
-                raise
-            call.status = 200
+    def decorate(handler: Callable[[DocumentEvent], None]) -> EventEntryPoint:
+        def entry(event: "CloudEvent") -> None:
+            with handling(function, _headers(event), task=str(event["id"])) as call:
+                try:
+                    _handle(handler, event)
+                except HTTPException as answer:
+                    call.status = answer.code or call.status
+                    raise
+                call.status = 200
 
-    entry.__name__ = entry.__qualname__ = handler.__name__
-    return entry
+        entry.__name__ = entry.__qualname__ = function
+        return entry
+
+    return decorate
 
 
 def _handle(handler: Callable[[DocumentEvent], None], event: "CloudEvent") -> None:

@@ -37,22 +37,22 @@ class Task:
     trace: str
 
 
-def task_entry(handler: Callable[[Task], None]) -> EntryPoint:
-    """Make a handler of tasks the entry point of the function that has its name."""
+def task_entry(function: str) -> Callable[[Callable[[Task], None]], EntryPoint]:
+    """Make a handler of tasks the entry point of `function`."""
 
-    def handle(request: flask.Request) -> None:
-        handler(_task(request))
+    def decorate(handler: Callable[[Task], None]) -> EntryPoint:
+        return _entry_point(function, lambda request: handler(_task(request)), "task abandoned")
 
-    return _entry_point(handler.__name__, handle, "task abandoned")
+    return decorate
 
 
-def schedule_entry(handler: Callable[[], None]) -> EntryPoint:
-    """Make a handler of scheduled calls, which carry nothing, the entry point of the function that has its name."""
+def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
+    """Make a handler of scheduled calls, which carry nothing, the entry point of `function`."""
 
-    def handle(_: flask.Request) -> None:
-        handler()
+    def decorate(handler: Callable[[], None]) -> EntryPoint:
+        return _entry_point(function, lambda _: handler(), "scheduled call abandoned")
 
-    return _entry_point(handler.__name__, handle, "scheduled call abandoned")
+    return decorate
 
 
 def _entry_point(function: str, handle: Callable[[flask.Request], None], abandoned: str) -> EntryPoint:
