@@ -1,0 +1,194 @@
+"""What stands between a clone and its first test: the set-up script, the Makefile, and the checks of the repository."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.setup.tracked_files import complaints, machine_paths
+
+PROJECT = Path(__file__).resolve().parents[2]
+SCRIPT = PROJECT / "infra" / "setup" / "environment.sh"
+CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3")
+
+
+def commands(folder: Path, scripts: dict[str, str]) -> Path:
+    """Make a folder for the PATH that holds what the script calls, and the given scripts, and no Python beside them."""
+    folder.mkdir()
+    for tool in ("sh", "cat", "mktemp", "rm", "mkdir", "cp", "chmod"):
+        source = next(path for part in ("/bin", "/usr/bin") if (path := Path(part) / tool).exists())
+        (folder / tool).symlink_to(source)
+    for name, text in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def set_up(folder: Path, path: Path, *locks: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": str(path), "TMPDIR": str(folder)}
+    return subprocess.run(
+        ["sh", SCRIPT, *locks], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def stand_in(pip: str) -> str:
+    """A Python that is recent enough and makes environments of copies of itself; what its pip does is given."""
+    return f"""
+case "$1 $2" in
+  "-c "*) exit 0 ;;
+  "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && chmod +x "$4/bin/python" ;;
+  "-m pip") if [ "$3" = install ]; then shift 3; {pip}; fi ;;
+esac"""
+
+
+def test_without_a_recent_python_the_set_up_says_so(tmp_path: Path) -> None:
+    path = commands(tmp_path / "commands", dict.fromkeys(CANDIDATES, "exit 1"))
+    result = set_up(tmp_path, path)
+    assert result.returncode == 1
+    assert result.stderr.startswith("Python 3.11 or newer is needed")
+
+
+def test_a_python_that_cannot_make_environments_is_named_with_the_remedy(tmp_path: Path) -> None:
+    bare = 'case "$2" in *ensurepip*) exit 1 ;; esac'
+    result = set_up(tmp_path, commands(tmp_path / "commands", {"python3.12": bare}))
+    assert result.returncode == 1
+    assert result.stderr.startswith("python3.12 cannot make virtual environments")
+    assert "apt-get install python3-venv" in result.stderr
+
+
+def test_a_name_that_leads_nowhere_and_a_bare_python_are_passed_over(tmp_path: Path) -> None:
+    bare = 'case "$2" in *ensurepip*) exit 1 ;; esac'
+    scripts = {"python3.13": "exit 127", "python3.12": bare, "python3.11": stand_in(":"), "python3": "exit 1"}
+    result = set_up(tmp_path, commands(tmp_path / "commands", scripts), "a.txt")
+    assert result.returncode == 0
+    assert result.stderr == "Setting up .venv (once, about half a minute)\n"
+    assert "-m venv" in (tmp_path / ".venv/bin/python").read_text()
+
+
+def test_every_lock_is_installed_with_hashes_also_under_a_path_with_spaces(tmp_path: Path) -> None:
+    folder = tmp_path / "a clone"
+    folder.mkdir()
+    path = commands(
+        tmp_path / "commands", {"python3": stand_in('for argument in "$@"; do echo "$argument"; done >pip.txt')}
+    )
+    assert set_up(folder, path, "one lock.txt", "two.txt").returncode == 0
+    arguments = (folder / "pip.txt").read_text().splitlines()
+    assert "--require-hashes" in arguments
+    assert arguments[-4:] == ["-r", "one lock.txt", "-r", "two.txt"]
+
+
+def test_what_pip_said_is_shown_only_when_it_fails(tmp_path: Path) -> None:
+    quiet = set_up(tmp_path, commands(tmp_path / "good", {"python3": stand_in("echo a harmless warning")}), "a.txt")
+    assert "warning" not in quiet.stdout + quiet.stderr
+    (tmp_path / ".venv/bin/python").unlink()
+    failing = set_up(tmp_path, commands(tmp_path / "bad", {"python3": stand_in("echo hashes differ; exit 3")}), "a.txt")
+    assert failing.returncode == 1
+    assert "hashes differ" in failing.stderr
+    assert "status 3" in failing.stderr
+
+
+def test_a_usable_environment_is_kept(tmp_path: Path) -> None:
+    path = commands(tmp_path / "commands", {"python3": stand_in(":")})
+    set_up(tmp_path, path, "a.txt")
+    (tmp_path / ".venv/kept").touch()
+    assert set_up(tmp_path, path, "a.txt").stderr == "Bringing .venv up to date with the locks\n"
+    assert (tmp_path / ".venv/kept").exists()
+
+
+def test_make_alone_lists_every_target_with_what_it_does() -> None:
+    makefile = (PROJECT / "Makefile").read_text()
+    targets = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert targets is not None
+    listed = subprocess.run(["make"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"(?m)^  make ([a-z-]+) +\S", listed)) == set(targets[1].split())
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("see /home/" + "ada/notes.txt", "/home/" + "ada"),
+        ("x = '/Users/" + "ada/kit'", "/Users/" + "ada"),
+        ("/srv/clone of/kit/dist", "/srv/clone of/kit"),
+    ],
+)
+def test_a_machines_path_is_found(line: str, found: str) -> None:
+    pattern = machine_paths(Path("/srv/clone of/kit"), Path("/srv/ada"))
+    assert list(complaints("a.py", line, pattern)) == [f"a.py:1: names a machine's path: {found}"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "https://example.com/home/x",
+        "{base}/work/1",
+        "#!/usr/bin/env python3",
+        "a/tmp/b",
+        "~/work/x",
+        "/srv/clone of/kitten",
+    ],
+)
+def test_an_address_or_a_relative_path_is_not_a_machines_path(line: str) -> None:
+    assert list(complaints("a.py", line, machine_paths(Path("/srv/clone of/kit"), Path("/srv/ada")))) == []
+
+
+@pytest.mark.parametrize("line", ["--index-url https://x.example/simple", "--find-links wheels", "a @ file:a.whl"])
+def test_a_lock_that_names_where_packages_come_from_is_found(line: str) -> None:
+    pattern = machine_paths(Path("/"), Path("/"))
+    assert list(complaints("functions/requirements.txt", line, pattern)) == [
+        f"functions/requirements.txt:1: a lock names where packages come from: {line}"
+    ]
+
+
+SKIPS = """
+import pytest
+
+@pytest.mark.skip(reason="no emulator here")
+def test_marked(): pass
+
+def test_inside(): pytest.skip("no emulator here either")
+
+@pytest.mark.xfail(strict=True)
+def test_known(): assert False
+
+def test_good(): pass
+"""
+
+
+def run_pytest(folder: Path, text: str, no_skips: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_one.py").write_text(text)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.no_skips",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        str(folder),
+    ]
+    environment = {**os.environ, "SIGNALBOX_NO_SKIPS": no_skips}
+    return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_skip_is_a_failure_where_nothing_may_be_skipped(tmp_path: Path) -> None:
+    result = run_pytest(tmp_path, SKIPS, "1")
+    assert result.returncode == 1
+    assert "1 failed, 1 passed, 1 xfailed, 1 error" in result.stdout
+    assert "Nothing may be skipped here. Skipped: no emulator here" in result.stdout
+
+
+def test_a_module_that_skips_itself_is_an_error_where_nothing_may_be_skipped(tmp_path: Path) -> None:
+    result = run_pytest(tmp_path, "import pytest\npytest.importorskip('nowhere_to_be_had')\n", "1")
+    assert result.returncode == 2
+    assert "Nothing may be skipped here. Skipped: could not import 'nowhere_to_be_had'" in result.stdout
+
+
+def test_elsewhere_a_skip_is_a_skip(tmp_path: Path) -> None:
+    result = run_pytest(tmp_path, SKIPS, "")
+    assert result.returncode == 0
+    assert "1 passed, 2 skipped, 1 xfailed" in result.stdout

@@ -1,0 +1,186 @@
+"""Every zip starts and answers where it will run: unpacked, outside the repository, with the functions' lock alone.
+
+The clean environment lies under ``.local/``, named by the lock's hash, so that it is made again only for another lock.
+"""
+
+import hashlib
+import http.client
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from infra.catalogue import Function, load
+from infra.packaging.package import package
+
+PROJECT = Path(__file__).resolve().parents[2]
+CATALOGUE = load()
+LOCK = PROJECT / "functions" / "requirements.txt"
+START_SECONDS = 30
+CLOUD_EVENT = {
+    "ce-id": "1",
+    "ce-source": "//firestore.googleapis.com/projects/demo/databases/(default)",
+    "ce-specversion": "1.0",
+    "ce-type": "google.cloud.firestore.document.v1.written",
+    "content-type": "application/protobuf",
+}
+
+pytestmark = pytest.mark.timeout(300)  # the first run installs the lock
+
+each_function = pytest.mark.parametrize("function", CATALOGUE.functions.values(), ids=lambda each: each.name)
+
+
+@pytest.fixture(scope="session")
+def clean_python() -> Path:
+    """Give the Python of an environment made from the functions' lock alone."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
+    environment = PROJECT / ".local" / "packaging" / f"python{version}-{digest}"
+    if not environment.is_dir():
+        _make(environment)
+    return environment / "bin" / "python"
+
+
+def _make(environment: Path) -> None:
+    """Make it under another name first: a run that is broken off leaves nothing that looks complete."""
+    partial = environment.with_name(f"{environment.name}.{os.getpid()}")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    install = ("-m", "pip", "install", "--quiet", "--no-input", "--require-hashes", "-r", LOCK)
+    try:
+        subprocess.run([sys.executable, "-m", "venv", partial], check=True)
+        subprocess.run([partial / "bin" / "python", *install], check=True)
+        if not environment.is_dir():
+            partial.rename(environment)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """A zip's files in a folder outside the repository, and a Python that knows nothing of the repository."""
+
+    folder: Path
+    python: Path
+
+    def start(self, *arguments: str, output: int, errors: int | None = None) -> subprocess.Popen[bytes]:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [str(self.python), *arguments]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=output, stderr=errors, start_new_session=True
+        )
+
+    def run(self, code: str) -> str:
+        """Run code and give what it printed. Fails when the code does."""
+        process = self.start("-c", code, output=subprocess.PIPE)
+        printed, _ = process.communicate(timeout=START_SECONDS)
+        assert process.returncode == 0
+        return printed.decode()
+
+
+@pytest.fixture
+def unpacked(function: Function, clean_python: Path, tmp_path: Path) -> Unpacked:
+    zipfile.ZipFile(io.BytesIO(package(function, PROJECT).zipped())).extractall(tmp_path)
+    return Unpacked(tmp_path, clean_python)
+
+
+@contextmanager
+def serving(unpacked: Unpacked, function: Function) -> Iterator[int]:
+    """Serve a function as the cloud does, and give its port. What it wrote is in ``server.log`` of its folder."""
+    port = _free_port()
+    options = ("--target", function.name, "--signature-type", function.signature_type, "--host", "127.0.0.1")
+    with (unpacked.folder / "server.log").open("wb") as log:
+        arguments = ("-m", "functions_framework", "--source", "main.py", "--port", str(port), *options)
+        server = unpacked.start(*arguments, output=log.fileno(), errors=subprocess.STDOUT)
+        try:
+            _wait_until_open(port, server, unpacked)
+            yield port
+        finally:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _wait_until_open(port: int, server: subprocess.Popen[bytes], unpacked: Unpacked) -> None:
+    end = time.monotonic() + START_SECONDS
+    while server.poll() is None and time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    pytest.fail(f"it does not serve:\n{log_of(unpacked)}")
+
+
+def log_of(unpacked: Unpacked) -> str:
+    return (unpacked.folder / "server.log").read_text("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    content_type: str
+    body: bytes
+
+
+def call(port: int, method: str, headers: dict[str, str], body: bytes = b"") -> Reply:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
+    try:
+        connection.request(method, "/", body, headers)
+        response = connection.getresponse()
+        return Reply(response.status, response.headers.get_content_type(), response.read())
+    finally:
+        connection.close()
+
+
+@each_function
+def test_a_zip_serves_and_refuses_a_call_that_it_cannot_take(function: Function, unpacked: Unpacked) -> None:
+    with serving(unpacked, function) as port:
+        if function.signature_type == "cloudevent":
+            assert call(port, "POST", {}, b"no event").status == 400
+            assert call(port, "POST", CLOUD_EVENT, b"\xff\xff no protobuf").status >= 400
+        else:
+            reply = call(port, "TRACE", {})
+            assert (reply.status, reply.content_type) == (405, "application/problem+json")
+            assert json.loads(reply.body)["status"] == 405
+        assert "ImportError" not in log_of(unpacked)
+        assert "ModuleNotFoundError" not in log_of(unpacked)
+
+
+IMPORT_EACH = """
+import importlib, pathlib
+for path in sorted(pathlib.Path("shared").rglob("*.py")):
+    module = importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
+    assert pathlib.Path(module.__file__).resolve() == path.resolve(), module.__file__
+    print(path.as_posix())
+"""
+
+
+@each_function
+def test_every_module_of_a_zip_imports_also_those_that_only_some_calls_need(
+    function: Function, unpacked: Unpacked
+) -> None:
+    expected = sorted(path for path in package(function, PROJECT).files if path.startswith("shared/"))
+    assert sorted(unpacked.run(IMPORT_EACH).split()) == expected
+
+
+def test_the_clean_environment_has_no_aiohttp(clean_python: Path, tmp_path: Path) -> None:
+    look = "import importlib.util as u; print(u.find_spec('aiohttp'), u.find_spec('functions_framework') is not None)"
+    assert Unpacked(tmp_path, clean_python).run(look).split() == ["None", "True"]
