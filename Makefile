@@ -31,10 +31,12 @@ simulate: $(READY) ## Look for a seed that breaks a promise (SEEDS=100000)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
 
 check: $(READY) ## Lint, check the format and the types, and look for what must not be in the repository
-	@$(PYTHON_IN_VENV) -m ruff check
-	@$(PYTHON_IN_VENV) -m ruff format --check
-	@$(PYTHON_IN_VENV) -m mypy shared infra examples tests $(wildcard functions/*/*.py)
-	@$(PYTHON_IN_VENV) -m infra.setup.tracked_files
+	@status=0; \
+	$(PYTHON_IN_VENV) -m ruff check || status=1; \
+	$(PYTHON_IN_VENV) -m ruff format --check || status=1; \
+	$(PYTHON_IN_VENV) -m mypy shared infra examples tests $(wildcard functions/*/*.py) || status=1; \
+	$(PYTHON_IN_VENV) -m infra.setup.tracked_files || status=1; \
+	exit $$status
 
 package: $(READY) ## Build dist/NAME.zip of each function, the same bytes everywhere
 	@$(PYTHON_IN_VENV) -m infra.packaging
@@ -45,6 +47,7 @@ lock: $(READY) ## Renew the locks after a change of a requirements .in file (ARG
 	@$(LOCK) $(ARGS) -c functions/requirements.txt examples/gazetteer/requirements.in -o examples/gazetteer/requirements.txt
 
 setup: $(READY) ## Only set up .venv
+	@:
 
 clean: ## Remove everything that make has made, .venv too
 	@rm -rf .venv .local dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
