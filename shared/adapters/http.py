@@ -4,20 +4,28 @@ A function parses, calls an operation and renders; all else that HTTP asks for h
 bodies that are bounded and strictly JSON, problems as RFC 9457 ``application/problem+json``, one log line a call.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 import flask
 from werkzeug.datastructures import MultiDict
 
 from shared.adapters import runtime
+from shared.adapters.answers import (
+    Answer,
+    EntryPoint,
+    bug_response,
+    problem_response,
+    response_of,
+    unavailable_response,
+)
 from shared.adapters.bodies import BODY_BYTES_MAX, json_body
 from shared.adapters.call import handling
-from shared.adapters.json_text import render
 from shared.adapters.paths import match, segments_of, segments_of_pattern
 from shared.rules.effects import Json
 from shared.rules.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+
+__all__ = ["Answer", "Request", "Routes"]
 
 QUERY_FIELDS_MAX = 100
 """Of one address: each may become a condition of a query, and Firestore takes no more of those."""
@@ -79,17 +87,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A status, a JSON body (None: no body) and headers."""
-
-    status: int
-    body: object = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 Handler = Callable[..., Answer]
-EntryPoint = Callable[[flask.Request], flask.Response]
 
 
 class Routes:
@@ -159,37 +157,6 @@ def _answered(request: flask.Request, dispatch: Callable[[flask.Request], Answer
     except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets no detail and the log gets all
         runtime.log().error("bug", exception=error)
         return bug_response()
-
-
-def response_of(answer: Answer) -> flask.Response:
-    """Write an answer as HTTP."""
-    body = b"" if answer.body is None else render(answer.body)
-    response = flask.Response(body, answer.status, answer.headers, content_type="application/json; charset=utf-8")
-    if answer.body is None:
-        del response.headers["Content-Type"]
-    return response
-
-
-def problem_response(problem: Problem) -> flask.Response:
-    """Write a refusal as RFC 9457."""
-    field_of = {} if problem.field is None else {"field": problem.field}
-    return _problem(problem.status, problem.slug(), problem.title, problem.headers, detail=problem.detail, **field_of)
-
-
-def unavailable_response(error: Unavailable) -> flask.Response:
-    """Write that the outcome is not known and when to ask again."""
-    headers = {"Retry-After": str(error.retry_after_seconds)}
-    return _problem(503, "unavailable", "Ask again", headers, detail="The call may or may not have taken effect")
-
-
-def bug_response() -> flask.Response:
-    """Write that the fault is here, without saying what it is."""
-    return _problem(500, "internal", "The function failed", {})
-
-
-def _problem(status: int, slug: str, title: str, headers: Mapping[str, str], **more: str) -> flask.Response:
-    body = {"type": f"urn:signalbox:problem:{slug}", "title": title, "status": status} | more
-    return flask.Response(render(body), status, dict(headers), content_type="application/problem+json")
 
 
 def _take_every_path(entry: EntryPoint) -> None:

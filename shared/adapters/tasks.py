@@ -11,13 +11,13 @@ from typing import Any
 import flask
 
 from shared.adapters import runtime
+from shared.adapters.answers import EntryPoint, bug_response, problem_response, unavailable_response
 from shared.adapters.bodies import json_body
-from shared.adapters.call import Call, handling
-from shared.adapters.http import EntryPoint, bug_response, problem_response, unavailable_response
+from shared.adapters.call import handling
 from shared.adapters.logs import Headers, current_trace
 from shared.rules.problems import BadValue, MethodNotAllowed, Problem, Unavailable
 
-TASK_BYTES_MAX = 1024 * 1024
+ENVELOPE_BYTES_MAX = 1024 * 1024
 """Of a task's body: Cloud Tasks takes no larger one."""
 
 
@@ -59,18 +59,12 @@ def _entry_point(function: str, handle: Callable[[flask.Request], None], abandon
     def entry(request: flask.Request) -> flask.Response:
         name = request.headers.get("X-CloudTasks-TaskName") or request.headers.get("X-CloudScheduler-JobName") or ""
         with handling(function, request.headers, task=name.rpartition("/")[2]) as call:
-            return _answered(call, request, handle, abandoned)
+            response = _response(request, handle, abandoned)
+            call.status = response.status_code
+            return response
 
     entry.__name__ = entry.__qualname__ = function
     return entry
-
-
-def _answered(
-    call: Call, request: flask.Request, handle: Callable[[flask.Request], None], abandoned: str
-) -> flask.Response:
-    response = _response(request, handle, abandoned)
-    call.status = response.status_code
-    return response
 
 
 def _response(request: flask.Request, handle: Callable[[flask.Request], None], abandoned: str) -> flask.Response:
@@ -90,7 +84,7 @@ def _response(request: flask.Request, handle: Callable[[flask.Request], None], a
 
 
 def _task(request: flask.Request) -> Task:
-    envelope = json_body(request, TASK_BYTES_MAX)
+    envelope = json_body(request, ENVELOPE_BYTES_MAX)
     match envelope:
         case {"operation": str(operation), "task": str(name), "payload": dict(payload)}:
             return Task(operation, name, payload, *_counts(request.headers), current_trace())

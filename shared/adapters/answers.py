@@ -1,0 +1,55 @@
+"""What goes back to a caller: a JSON body, or a problem as RFC 9457 (``application/problem+json``).
+
+Slug and title of a problem come from its class, so that a caller can rely on them. What went wrong inside stays inside.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import flask
+
+from shared.adapters.json_text import render
+from shared.rules.problems import Problem, Unavailable
+
+EntryPoint = Callable[[flask.Request], flask.Response]
+"""What functions-framework calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status, a JSON body (None: no body) and headers."""
+
+    status: int
+    body: object = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def response_of(answer: Answer) -> flask.Response:
+    """Write an answer as HTTP."""
+    body = b"" if answer.body is None else render(answer.body)
+    response = flask.Response(body, answer.status, answer.headers, content_type="application/json; charset=utf-8")
+    if answer.body is None:
+        del response.headers["Content-Type"]
+    return response
+
+
+def problem_response(problem: Problem) -> flask.Response:
+    """Write a refusal as RFC 9457."""
+    field_of = {} if problem.field is None else {"field": problem.field}
+    return _problem(problem.status, problem.slug(), problem.title, problem.headers, detail=problem.detail, **field_of)
+
+
+def unavailable_response(error: Unavailable) -> flask.Response:
+    """Write that the outcome is not known and when to ask again."""
+    headers = {"Retry-After": str(error.retry_after_seconds)}
+    return _problem(503, "unavailable", "Ask again", headers, detail="The call may or may not have taken effect")
+
+
+def bug_response() -> flask.Response:
+    """Write that the fault is here, without saying what it is."""
+    return _problem(500, "internal", "The function failed", {})
+
+
+def _problem(status: int, slug: str, title: str, headers: Mapping[str, str], **more: str) -> flask.Response:
+    body = {"type": f"urn:signalbox:problem:{slug}", "title": title, "status": status} | more
+    return flask.Response(render(body), status, dict(headers), content_type="application/problem+json")
