@@ -1,0 +1,138 @@
+"""Run the local Cloud Tasks: `python -m infra.local.cloud_tasks --port P --database FILE --queues JSON_OR_FILE`.
+
+Prints `ready` when it serves. SIGTERM ends it at once: what was being delivered is delivered again after the next
+start.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from aiohttp import web
+
+from infra.local.cloud_tasks.chaos import Chaos, parse
+from infra.local.cloud_tasks.configuration import read_queues
+from infra.local.cloud_tasks.dispatch import Courier
+from infra.local.cloud_tasks.identity import Identity, new_private_key
+from infra.local.cloud_tasks.journal import Journal
+from infra.local.cloud_tasks.line import Surroundings
+from infra.local.cloud_tasks.lines import Lines
+from infra.local.cloud_tasks.messages import Message
+from infra.local.cloud_tasks.progress import Executions
+from infra.local.cloud_tasks.queues import Tombstones
+from infra.local.cloud_tasks.refusals import Refusal
+from infra.local.cloud_tasks.server import serve
+from infra.local.cloud_tasks.status import application
+
+HOUSEKEEPING_SECONDS = 60
+PRIVATE_KEY = "oidc private key"
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="cloud_tasks", description="A local, durable stand-in for Cloud Tasks.")
+    parser.add_argument("--port", type=int, required=True, help="gRPC port on 127.0.0.1")
+    parser.add_argument("--database", type=Path, required=True, help="SQLite file; made when it is not there")
+    parser.add_argument("--queues", type=_queues, default=[], help="JSON, or a file of it: name to settings")
+    parser.add_argument("--keys-port", type=int, help="HTTP port of /stats and of the public keys")
+    parser.add_argument("--chaos", type=_chaos, default=os.environ.get("CHAOS", ""), help="twice=0.1,late=0.1,…")
+    parser.add_argument("--tombstone-seconds", type=float, default=3600.0, help="how long a task's name stays taken")
+    parser.add_argument(
+        "--executions",
+        type=Executions,
+        default=Executions.ANSWERED,
+        help="what TaskExecutionCount counts: answered, documented",
+    )
+    return parser.parse_args(argv)
+
+
+def _queues(text: str) -> list[Message]:
+    try:
+        return read_queues(text)
+    except (ValueError, TypeError, OSError, Refusal) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _chaos(text: str) -> Chaos:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def identity_from(journal: Journal) -> Identity:
+    """Give the identity that the journal keeps, and make it at the first start."""
+    private_pem = journal.secret(PRIVATE_KEY)
+    if private_pem is None:
+        private_pem = new_private_key()
+        journal.keep_secret(PRIVATE_KEY, private_pem)
+    return Identity(private_pem)
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with AsyncExitStack() as closing:
+        lines = await _open(options, closing)
+        print("ready", flush=True)  # noqa: T201  the line that the local stack waits for
+        await _housekeeping(lines, stopping)
+
+
+async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> Lines:
+    """Bring everything up; `closing` takes it down in the opposite order."""
+    journal = Journal(options.database)
+    closing.push_async_callback(journal.close)
+    identity = identity_from(journal)
+    courier = await closing.enter_async_context(Courier(identity))
+    lines = Lines(
+        Surroundings(
+            journal=journal,
+            deliver=courier.deliver,
+            tombstones=Tombstones(),
+            clock=time.time,
+            chaos=options.chaos,
+            executions=options.executions,
+            tombstone_seconds=options.tombstone_seconds,
+        )
+    )
+    lines.restore()
+    await lines.configure(options.queues)
+    closing.callback(lines.stop)
+    server = await serve(lines, options.port)
+    closing.push_async_callback(server.stop, None)
+    if options.keys_port:
+        await _serve_status(lines, identity, options.keys_port, closing)
+    lines.begin()
+    return lines
+
+
+async def _serve_status(lines: Lines, identity: Identity, port: int, closing: AsyncExitStack) -> None:
+    runner = web.AppRunner(application(lines, identity), access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    closing.push_async_callback(runner.cleanup)
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+
+
+async def _housekeeping(lines: Lines, stopping: asyncio.Event) -> None:
+    while not stopping.is_set():
+        lines.expire()
+        try:
+            await asyncio.wait_for(stopping.wait(), HOUSEKEEPING_SECONDS)
+        except TimeoutError:
+            continue
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+    asyncio.run(run(arguments(sys.argv[1:])))
+
+
+if __name__ == "__main__":
+    main()

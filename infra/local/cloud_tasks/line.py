@@ -1,0 +1,213 @@
+"""One queue at work: which tasks it has, which of them are due, and which are being delivered.
+
+A heap holds the waiting tasks by time. Whenever something changes (a task is stored, a delivery ends, the queue is
+resumed) `pump` starts every delivery that the rules allow now and sets one timer for the next moment at which they may
+allow more. A heap entry counts only while it carries its task's latest ticket, so that rescheduling and removing cost
+nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infra.local.cloud_tasks.agenda import Agenda, Waiting
+from infra.local.cloud_tasks.chaos import Chaos
+from infra.local.cloud_tasks.journal import Journal
+from infra.local.cloud_tasks.messages import RUNNING, Message, new_progress, rates_of, retries_of, seconds_of
+from infra.local.cloud_tasks.progress import UNREACHED, Answer, Executions, Progress
+from infra.local.cloud_tasks.queues import Throttle, Tombstones
+
+Deliver = Callable[[Message, Progress], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every queue of a server shares. `clock` gives seconds since 1970."""
+
+    journal: Journal
+    deliver: Deliver
+    tombstones: Tombstones
+    clock: Callable[[], float]
+    chaos: Chaos
+    executions: Executions = Executions.ANSWERED
+    tombstone_seconds: float = 3600.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a queue has done since the server started."""
+
+    created: int = 0
+    dispatched: int = 0
+    done: int = 0
+    dropped: int = 0
+
+
+class Line:
+    """A queue. `message` is its configuration; call `configured` after a change of it."""
+
+    def __init__(self, message: Message, surroundings: Surroundings) -> None:
+        self.message = message
+        self.tasks: dict[str, Waiting] = {}
+        self.counts = Counts()
+        self.running = 0
+        self._around = surroundings
+        self._agenda = Agenda()
+        self._timer: asyncio.TimerHandle | None = None
+        self._deliveries: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        rates = rates_of(message)
+        self._throttle = Throttle(rates, float(rates.burst), surroundings.clock())
+
+    @property
+    def name(self) -> str:
+        return str(self.message.name)
+
+    @property
+    def waiting(self) -> int:
+        return self._agenda.length
+
+    def configured(self) -> None:
+        """Take up a changed configuration."""
+        self._throttle = replace(self._throttle.refilled(self._around.clock()), rates=rates_of(self.message))
+        self.pump()
+
+    def add(self, spec: Message, named: bool) -> Waiting:
+        """Accept a task. It is on disk, and only then in line, when its `stored` is done."""
+        task = self._put(spec, new_progress(spec), named)
+        task.stored = self._around.journal.add_task(self.name, named, spec, task.progress)
+        task.stored.add_done_callback(lambda stored: self._stored(task, stored))
+        return task
+
+    def restore(self, spec: Message, progress: Progress, named: bool) -> None:
+        """Put back a task that the journal had. Nothing is dispatched before the next `pump`."""
+        self._agenda.put(self._put(spec, progress, named), progress.due_at)
+
+    def remove(self, name: str) -> asyncio.Future[None]:
+        """Take a task out; a delivery under way goes on and counts for nothing."""
+        task = self.tasks.pop(name)
+        self._agenda.remove(task)
+        if not task.named:
+            return self._around.journal.remove_task(name, None)
+        ends_at = self._around.clock() + self._around.tombstone_seconds
+        self._around.tombstones.bury(name, ends_at)
+        return self._around.journal.remove_task(name, ends_at)
+
+    def clear(self) -> asyncio.Future[None]:
+        """Take out all tasks."""
+        ends_at = self._around.clock() + self._around.tombstone_seconds
+        for name, task in self.tasks.items():
+            self._agenda.remove(task)
+            if task.named:
+                self._around.tombstones.bury(name, ends_at)
+        self.tasks.clear()
+        return self._around.journal.remove_tasks(self.name, ends_at)
+
+    def force(self, task: Waiting) -> None:
+        """Deliver a task now, whatever the limits and the state of the queue."""
+        self._agenda.cancel(task)  # its outcome gives it the next place
+        self._start(task, began_at=self._around.clock())
+
+    def pump(self) -> None:
+        """Start what may start, and set the timer for what comes next."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wait_seconds = self._wait_seconds()
+        while wait_seconds == 0:
+            self._throttle = self._throttle.taken()
+            self._start(self._agenda.pop())
+            wait_seconds = self._wait_seconds()
+        if wait_seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(wait_seconds, self.pump)
+
+    def stop(self) -> None:
+        """Dispatch no more and break off what runs: the tasks stay in the journal."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stopped = True
+        for delivery in self._deliveries:
+            delivery.cancel()
+
+    def _put(self, spec: Message, progress: Progress, named: bool) -> Waiting:
+        task = self.tasks[spec.name] = Waiting(spec, progress, named)
+        return task
+
+    def _stored(self, task: Waiting, stored: asyncio.Future[None]) -> None:
+        if self.tasks.get(task.spec.name) is not task:
+            return
+        if stored.cancelled() or stored.exception() is not None:
+            del self.tasks[task.spec.name]
+            return
+        self.counts.created += 1
+        self._enqueue(task)
+        self.pump()
+
+    def _enqueue(self, task: Waiting) -> None:
+        self._agenda.put(task, task.progress.due_at + self._around.chaos.delay_seconds())
+
+    def _wait_seconds(self) -> float | None:
+        """Tell how long until the next dispatch: 0 for now, None when only an event can change it."""
+        due_at = self._agenda.next_due_at()
+        if due_at is None or not self._may_start():
+            return None
+        now = self._around.clock()
+        if due_at > now:
+            return due_at - now
+        self._throttle = self._throttle.refilled(now)
+        return self._throttle.wait_seconds()
+
+    def _may_start(self) -> bool:
+        is_running = self.message.state == RUNNING and not self._stopped
+        return is_running and self.running < self._throttle.rates.concurrent_max
+
+    def _start(self, task: Waiting, began_at: float | None = None) -> None:
+        task.progress = task.progress.dispatched(self._around.clock())
+        self.counts.dispatched += 1
+        self._spawn(self._attempt(task, began_at))
+        again_seconds = self._around.chaos.second_delivery_seconds()
+        if again_seconds is not None:
+            self._spawn(self._repeat(task.spec, task.progress, again_seconds))
+
+    def _spawn(self, delivery: Coroutine[Any, Any, None]) -> None:
+        self.running += 1
+        running = asyncio.get_running_loop().create_task(delivery)
+        self._deliveries.add(running)
+        running.add_done_callback(self._ended)
+
+    def _ended(self, delivery: asyncio.Task[None]) -> None:
+        self.running -= 1
+        self._deliveries.discard(delivery)
+        self.pump()
+
+    async def _repeat(self, spec: Message, progress: Progress, after_seconds: float) -> None:
+        """Deliver once more what is delivered already; the worker's answer changes nothing."""
+        await asyncio.sleep(after_seconds)
+        await self._around.deliver(spec, progress)
+
+    async def _attempt(self, task: Waiting, began_at: float | None) -> None:
+        answer = await self._around.deliver(task.spec, task.progress)
+        now = self._around.clock()
+        if answer.pushes_back:
+            self._throttle = self._throttle.pushed_back(now)
+        if task.gone:
+            return
+        if answer.succeeded and self._around.chaos.loses_answer():
+            answer = Answer(None, UNREACHED)
+        if answer.succeeded:
+            self.counts.done += 1
+            self.remove(task.spec.name)
+        else:
+            self._retry(task, answer, began_at if began_at is not None else now, now)
+
+    def _retry(self, task: Waiting, answer: Answer, began_at: float, now: float) -> None:
+        own = task.spec.HasField("retry_config")
+        retries = retries_of(task.spec.retry_config if own else self.message.retry_config)
+        task.progress = task.progress.failed(answer, retries, self._around.executions, began_at, now)
+        if task.progress.given_up(retries, seconds_of(task.spec.create_time), now):
+            self.counts.dropped += 1
+            self.remove(task.spec.name)
+            return
+        self._around.journal.advance_task(task.spec.name, task.progress)
+        self._enqueue(task)

@@ -1,0 +1,99 @@
+"""How far one task has come, and what follows an attempt.
+
+Two counts travel with every delivery. `X-CloudTasks-TaskRetryCount` is the number of attempts before this one, whatever
+became of them. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, of which there
+are two readings. ANSWERED (the default): the worker answered, with any status; refused connections, broken ones and
+passed deadlines are none. DOCUMENTED: as before, but a 5xx is none either, which is how Google's documentation
+describes the header. A worker that answers 500 each time therefore counts up to its limit in the first reading and
+never in the second.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from infra.local.cloud_tasks.queues import RETENTION_SECONDS, Retries
+
+PUSH_BACK = frozenset({429, 503})
+LATE, UNREACHED = "DEADLINE_EXCEEDED", "UNAVAILABLE"
+"""Why no answer arrived, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
+
+
+class Executions(Enum):
+    """Which attempts count as executions."""
+
+    ANSWERED = "answered"
+    DOCUMENTED = "documented"
+
+    def counts(self, status: int | None) -> bool:
+        return status is not None and (self is Executions.ANSWERED or status < 500)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one attempt. Without a `status` no answer arrived, and `reason` is `LATE` or `UNREACHED`."""
+
+    status: int | None
+    reason: str = ""
+    retry_after_seconds: float = 0.0
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def pushes_back(self) -> bool:
+        """Tell whether the worker asked for less."""
+        return self.status in PUSH_BACK
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One task's attempts so far. Times are seconds since 1970, None where nothing of the kind has happened."""
+
+    due_at: float
+    dispatches: int = 0
+    responses: int = 0
+    executions: int = 0
+    first_dispatched_at: float | None = None
+    last_due_at: float | None = None
+    last_dispatched_at: float | None = None
+    last_responded_at: float | None = None
+    last_status: int | None = None
+    last_reason: str = ""
+
+    def dispatched(self, now: float) -> "Progress":
+        """Begin an attempt."""
+        first = self.first_dispatched_at if self.first_dispatched_at is not None else now
+        return replace(
+            self,
+            dispatches=self.dispatches + 1,
+            first_dispatched_at=first,
+            last_due_at=self.due_at,
+            last_dispatched_at=now,
+            last_responded_at=None,
+        )
+
+    def failed(
+        self, answer: Answer, retries: Retries, executions: Executions, began_at: float, now: float
+    ) -> "Progress":
+        """End an attempt that did not succeed and set the time of the next one.
+
+        The backoff counts from `began_at`: now, or for a forced run the time at which it was asked for. A `Retry-After`
+        that is longer wins.
+        """
+        answered = answer.status is not None
+        backoff_until = began_at + retries.backoff_seconds(self.dispatches)
+        return replace(
+            self,
+            due_at=max(backoff_until, now + answer.retry_after_seconds),
+            responses=self.responses + answered,
+            executions=self.executions + executions.counts(answer.status),
+            last_responded_at=now if answered else None,
+            last_status=answer.status,
+            last_reason=answer.reason,
+        )
+
+    def given_up(self, retries: Retries, created_at: float, now: float) -> bool:
+        """Tell whether a task that just failed is dropped."""
+        first = self.first_dispatched_at if self.first_dispatched_at is not None else now
+        return retries.exhausted(self.dispatches, now - first) or now - created_at >= RETENTION_SECONDS

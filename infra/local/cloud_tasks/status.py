@@ -1,0 +1,37 @@
+"""What the local stack reads over HTTP: how the queues stand, and the public keys of the tasks' identity.
+
+GET /stats              {queue: {waiting, running, created, dispatched, done, dropped}}; the last four since the start
+GET /oauth2/v3/certs    the keys as a JSON Web Key Set
+GET /oauth2/v1/certs    the keys as PEM by key id
+
+The keys lie under the paths at which Google publishes its own.
+"""
+
+from dataclasses import asdict
+
+from aiohttp import web
+
+from infra.local.cloud_tasks.identity import Identity
+from infra.local.cloud_tasks.line import Line
+from infra.local.cloud_tasks.lines import Lines
+
+
+def standing(line: Line) -> dict[str, int]:
+    """Give a queue's numbers. `waiting` tasks are in no delivery's hands: an idle queue has 0, and 0 `running`."""
+    return {"waiting": line.waiting, "running": line.running, **asdict(line.counts)}
+
+
+def application(lines: Lines, identity: Identity) -> web.Application:
+    async def stats(_: web.Request) -> web.Response:
+        return web.json_response({line.name: standing(line) for line in lines})
+
+    async def jwks(_: web.Request) -> web.Response:
+        return web.json_response(identity.jwks())
+
+    async def certs(_: web.Request) -> web.Response:
+        return web.json_response(identity.certs())
+
+    routes = [web.get("/stats", stats), web.get("/oauth2/v3/certs", jwks), web.get("/oauth2/v1/certs", certs)]
+    app = web.Application()
+    app.add_routes(routes)
+    return app
