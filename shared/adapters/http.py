@@ -160,12 +160,13 @@ def _answered(request: flask.Request, dispatch: Callable[[flask.Request], Answer
 
 
 def _take_every_path(entry: EntryPoint) -> None:
-    """Answer also the paths that the framework keeps from a function: ``/robots.txt``, ``/favicon.ico``, ``//``."""
+    """Answer also what the framework would: ``/robots.txt``, ``/favicon.ico``, doubled slashes, no slash at all."""
     if not flask.has_app_context():
         return  # imported by a test, not by the framework
-    flask.current_app.url_map.merge_slashes = False
+    app = flask.current_app
+    app.url_map.merge_slashes = app.url_map.strict_slashes = False
 
     def unrouted(_: Exception) -> flask.Response:
         return entry(flask.request._get_current_object())  # type: ignore[attr-defined]
 
-    flask.current_app.register_error_handler(404, unrouted)
+    app.register_error_handler(404, unrouted)
