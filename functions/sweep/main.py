@@ -1,0 +1,10 @@
+"""Once a minute: finish what a process that died left behind."""
+
+from shared.adapters import runtime
+from shared.adapters.tasks import schedule_entry
+from shared.operations import outbox
+
+
+@schedule_entry("sweep")
+def sweep() -> None:
+    outbox.sweep(runtime.ports())

@@ -1,0 +1,107 @@
+"""Put, get, delete and find documents.
+
+A put reads the document and everything it links to at one instant, embeds, and commits under its own guard. It writes
+no other record: that copies elsewhere follow is the business of the event this write causes (`links.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.operations.perform import Writes, perform
+from shared.operations.ports import Delete, Must, Ports, Put, Query, Snapshot
+from shared.operations.ports import NotFound as MissingRecord
+from shared.rules import documents as rules
+from shared.rules import links, queries
+from shared.rules.documents import Author, Content
+from shared.rules.effects import Decision
+from shared.rules.problems import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A document as people see it. `etag` changes with everything that `document` shows, and never repeats."""
+
+    document: Content
+    etag: str
+    created: bool = False
+
+
+def put(ports: Ports, key: str, body: Any) -> Stored:
+    """Store a document, replacing what its key held. Raises a `Problem` for what cannot be stored."""
+    content = rules.check_body(rules.check_key(key), body)
+    targets = links.link_keys(content)
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Content, bool]]:
+        before = rules.decode(read[0].data)
+        embedded = links.shape(key, content, sources(targets, read[1:]))
+        write = embed(read[0], embedded, "put", linked=rules.linked_after_put(before))
+        return Decision((write,), (embedded, before is None))
+
+    (embedded, created), committed = perform(ports, [rules.path_of(one) for one in (key, *targets)], decide)
+    assert committed is not None, "a put always writes"
+    return Stored(rules.shown(key, embedded), etag(committed.results[0].update_time), created)
+
+
+def sources(keys: Sequence[str], read: Sequence[Snapshot]) -> dict[str, Content | None]:
+    """Give the contents that were read for `keys`."""
+    return {key: rules.content_of(snapshot.data) for key, snapshot in zip(keys, read, strict=True)}
+
+
+def embed(snapshot: Snapshot, content: Content, author: Author, *, linked: bool) -> Put:
+    """Make the write that leaves `content` under a snapshot's path, if nobody has written there since."""
+    before = rules.decode(snapshot.data)
+    after = rules.written(before, content, author, snapshot.read_time, linked=linked)
+    return Put(snapshot.path, rules.encode(after, links.link_keys(content), links.link_fields(content)), snapshot.guard)
+
+
+def get(ports: Ports, key: str) -> Stored:
+    """Read a document. Raises `NotFound`."""
+    [snapshot] = ports.store.read(rules.path_of(rules.check_key(key)))
+    if snapshot.data is None:
+        raise not_found(key)
+    return stored(snapshot)
+
+
+def stored(snapshot: Snapshot) -> Stored:
+    """Give a record that exists as people see it."""
+    document = rules.decode(snapshot.data)
+    assert document is not None, "asked only of records that exist"
+    return Stored(rules.shown(snapshot.id, document.content), etag(snapshot.update_time))
+
+
+def delete(ports: Ports, key: str) -> None:
+    """Delete a document; its copies elsewhere become `link_missing`. Raises `NotFound`."""
+    path = rules.path_of(rules.check_key(key))
+    try:
+        ports.store.commit([Delete(path, Must.EXIST)])
+    except MissingRecord as conflict:
+        raise not_found(key) from conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One page of a query; `next_page_token` is empty on the last."""
+
+    documents: list[Content]
+    next_page_token: str = ""
+
+
+def find(ports: Ports, where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Found:
+    """Find documents by the fields they hold or embed; the arguments are texts as a URL has them. Raises `BadQuery`."""
+    search = queries.parse(where, order_by, limit, page_token)
+    page = ports.store.query(Query(rules.COLLECTION, search.where, search.order_by, search.limit, search.after))
+    token = queries.token(page[-1].id, page[-1].data or {}, search) if len(page) == search.limit else ""
+    return Found([stored(snapshot).document for snapshot in page], token)
+
+
+def not_found(key: str) -> NotFound:
+    """Say that nothing lies under a key."""
+    return NotFound(f"There is no document {key!r}.", field="key")
+
+
+def etag(update_time: datetime | None) -> str:
+    """Make a strong entity tag of a record's update time, which the server never gives twice."""
+    assert update_time is not None, "what exists was written at some time"
+    return f'"{update_time.astimezone(UTC):%Y%m%dT%H%M%S%f}"'

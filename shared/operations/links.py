@@ -1,0 +1,214 @@
+"""Keep copies true: what happens after a document changed.
+
+Firestore's own event is the outbox of a put: every write of a document, whoever made it, arrives at `fan_out`, at
+least once and in any order. Most events end there without a read. The rest lead to
+
+    reshape   another client wrote the document: embed what it links to
+    verify    a put brought copies in: were the targets still so when it landed?
+    pages     the document's copies elsewhere must follow: a chain of tasks, each for one page of documents
+
+Two rules carry the proof. A target is marked `linked` before its content is read for a copy, so no later change of it
+goes unnoticed. And a page looks at its source again after it has written (and also when it had nothing to write): if
+the source moved, the page starts anew before its task is done, so that an old copy it may have written does not stay.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shared.operations.documents import embed, sources
+from shared.operations.perform import Writes, pause, perform
+from shared.operations.ports import (
+    Change,
+    Condition,
+    Conflict,
+    DocumentEvent,
+    Outcome,
+    Ports,
+    Query,
+    Snapshot,
+    Write,
+)
+from shared.rules import documents, links
+from shared.rules.bounds import PAGE_COPIES_MAX, ROUNDS_MAX
+from shared.rules.documents import COLLECTION, RESERVED, Content, Document, path_of
+from shared.rules.effects import Decision, Effect, name_of
+from shared.rules.problems import Problem, Unavailable
+
+QUEUE = "links"
+LINKERS = (RESERVED, "link_keys")
+LINKED = (RESERVED, "linked")
+
+
+def fan_out(ports: Ports, event: DocumentEvent) -> None:
+    """Do what one event of a document calls for. Raises `Unavailable` when the event should come again."""
+    before, after = documents.decode(event.before), documents.decode(event.after)
+    if event.partial:
+        [snapshot] = ports.store.read(path_of(event.key))
+        after = documents.decode(snapshot.data)
+        reaction = links.react_to_unknown(after)
+    else:
+        reaction = links.react(before, after)
+    if reaction.reshape:
+        reshape(ports, event.key)
+    if reaction.verify and after:
+        verify(ports, event.key, after.content, reaction.verify)
+    if reaction.pages or (reaction.look and wanted(ports, event.key)):
+        hand_on(ports, event.key, event.id, cursor="")
+
+
+def wanted(ports: Ports, key: str) -> bool:
+    """Tell whether anybody embeds a key; if so the document is marked first, so that its next change is noticed."""
+    if not ports.store.query(linkers(key, limit=1)):
+        return False
+    mark_linked(ports, [key])
+    return True
+
+
+def linkers(key: str, after: str = "", limit: int = PAGE_COPIES_MAX) -> Query:
+    """Ask for the documents that embed a key, by their own keys."""
+    return Query(COLLECTION, (Condition(LINKERS, "array_contains", key),), limit=limit, after=(after,) if after else ())
+
+
+def verify(ports: Ports, key: str, content: Content, targets: Sequence[str]) -> None:
+    """Compare the copies that a put brought in with their targets as they are now, and refresh what differs."""
+    for target, source in mark_linked(ports, targets).items():
+        if links.refresh(key, content, target, source) is not links.Refresh.UNCHANGED:
+            refresh(ports, target, ports.store.read(path_of(key), path_of(target)))
+
+
+def mark_linked(ports: Ports, keys: Sequence[str]) -> dict[str, Content | None]:
+    """Mark documents as embedded by somebody; give their contents, none of them read before its mark stood.
+
+    The mark is a commit of its own, guarded by the read it follows, so that the content is known to have stood under
+    it. Only a stored false is marked: most targets are linked already and cost one read.
+    """
+    contents: dict[str, Content | None] = {}
+    waiting = list(keys)
+    for attempt in range(ROUNDS_MAX):
+        read = ports.store.read(*map(path_of, waiting))
+        unmarked = [snapshot for snapshot in read if _unmarked(snapshot)]
+        outcomes = ports.store.write_each([_mark(snapshot) for snapshot in unmarked]) if unmarked else ()
+        lost = {snapshot.id for snapshot in _unsettled(unmarked, outcomes)}
+        contents |= {key: content for key, content in sources(waiting, read).items() if key not in lost}
+        waiting = [key for key in waiting if key in lost]
+        if not waiting:
+            return contents
+        pause(ports, attempt)
+    raise Unavailable("a link's target is written by many at once")
+
+
+def _unmarked(snapshot: Snapshot) -> bool:
+    document = documents.decode(snapshot.data)
+    return document is not None and document.linked is False
+
+
+def _mark(snapshot: Snapshot) -> Change:
+    return Change(snapshot.path, {LINKED: True}, snapshot.guard)
+
+
+def _unsettled(snapshots: Sequence[Snapshot], outcomes: Sequence[Outcome]) -> list[Snapshot]:
+    """List those whose write lost its guard, or is not known to have landed."""
+    pairs = zip(snapshots, outcomes, strict=True)
+    return [snapshot for snapshot, outcome in pairs if isinstance(outcome, Conflict | Unavailable)]
+
+
+def hand_on(ports: Ports, key: str, event_id: str, cursor: str) -> None:
+    """Enqueue the page that begins behind `cursor`, named after event and cursor: once a change, once a page."""
+    payload = {"key": key, "event": event_id, "cursor": cursor}
+    ports.queue.create([Effect(name_of("links", event_id, cursor), QUEUE, "link_refresh", "page", payload)])
+
+
+def page(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Refresh one page of the documents that embed a key. Raises `Unavailable` when the task should run again.
+
+    The next page is enqueued first: from then on the chain does not depend on this page.
+    """
+    key, event_id, cursor = payload["key"], payload["event"], payload["cursor"]
+    found = ports.store.query(linkers(key, cursor))
+    if len(found) == PAGE_COPIES_MAX:
+        hand_on(ports, key, event_id, found[-1].id)
+    if found:
+        refresh(ports, key, (*found, *ports.store.read(path_of(key))))
+
+
+def refresh(ports: Ports, key: str, read: Sequence[Snapshot]) -> None:
+    """Bring the copies of `key` up to date; the last of `read` is the source, read no earlier than the others.
+
+    Raises `Unavailable` when the source, or who embeds it, did not hold still.
+    """
+    everyone = [snapshot.path for snapshot in read[:-1]]
+    *embedding, source = read
+    for attempt in range(ROUNDS_MAX):
+        losers = [snapshot.path for snapshot in write_copies(ports, key, embedding, source)]
+        *embedding, again = ports.store.read(*losers, source.path)
+        if moved_since(source, again):
+            *embedding, again = ports.store.read(*everyone, source.path)
+        elif not losers:
+            return
+        source = again
+        pause(ports, attempt)
+    raise Unavailable("a document and those who embed it are written by many at once")
+
+
+def moved_since(before: Snapshot, after: Snapshot) -> bool:
+    """Tell whether a source's content is another than when it was read."""
+    return not links.same_content(documents.decode(before.data), documents.decode(after.data))
+
+
+def write_copies(ports: Ports, key: str, embedding: Sequence[Snapshot], source: Snapshot) -> list[Snapshot]:
+    """Write the copies that differ, each under its own guard; give those that lost theirs.
+
+    What can never be written is reported and left: retrying would not help, and the others must not wait for it.
+    """
+    content = documents.content_of(source.data)
+    refreshed = [(snapshot, _refreshed(ports, snapshot, key, content)) for snapshot in embedding]
+    writing = [(snapshot, write) for snapshot, write in refreshed if write]
+    outcomes = ports.store.write_each([write for _, write in writing]) if writing else ()
+    for (snapshot, _), outcome in zip(writing, outcomes, strict=True):
+        if isinstance(outcome, Problem):
+            ports.log.error("a copy cannot be refreshed", document=snapshot.id, source=key, reason=outcome.detail)
+    return _unsettled([snapshot for snapshot, _ in writing], outcomes)
+
+
+def _refreshed(ports: Ports, snapshot: Snapshot, key: str, source: Content | None) -> Write | None:
+    """Give the write that refreshes one document, or None if there is nothing (left) to write."""
+    document = documents.decode(snapshot.data)
+    if document is None:
+        return None
+    content = links.refresh(snapshot.id, document.content, key, source)
+    if content is links.Refresh.RESHAPE:
+        _reshape_or_report(ports, snapshot.id)
+    if isinstance(content, links.Refresh):
+        return None
+    return embed(snapshot, content, "refresh", linked=links.counts_as_linked(document))
+
+
+def _reshape_or_report(ports: Ports, key: str) -> None:
+    try:
+        reshape(ports, key)
+    except Problem as problem:
+        ports.log.error("a document cannot be brought into shape", document=key, reason=problem.detail)
+
+
+def reshape(ports: Ports, key: str) -> None:
+    """Embed what a document links to, as a put of its present content would. Unchanged, it is not written.
+
+    Whoever wrote it last did not know of `linked`, so it counts as linked from here on.
+    """
+    [found] = ports.store.read(path_of(key))
+    document = documents.decode(found.data)
+    targets = links.link_keys(document.content) if document else []
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        now = documents.decode(read[0].data)
+        if now is None or links.link_keys(now.content) != targets:
+            return Decision((), None)  # deleted, or written again: that write's event is on its way
+        content = links.shape(key, now.content, sources(targets, read[1:]))
+        shaped = embed(read[0], content, "put", linked=True)
+        return Decision((shaped,) if not _settled(now, content) else (), None)
+
+    perform(ports, [path_of(one) for one in (key, *targets)], decide)
+
+
+def _settled(document: Document, content: Content) -> bool:
+    return document.in_shape and documents.digest(content) == documents.digest(document.content)

@@ -1,0 +1,111 @@
+"""Tasks that exist if and only if a commit landed, on a store and a queue that do not commit together.
+
+The effects of a commit are written in that commit, as one outbox record. Right after it they are handed to the queue
+and the record is deleted. A process may die at any point:
+
+    before the commit            nothing happened
+    after the commit             the sweeper finds the record and hands over
+    in the middle of handing over  the sweeper hands over all of it again; names already taken count as done
+    before the record is deleted   likewise
+
+Handing over, forgetting and sweeping may race: they use the same names, and deleting twice is harmless. A record goes
+only after every task in it was taken. There must never be a time-to-live policy on the outbox: it would delete
+promises.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from shared.operations.ports import Committed, Delete, Must, Ports, Put, Query, Snapshot, Write
+from shared.rules.bounds import (
+    OUTBOX_BYTES_MAX,
+    OUTBOX_PATIENCE_SECONDS,
+    OUTBOX_TASKS_MAX,
+    SWEEP_PAGE,
+    SWEEP_PAGES_MAX,
+)
+from shared.rules.effects import Effect
+from shared.rules.problems import Problem, TooLarge, Unavailable
+
+COLLECTION = "outbox"
+
+
+def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    """Commit the writes with their effects, then hand the effects over. Raises as `Store.commit` does.
+
+    Once the commit has landed nothing raises: what cannot be handed over now is the sweeper's.
+    """
+    if not effects:
+        return ports.store.commit(writes)
+    record = f"{COLLECTION}/{ports.store.new_id()}"
+    committed = ports.store.commit([*writes, Put(record, encode(effects), Must.NOT_EXIST)])
+    try:
+        hand_over(ports, record, effects)
+    except (Unavailable, Problem):
+        ports.log.info("handing over is left to the sweeper", outbox=record, tasks=len(effects))
+    return committed
+
+
+def hand_over(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+    """Give the tasks to the queue, then forget the record.
+
+    Raises `Unavailable` if either is not known to have happened, or the `Problem` for which the queue refuses.
+    """
+    ports.queue.create(effects)
+    ports.store.commit([Delete(record)])
+
+
+def sweep(ports: Ports) -> int:
+    """Hand over what was committed and not handed over; give the number of records cleared.
+
+    Pages by id: an index on time would put all commits of a kit on one spot. A record that the queue refuses stays for
+    the next sweep, and does not keep the others from being handed over.
+    """
+    cleared = 0
+    after: tuple[str, ...] = ()
+    for _ in range(SWEEP_PAGES_MAX):
+        page = ports.store.query(Query(COLLECTION, limit=SWEEP_PAGE, after=after))
+        cleared += sum(_swept(ports, snapshot) for snapshot in page if _left_behind(snapshot))
+        if len(page) < SWEEP_PAGE:
+            break
+        after = (page[-1].id,)
+    return cleared
+
+
+def _left_behind(snapshot: Snapshot) -> bool:
+    """Tell whether the record's own operation must be over, by the server's clock."""
+    assert snapshot.create_time is not None, "a query finds only records that exist"
+    return snapshot.read_time - snapshot.create_time >= timedelta(seconds=OUTBOX_PATIENCE_SECONDS)
+
+
+def _swept(ports: Ports, snapshot: Snapshot) -> bool:
+    try:
+        hand_over(ports, snapshot.path, decode(snapshot.data or {}))
+    except (Unavailable, Problem):
+        ports.log.error("the queue does not take what the outbox holds", outbox=snapshot.path)
+        return False
+    return True
+
+
+def encode(effects: Sequence[Effect]) -> dict[str, Any]:
+    """Give the record that holds effects. Payloads go as text, so that any JSON fits. Raises `TooLarge`."""
+    tasks = [_encoded(effect) for effect in effects]
+    if len(tasks) > OUTBOX_TASKS_MAX or sum(len(task["payload"]) for task in tasks) > OUTBOX_BYTES_MAX:
+        raise TooLarge(
+            f"One commit asks for at most {OUTBOX_TASKS_MAX} tasks and {OUTBOX_BYTES_MAX:,} bytes of payload."
+        )
+    return {"tasks": tasks}
+
+
+def _encoded(effect: Effect) -> dict[str, Any]:
+    names = {
+        name: getattr(effect, name) for name in ("name", "queue", "function", "task", "path", "trace", "not_before")
+    }
+    return names | {"payload": json.dumps(effect.payload)}
+
+
+def decode(data: Any) -> tuple[Effect, ...]:
+    """Read the effects of an outbox record."""
+    return tuple(Effect(**(task | {"payload": json.loads(task["payload"])})) for task in data["tasks"])

@@ -1,0 +1,160 @@
+"""A document as a value, and how it lies in its record.
+
+The record holds the user's JSON, top level as given, plus one reserved map with what the kit must know:
+
+    version      grows with every write of the content; unique even across delete and recreate
+    author       whose write it was: "put" (a user's, or bringing into shape) or "refresh" (a copy followed its source)
+    digest       of the content: tells whether some other client has written it since
+    linked       whether anybody embeds this document; only a stored false means nobody does
+    link_keys    whom this document embeds (one indexed query finds all that embed a key)
+    link_fields  the fields that hold its links
+
+Links need no positions in the record: any object with a `key` is one (see `shared/rules/links.py`).
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from shared.rules import values
+from shared.rules.bounds import DOCUMENT_BYTES_MAX, KEY_BYTES_MAX
+from shared.rules.problems import BadKey, NotAnObject, ReservedField, TooLarge
+
+Content = dict[str, Any]
+Author = Literal["put", "refresh"]
+
+COLLECTION = "documents"
+RESERVED = "_signalbox"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Who wrote the content last through the kit, and what they wrote."""
+
+    version: int
+    author: Author
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document's content without its key, and the kit's knowledge of it.
+
+    ``stamp`` is None when another client's write has dropped the reserved map; ``linked`` is None when that is unknown.
+    """
+
+    content: Content
+    stamp: Stamp | None = None
+    linked: bool | None = None
+
+    @property
+    def in_shape(self) -> bool:
+        """Tell whether the content is what the kit itself wrote last."""
+        return self.stamp is not None and self.stamp.digest == digest(self.content)
+
+
+def digest(content: Content) -> str:
+    """Hash a content so that equal contents, and only they, share it."""
+    return hashlib.sha256(values.canonical(content).encode()).hexdigest()[:32]
+
+
+def path_of(key: str) -> str:
+    """Give the path of a key's record."""
+    return f"{COLLECTION}/{key}"
+
+
+def valid_key(key: object) -> bool:
+    """Tell whether a record can lie under this key."""
+    if not isinstance(key, str) or not key or "/" in key or key in (".", "..") or re.fullmatch("(?s)__.*__", key):
+        return False
+    return not any("\ud800" <= letter <= "\udfff" for letter in key) and len(key.encode()) <= KEY_BYTES_MAX
+
+
+def check_key(key: str) -> str:
+    """Give the key back, or raise `BadKey`."""
+    if not valid_key(key):
+        raise BadKey("No document can lie under this key.", field="key")
+    return key
+
+
+def check_body(key: str, body: Any) -> Content:
+    """Take a document's JSON as it was sent; give its content. Raises a `Problem` for what cannot be stored."""
+    if not isinstance(body, dict):
+        raise NotAnObject("A document is a JSON object.")
+    if body.get("key", key) != key:
+        raise BadKey("The body's key is not the address's; leave it out, or send it to its own address.", field="key")
+    if RESERVED in body:
+        raise ReservedField(f"The field {RESERVED} belongs to the kit.", field=RESERVED)
+    content = {name: value for name, value in body.items() if name != "key"}
+    values.check(content)
+    return content
+
+
+def written(
+    before: Document | None, content: Content, author: Author, read_time: datetime, *, linked: bool
+) -> Document:
+    """Make the document that a write leaves behind.
+
+    A version is unique in all lives of a key: it moves on by at least one, and a new life begins with the time in
+    microseconds.
+    """
+    previous = before.stamp.version if before and before.stamp else 0
+    version = max(previous + 1, (read_time - _EPOCH) // timedelta(microseconds=1))
+    return Document(content, Stamp(version, author, digest(content)), linked)
+
+
+def linked_after_put(before: Document | None) -> bool:
+    """Say what a put knows of `linked`: nobody embeds a new document yet; what is unknown counts as linked."""
+    return before is not None and before.linked is not False
+
+
+def shown(key: str, content: Content) -> Content:
+    """Give a document as people see it."""
+    return {"key": key, **content}
+
+
+def encode(document: Document, link_keys: list[str], link_fields: list[str]) -> dict[str, Any]:
+    """Give the record of a document that the kit has written. Raises `TooLarge` when no record can hold it."""
+    assert document.stamp is not None, "the kit writes no document without its stamp"
+    if values.size_bytes(document.content) > DOCUMENT_BYTES_MAX:
+        raise TooLarge(f"A document has at most {DOCUMENT_BYTES_MAX:,} bytes, its copies included.")
+    stamp = document.stamp
+    reserved = {
+        "version": stamp.version,
+        "author": stamp.author,
+        "digest": stamp.digest,
+        "linked": document.linked,
+        "link_keys": link_keys,
+        "link_fields": link_fields,
+    }
+    return {**values.encode(document.content), RESERVED: reserved}
+
+
+def decode(data: Mapping[str, Any] | None) -> Document | None:
+    """Read a record, whoever wrote it: what is not the kit's own counts as unknown."""
+    if data is None:
+        return None
+    content = values.decode({name: value for name, value in data.items() if name != RESERVED})
+    reserved = data.get(RESERVED)
+    if not isinstance(reserved, dict):
+        return Document(content)
+    linked = reserved.get("linked")
+    return Document(content, _stamp(reserved), linked if isinstance(linked, bool) else None)
+
+
+def content_of(data: Mapping[str, Any] | None) -> Content | None:
+    """Give what a copy of this record shows; None: there is no record."""
+    document = decode(data)
+    return None if document is None else document.content
+
+
+def _stamp(reserved: dict[str, Any]) -> Stamp | None:
+    match reserved:
+        case {"version": int(version), "author": "put" | "refresh" as author, "digest": str(digested)}:
+            return Stamp(version, author, digested)
+    return None

@@ -1,0 +1,221 @@
+"""Links and their copies: what a put embeds, what a refresh replaces, what an event calls for.
+
+A link is any object with a ``key`` inside a document, at any depth. What stands beside its ``key`` is the kit's: a
+copy of the document under that key, as last stored, its own copies included. Nothing inside a copy is a link of the
+embedding document: when the target's own targets change, the target changes first, and that change travels on.
+
+A copy stops where it would come back to a document on its own path (``link_cycle``), where nothing lies under the key
+(``link_missing``), and where the embedding document would outgrow its record (``link_too_large``). So a copy's depth
+is bounded by the number of documents, and since unchanged content is never written, cycles come to rest.
+
+The property all this serves: once no event and no task is left, every copy equals what a put now would embed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from shared.rules import documents, values
+from shared.rules.bounds import DEPTH_MAX, DOCUMENT_BYTES_MAX, LINKS_MAX
+from shared.rules.documents import Content, Document
+from shared.rules.problems import TooLarge
+from shared.rules.values import Path
+
+Sources = Mapping[str, Content | None]
+"""Contents by key, as read at one instant; None: nothing lies under that key."""
+
+
+def links(content: Content) -> list[tuple[Path, Any]]:
+    """List the links of a document with their places, in a fixed order; what is inside a copy does not count."""
+    return sorted(_links(content, ()), key=lambda link: [str(step) for step in link[0]])
+
+
+def _links(value: Any, at: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, dict) and at and "key" in value:
+        yield at, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _links(item, (*at, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _links(item, (*at, index))
+
+
+def link_keys(content: Content) -> list[str]:
+    """List whom a document embeds. A link to what can be no key (null, a number) embeds nobody."""
+    return sorted({link["key"] for _, link in links(content) if documents.valid_key(link["key"])})
+
+
+def link_fields(content: Content) -> list[str]:
+    """List the fields that hold links; for a link in a list, the field that holds the list."""
+    return sorted({next(step for step in reversed(at) if isinstance(step, str)) for at, _ in links(content)})
+
+
+def shape(key: str, content: Content, sources: Sources) -> Content:
+    """Embed: give the content with every link filled from `sources`. Raises `TooLarge` for too many links.
+
+    Copies are placed in the order of their fields as long as the document has room; what then finds none says so.
+    """
+    found = links(content)
+    if len(found) > LINKS_MAX:
+        raise TooLarge(f"A document has at most {LINKS_MAX} links.")
+    copies = {at: {"key": link["key"]} for at, link in found}
+    room = DOCUMENT_BYTES_MAX - values.size_bytes(_placed(content, copies))
+    for at, bare in copies.items():
+        copy = copy_of(bare["key"], _source(bare["key"], sources), above=key)
+        growth = values.size_bytes(copy) - values.size_bytes(bare)
+        if growth > room or values.depth_at(at) + values.depth(copy) > DEPTH_MAX:
+            copy = {**bare, "link_too_large": True}
+            growth = values.size_bytes(copy) - values.size_bytes(bare)
+        room -= growth
+        copies[at] = copy
+    return _placed(content, copies)
+
+
+def _source(key: Any, sources: Sources) -> Content | None:
+    return sources[key] if documents.valid_key(key) else None
+
+
+def copy_of(key: Any, source: Content | None, above: str) -> Content:
+    """Make the copy of `source` that stands in the document `above`."""
+    if key == above:
+        return {"key": key, "link_cycle": True}
+    if source is None:
+        return {"key": key, "link_missing": True}
+    return {"key": key, **_cut(source, frozenset((above, key)))}
+
+
+def _cut(value: Any, path: frozenset[str]) -> Any:
+    """Leave out what comes back to a document on the path."""
+    if isinstance(value, list):
+        return [_cut_item(item, path) for item in value]
+    return {name: _cut_item(item, path) for name, item in value.items()}
+
+
+def _cut_item(item: Any, path: frozenset[str]) -> Any:
+    if not isinstance(item, dict | list):
+        return item
+    if isinstance(item, dict) and isinstance(key := item.get("key"), str):
+        return (
+            {"key": key, "link_cycle": True} if key in path else {"key": key, **_cut(_beside_key(item), path | {key})}
+        )
+    return _cut(item, path)
+
+
+def _beside_key(copy: Content) -> Content:
+    return {name: value for name, value in copy.items() if name != "key"}
+
+
+def _placed(content: Content, copies: Mapping[Path, Content]) -> Content:
+    """Give the content with each copy in its place."""
+    return {name: _replaced(item, copies, (name,)) for name, item in content.items()}
+
+
+def _replaced(value: Any, copies: Mapping[Path, Content], at: Path) -> Any:
+    if at in copies:
+        return copies[at]
+    if isinstance(value, dict):
+        return {name: _replaced(item, copies, (*at, name)) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, copies, (*at, index)) for index, item in enumerate(value)]
+    return value
+
+
+class Refresh(Enum):
+    """What a refresh can say instead of a new content."""
+
+    UNCHANGED = "the copies are what they should be"
+    RESHAPE = "whether everything fits has to be decided with all targets at hand"
+
+
+def refresh(key: str, content: Content, source_key: str, source: Content | None) -> Content | Refresh:
+    """Replace a document's copies of one source. A document that is full is for `shape` to decide."""
+    found = links(content)
+    copies = {at: copy_of(source_key, source, above=key) for at, link in found if link["key"] == source_key}
+    if any("link_too_large" in link for _, link in found):
+        return Refresh.RESHAPE
+    if all(_same(_at(content, at), copy) for at, copy in copies.items()):
+        return Refresh.UNCHANGED
+    refreshed = _placed(content, copies)
+    if values.size_bytes(refreshed) > DOCUMENT_BYTES_MAX or values.depth(refreshed) > DEPTH_MAX:
+        return Refresh.RESHAPE
+    return refreshed
+
+
+def _at(value: Any, at: Path) -> Any:
+    for step in at:
+        value = value[step]
+    return value
+
+
+def _same(left: Any, right: Any) -> bool:
+    return values.canonical(left) == values.canonical(right)
+
+
+def same_content(before: Document | None, after: Document | None) -> bool:
+    """Tell whether a copy of the one would equal a copy of the other."""
+    if before is None or after is None:
+        return before is after
+    return _same(before.content, after.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """What one event of a document calls for. The event that calls for nothing costs nothing.
+
+    ``reshape``: another client wrote it, bring it into shape. ``verify``: these targets may have moved while it was
+    put. ``look``: somebody may have been waiting for it. ``pages``: those who embed it must follow.
+    """
+
+    reshape: bool = False
+    verify: tuple[str, ...] = ()
+    look: bool = False
+    pages: bool = False
+
+
+def react(before: Document | None, after: Document | None) -> Reaction:
+    """Say what a change from `before` to `after` calls for (None: there was, or is, no document)."""
+    changed = not same_content(before, after)
+    if after is None:
+        return Reaction(pages=changed and counts_as_linked(before))
+    foreign = _written_by_another(before, after)
+    return Reaction(
+        reshape=foreign,
+        verify=_moved_copies(before, after) if not foreign and _users_write(before, after) else (),
+        look=before is None and not foreign and not counts_as_linked(after),
+        pages=changed and (foreign or counts_as_linked(after)),
+    )
+
+
+def react_to_unknown(after: Document | None) -> Reaction:
+    """Say what an event without its values calls for, given what lies there now: as if all had changed."""
+    if after is None:
+        return Reaction(pages=True)
+    return replace(react(None, after), pages=counts_as_linked(after) or not after.in_shape)
+
+
+def counts_as_linked(document: Document | None) -> bool:
+    """Only a stored false means that nobody embeds a document."""
+    return document is not None and document.linked is not False
+
+
+def _written_by_another(before: Document | None, after: Document) -> bool:
+    """Tell another client's write: the content is not what the stamp says, or the stamp went back."""
+    if after.stamp is None or not after.in_shape:
+        return True
+    return before is not None and before.stamp is not None and after.stamp.version < before.stamp.version
+
+
+def _users_write(before: Document | None, after: Document) -> bool:
+    """Tell a put from a refresh, and from a write that only touched `linked`. A new document is always put."""
+    if before is None or after.stamp is None:
+        return before is None
+    return after.stamp.author == "put" and after.stamp != before.stamp
+
+
+def _moved_copies(before: Document | None, after: Document) -> tuple[str, ...]:
+    """List the targets whose copies this write changed or brought in."""
+    old = {} if before is None else dict(links(before.content))
+    moved = (link["key"] for at, link in links(after.content) if at not in old or not _same(old[at], link))
+    return tuple(sorted({key for key in moved if documents.valid_key(key)}))

@@ -1,0 +1,135 @@
+"""What people write in a URL to find documents, as a value.
+
+``where=address.zipcode==54321`` compares a field, embedded ones included; the value is taken as JSON if it is JSON
+(``54321``, ``true``, ``"54321"`` for the text), else as text. Firestore orders an inequality by its own field first,
+so without ``order_by`` that is the order; documents of equal rank are ordered by key, and a page token names the last
+of them: it stays good whatever is written in between.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shared.rules.bounds import QUERY_LIMIT_DEFAULT, QUERY_LIMIT_MAX
+from shared.rules.problems import BadQuery
+
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "array_contains"]
+Field = tuple[str, ...]
+
+_CONDITION = re.compile(
+    r"(?P<field>[^=!<>\s]+)\s*(?P<operator>==|!=|<=|>=|<|>|\bin\b|\bcontains\b)\s*(?P<value>.*)\Z", re.DOTALL
+)
+_OPERATORS: dict[str, Operator] = {
+    "==": "==",
+    "!=": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "in": "in",
+    "contains": "array_contains",
+}
+_INEQUALITIES = ("!=", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One comparison of a field, given as its path of names."""
+
+    field: Field
+    operator: Operator
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One field to order by."""
+
+    field: Field
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to find; `after` is the place of the last document of the page before."""
+
+    where: tuple[Condition, ...]
+    order_by: tuple[Order, ...]
+    limit: int
+    after: tuple[Any, ...] = ()
+
+
+def parse(where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Search:
+    """Read a search. Raises `BadQuery` naming the parameter."""
+    conditions = tuple(map(_condition, where))
+    order = tuple(map(_order, order_by)) or _implied_order(conditions)
+    return Search(conditions, order, _limit(limit), _after(page_token, len(order)))
+
+
+def _condition(text: str) -> Condition:
+    match = _CONDITION.match(text)
+    if not match:
+        raise BadQuery(f"{text!r} is no FIELD==VALUE (or != < <= > >= in contains).", field="where")
+    operator, value = _OPERATORS[match["operator"]], _value(match["value"])
+    if operator == "in" and not (isinstance(value, list) and 1 <= len(value) <= 30):
+        raise BadQuery(f"{text!r}: 'in' takes a JSON list of 1 to 30 values.", field="where")
+    return Condition(_field(match["field"], "where"), operator, value)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _field(text: str, parameter: str) -> Field:
+    names = tuple(text.split("."))
+    if not all(names):
+        raise BadQuery(f"{text!r} is no field; write name.name.name.", field=parameter)
+    return names
+
+
+def _order(text: str) -> Order:
+    return Order(_field(text.removeprefix("-"), "order_by"), descending=text.startswith("-"))
+
+
+def _implied_order(conditions: Sequence[Condition]) -> tuple[Order, ...]:
+    unequal = (condition.field for condition in conditions if condition.operator in _INEQUALITIES)
+    return tuple(Order(field) for field in dict.fromkeys(unequal))
+
+
+def _limit(text: str) -> int:
+    if not text:
+        return QUERY_LIMIT_DEFAULT
+    if not (text.isdecimal() and len(text) <= len(str(QUERY_LIMIT_MAX)) and 1 <= int(text) <= QUERY_LIMIT_MAX):
+        raise BadQuery(f"limit is a whole number from 1 to {QUERY_LIMIT_MAX:,}.", field="limit")
+    return int(text)
+
+
+def token(key: str, data: Mapping[str, Any], search: Search) -> str:
+    """Name the document after which the next page begins."""
+    place = [*(_at(data, order.field) for order in search.order_by), key]
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def _at(data: Any, field: Field) -> Any:
+    for name in field:
+        data = data[name]
+    return data
+
+
+def _after(page_token: str, orders: int) -> tuple[Any, ...]:
+    if not page_token:
+        return ()
+    try:
+        place = json.loads(base64.urlsafe_b64decode(page_token + "=" * (-len(page_token) % 4)))
+    except (ValueError, binascii.Error, RecursionError):
+        place = None
+    if not isinstance(place, list) or len(place) != orders + 1 or not isinstance(place[-1], str):
+        raise BadQuery("This page_token is of another query.", field="page_token")
+    return tuple(place)
