@@ -17,7 +17,7 @@ from shared.adapters.ids import random_id
 from shared.adapters.limits import RECORD_BYTES_MAX, check_path, data_bytes, record_bytes
 from shared.adapters.ordering import same
 from shared.adapters.queries import check_query, found
-from shared.adapters.refusals import check_apart, check_each, check_write
+from shared.adapters.refusals import check_commit, check_each
 from shared.adapters.values import instant, microseconds
 from shared.operations.ports import (
     AlreadyExists,
@@ -99,8 +99,7 @@ class MemoryStore:
             return len(self._found(Query(query.collection, query.where, query.order_by)))
 
     def commit(self, writes: Sequence[Write]) -> Committed:
-        check_apart(writes)
-        added_bytes = [check_write(write) for write in writes]
+        added_bytes = check_commit(writes)
         with self._lock:
             return self._commit(writes, added_bytes)
 

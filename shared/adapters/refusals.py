@@ -10,10 +10,13 @@ from typing import Any
 
 from shared.adapters.limits import check_path, data_bytes, field_bytes, name_of, record_bytes, value_bytes
 from shared.operations.ports import REMOVE, SERVER_TIME, ArrayUnion, Change, Field, Increment, Must, Put, Write
-from shared.rules.problems import BadValue
+from shared.rules.problems import BadValue, TooLarge
 
 WRITES_EACH_MAX = 500
 """Of one `write_each`: the API's limit of a BatchWrite."""
+
+COMMIT_BYTES_MAX = 4 * 1024 * 1024
+"""Of one commit: what the emulator takes. The cloud takes 10 MiB, but then the one would not stand for the other."""
 
 
 def fills_in(value: Any) -> bool:
@@ -32,6 +35,15 @@ def check_each(writes: Sequence[Write]) -> None:
     if len(writes) > WRITES_EACH_MAX:
         raise ValueError(f"at most {WRITES_EACH_MAX} writes a call")
     check_apart(writes)
+
+
+def check_commit(writes: Sequence[Write]) -> list[int]:
+    """Refuse a commit that can never succeed. Returns for each write a bound of the bytes it adds to its record."""
+    check_apart(writes)
+    sizes = [check_write(write) for write in writes]
+    if sum(sizes) > COMMIT_BYTES_MAX:
+        raise TooLarge(f"A commit takes {COMMIT_BYTES_MAX:,} bytes; this one has {sum(sizes):,}.")
+    return sizes
 
 
 def check_write(write: Write) -> int:
