@@ -9,6 +9,7 @@ something that no zip carries.
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 SHARED = "shared"
@@ -56,9 +57,13 @@ def shared_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes
     return found
 
 
-def references(path: str, source: bytes) -> Iterator[Reference]:
-    """Give every module that a file imports, with absolute names."""
-    tree = parsed(path, source)
+@lru_cache(maxsize=1024)
+def references(path: str, source: bytes) -> tuple[Reference, ...]:
+    """Give every module that a file imports, with absolute names. Kept, since most files go into several zips."""
+    return tuple(_references(path, parsed(path, source)))
+
+
+def _references(path: str, tree: ast.Module) -> Iterator[Reference]:
     literal_loads = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _literal_load(node)]
     followed = {id(node.func) for node in literal_loads}
     for call in literal_loads:

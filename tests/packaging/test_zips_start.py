@@ -154,8 +154,9 @@ def call(port: int, method: str, headers: dict[str, str], body: bytes = b"") -> 
 def test_a_zip_serves_and_refuses_a_call_that_it_cannot_take(function: Function, unpacked: Unpacked) -> None:
     with serving(unpacked, function) as port:
         if function.signature_type == "cloudevent":
-            assert call(port, "POST", {}, b"no event").status == 400
-            assert call(port, "POST", CLOUD_EVENT, b"\xff\xff no protobuf").status >= 400
+            assert 400 <= call(port, "POST", {}, b"no event").status < 500
+            assert call(port, "POST", CLOUD_EVENT, b"\xff\xff no protobuf").status == 200  # again would be in vain
+            assert "event abandoned" in log_of(unpacked)
         else:
             reply = call(port, "TRACE", {})
             assert (reply.status, reply.content_type) == (405, "application/problem+json")
