@@ -6,6 +6,7 @@ nesting, numbers of thousands of digits). Whatever a caller sends becomes a valu
 
 import json
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,16 +82,20 @@ _decoder = json.JSONDecoder(
 
 
 def _check_depth(value: Json) -> None:
-    level: list[Any] = [value]
-    for _ in range(DEPTH_MAX + 1):
-        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _children(outer)]
+    level = _nested([value])
+    for _ in range(DEPTH_MAX):
+        level = _nested(inner for outer in level for inner in _children(outer))
         if not level:
             return
     raise TooDeep(_TOO_DEEP)
 
 
-def _children(value: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value
+def _nested(values: Iterable[Json]) -> list[dict[str, Any] | list[Any]]:
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+def _children(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _encode(value: object) -> str:

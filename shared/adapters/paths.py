@@ -6,7 +6,7 @@ one beside it, which counts where both say the same.
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import quote_from_bytes, unquote, unquote_to_bytes, urlsplit
 
 from shared.rules.problems import BadKey
 
@@ -49,14 +49,10 @@ def _raw_segments(environ: Mapping[str, Any]) -> list[str]:
     if unquote_to_bytes("/".join(raw)) == path[1:]:
         return raw
     # Something between server and function has rewritten the path: only the decoded one is left to go by.
-    return [segment.decode("latin-1") for segment in _quoted(path[1:]).split(b"/")]
+    return [quote_from_bytes(segment) for segment in path[1:].split(b"/")]
 
 
 def _raw_path(environ: Mapping[str, Any]) -> str:
     target = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")
     # A target may be a whole address (RFC 9112, absolute-form); one that begins with "//" is a path all the same.
     return target.partition("?")[0] if target.startswith("/") else urlsplit(target).path
-
-
-def _quoted(path: bytes) -> bytes:
-    return path.replace(b"%", b"%25")

@@ -1,0 +1,88 @@
+"""Log lines as Cloud Logging takes them apart, and the trace that ties them together."""
+
+import json
+import re
+import threading
+
+import pytest
+
+from shared.adapters.logs import JsonLog, current_trace, traced, traceparent_of
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+def last_line(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    line: dict[str, object] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return line
+
+
+def test_a_fact_is_one_line_of_json_with_its_values_beside_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+    JsonLog("p").info("permit passed on", semaphore="fork\n3", lease=7)
+    line = last_line(capsys)
+    assert re.fullmatch(r"2\d{3}-\d\d-\d\dT.+\+00:00", str(line.pop("time")))
+    assert line == {"severity": "INFO", "message": "permit passed on", "semaphore": "fork\n3", "lease": 7}
+
+
+def test_a_value_cannot_take_the_place_of_severity_or_message(capsys: pytest.CaptureFixture[str]) -> None:
+    JsonLog("p").error("true", message="false", severity="DEBUG")
+    line = last_line(capsys)
+    assert (line["severity"], line["message"]) == ("ERROR", "true")
+
+
+def test_an_exception_is_written_as_its_traceback_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    outer = ValueError("outer")
+    outer.__cause__ = KeyError("inner")
+    JsonLog("p").error("bug", exception=outer)
+    text = str(last_line(capsys)["exception"])
+    assert text.startswith("KeyError: 'inner'\n")
+    assert text.endswith("ValueError: outer\n")
+
+
+def test_a_value_that_json_lacks_is_written_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    JsonLog("p").info("odd", value={1j}, half="\ud800")
+    line = last_line(capsys)
+    assert (line["value"], line["half"]) == ("{1j}", "\ud800")
+
+
+def test_lines_of_a_call_carry_its_trace_and_lines_after_it_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+    with traced(PARENT):
+        JsonLog("p").info("inside")
+        assert current_trace() == PARENT
+    inside = last_line(capsys)
+    assert inside["logging.googleapis.com/trace"] == f"projects/p/traces/{TRACE}"
+    assert inside["logging.googleapis.com/spanId"] == "b7ad6b7169203331"
+    JsonLog("p").info("outside")
+    assert "logging.googleapis.com/trace" not in last_line(capsys)
+
+
+def test_a_trace_stays_in_its_own_thread() -> None:
+    seen = []
+    with traced(PARENT):
+        thread = threading.Thread(target=lambda: seen.append(current_trace()))
+        thread.start()
+        thread.join()
+    assert seen == [""]
+
+
+def test_a_given_traceparent_is_kept() -> None:
+    assert traceparent_of({"traceparent": PARENT, "X-Cloud-Trace-Context": "f" * 32 + "/1"}) == PARENT
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (f"{TRACE}/255;o=1", f"00-{TRACE}-00000000000000ff-01"),
+        (f"{TRACE.upper()}/255;o=0", f"00-{TRACE}-00000000000000ff-00"),
+        (TRACE, f"00-{TRACE}-0000000000000001-00"),
+    ],
+)
+def test_the_platforms_trace_header_becomes_a_traceparent(given: str, expected: str) -> None:
+    assert traceparent_of({"X-Cloud-Trace-Context": given}) == expected
+
+
+@pytest.mark.parametrize("given", ["", "nonsense", f"00-{'0' * 32}-b7ad6b7169203331-01", f"00-{TRACE}-{'0' * 16}-01"])
+def test_a_call_without_a_proper_trace_begins_one(given: str) -> None:
+    first, second = traceparent_of({"traceparent": given}), traceparent_of({"traceparent": given})
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", first)
+    assert first != second
