@@ -108,7 +108,7 @@ def test_a_zip_holds_its_folder_its_part_of_shared_and_requirements_and_nothing_
     assert own | {"requirements.txt"} <= names
     others = names - own - {"requirements.txt"}
     assert {path for path in others if not (path.startswith("shared/") and path.endswith(".py"))} == set()
-    assert not [path for path in names if "test" in path or "__pycache__" in path]
+    assert not [path for path in names if path.rpartition("/")[2].startswith("test_")]
 
 
 def test_entries_are_sorted_stored_and_have_one_time_and_one_mode(project: Project) -> None:
