@@ -1,0 +1,126 @@
+"""The delivering half: take events from file to their functions, as Eventarc does.
+
+Unordered, up to `CONCURRENT_MAX` at once, at least once: an event is forgotten after its function answered 2xx, so a
+death in between delivers it again. What fails is tried again, each time after twice the pause, for 24 hours. The cloud
+pauses for 10 seconds at first; here a developer waits.
+"""
+
+import asyncio
+import functools
+import heapq
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+
+import aiohttp
+from aiohttp import web
+
+from infra.local.event_bridge.chaos import Chaos
+from infra.local.event_bridge.cloudevent import Event
+from infra.local.event_bridge.inbox import Inbox
+
+CONCURRENT_MAX = 16
+LOOK_SECONDS = 0.005  # how often to look for new events: what it adds to an event's latency at most
+PAUSE_SECONDS_MIN = 0.1
+PAUSE_SECONDS_MAX = 10.0
+KEPT_SECONDS = 24 * 3600
+ANSWER_SECONDS_MAX = 540  # the longest that a function invoked by events may take
+USER_AGENT = "APIs-Google; (+https://developers.google.com/webmasters/APIs-Google.html)"  # of Pub/Sub, which pushes
+
+log = logging.getLogger(__name__)
+
+
+class Deliverer:
+    """Delivers an inbox's events; `routes` gives the function's address of each trigger."""
+
+    def __init__(self, inbox: Inbox, routes: Mapping[str, str], chaos: Chaos) -> None:
+        self._inbox = inbox
+        self._routes = routes
+        self._chaos = chaos
+        self._due: list[tuple[float, int]] = []  # a heap of (monotonic seconds, event id)
+        self._attempts: dict[int, int] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._last_id = 0
+        self._slot_freed = asyncio.Event()
+
+    def application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_get("/stats", self.stats)
+        application.cleanup_ctx.append(self._delivering)
+        return application
+
+    async def stats(self, _: web.Request) -> web.Response:
+        """Say how many events wait, are being delivered, and were ever received, delivered and given up."""
+        counts, running = self._inbox.counts(), len(self._running)
+        totals = {"received": counts.received, "delivered": counts.delivered, "given_up": counts.given_up}
+        return web.json_response({"waiting": max(0, counts.left - running), "running": running, **totals})
+
+    async def run(self, session: aiohttp.ClientSession) -> None:
+        """Deliver until cancelled."""
+        while True:
+            self._take_what_is_new()
+            self._start_what_is_due(session)
+            await self._pause()
+
+    async def _delivering(self, _: web.Application) -> AsyncIterator[None]:
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX)
+        connections = aiohttp.TCPConnector(limit=CONCURRENT_MAX)
+        async with aiohttp.ClientSession(connector=connections, timeout=timeout) as session:
+            delivering = asyncio.create_task(self.run(session))
+            yield
+            delivering.cancel()
+
+    def _take_what_is_new(self) -> None:
+        for event_id in self._inbox.ids_after(self._last_id):
+            heapq.heappush(self._due, (time.monotonic() + self._chaos.delay_seconds(), event_id))
+            self._last_id = event_id
+
+    def _start_what_is_due(self, session: aiohttp.ClientSession) -> None:
+        now = time.monotonic()
+        while self._due and self._due[0][0] <= now and len(self._running) < CONCURRENT_MAX:
+            _, event_id = heapq.heappop(self._due)
+            task = asyncio.create_task(self._deliver(session, event_id))
+            self._running[event_id] = task
+            task.add_done_callback(functools.partial(self._free, event_id))
+
+    async def _pause(self) -> None:
+        self._slot_freed.clear()
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._slot_freed.wait()
+        except TimeoutError:
+            return
+
+    async def _deliver(self, session: aiohttp.ClientSession, event_id: int) -> None:
+        event, received_at = self._inbox.event(event_id)
+        if await self._accepted(session, event):
+            if self._chaos.delivers_again():
+                await self._accepted(session, event)
+            await self._inbox.forget(event_id)
+            self._attempts.pop(event_id, None)
+        elif time.time() - received_at > KEPT_SECONDS:
+            log.error("event given up after 24 hours: %s", event.headers)
+            await self._inbox.give_up(event_id)
+        else:
+            self._try_again(event_id)
+
+    async def _accepted(self, session: aiohttp.ClientSession, event: Event) -> bool:
+        headers = {"User-Agent": USER_AGENT, **event.headers}
+        try:
+            async with session.post(self._routes[event.trigger], data=event.body, headers=headers) as answer:
+                await answer.read()
+                return 200 <= answer.status < 300
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    def _try_again(self, event_id: int) -> None:
+        attempts = self._attempts[event_id] = self._attempts.get(event_id, 0) + 1
+        pause = min(PAUSE_SECONDS_MIN * 2.0 ** (attempts - 1), PAUSE_SECONDS_MAX)
+        heapq.heappush(self._due, (time.monotonic() + pause, event_id))
+
+    def _free(self, event_id: int, task: asyncio.Task[None]) -> None:
+        del self._running[event_id]
+        self._slot_freed.set()
+        if not task.cancelled() and (error := task.exception()):
+            log.error("delivery of event %d failed, to be tried again", event_id, exc_info=error)
+            self._try_again(event_id)

@@ -1,0 +1,56 @@
+"""The receiving half: acknowledge an event as soon as it is on file.
+
+The emulator sends one event at a time, waits for the answer, and never sends again what failed; so this half does
+nothing that could take long or fail. It listens on a socket that the local stack holds open: while it is being
+restarted, the next event waits in the socket's backlog.
+
+One trigger is the stack's own. A *marker* is a document written only to see its event: the emulator sends events in
+commit order, so when a marker has come, the events of all earlier commits are on file.
+"""
+
+from collections.abc import Collection
+
+from aiohttp import web
+
+from infra.local.event_bridge import cloudevent
+from infra.local.event_bridge.inbox import Inbox
+
+MARKER_TRIGGER = "signalbox-marker"
+MARKER_DOCUMENT = "signalbox-markers/marker"
+MARKER_FIELD = "number"
+BODY_BYTES_MAX = 8 * 2**20  # two documents of 1 MiB in base64, with room to spare
+
+
+class Receiver:
+    """Takes events of the known triggers from the emulator, or from an embedded store that sends as it does."""
+
+    def __init__(self, inbox: Inbox, triggers: Collection[str]) -> None:
+        self._inbox = inbox
+        self._triggers = frozenset(triggers)
+        self._marker = 0
+
+    def application(self) -> web.Application:
+        application = web.Application(client_max_size=BODY_BYTES_MAX)
+        application.router.add_post("/functions/projects/{project}/triggers/{trigger}", self.receive)
+        application.router.add_get("/stats", self.stats)
+        return application
+
+    async def receive(self, request: web.Request) -> web.Response:
+        """Answer 200 once the event is on file, or is none that the cloud would send."""
+        try:
+            message = cloudevent.decoded(await request.read())
+            data = cloudevent.parsed(message)
+        except cloudevent.NotAnEventError as error:
+            return web.Response(status=400, text=str(error))
+        trigger = request.match_info["trigger"]
+        if trigger == MARKER_TRIGGER:
+            self._marker = data.value.fields[MARKER_FIELD].integer_value
+        elif trigger not in self._triggers:
+            return web.Response(status=404, text=f"no trigger is called {trigger}")
+        elif cloudevent.changed_something(data):
+            await self._inbox.add(cloudevent.event(trigger, request.headers, message, data))
+        return web.Response()
+
+    async def stats(self, _: web.Request) -> web.Response:
+        """Say how many events were received, ever, and which marker came last."""
+        return web.json_response({"received": self._inbox.counts().received, "marker": self._marker})
