@@ -21,7 +21,6 @@ from infra.local.cloud_tasks.configuration import read_queues
 from infra.local.cloud_tasks.dispatch import Courier
 from infra.local.cloud_tasks.identity import Identity, new_private_key
 from infra.local.cloud_tasks.journal import Journal
-from infra.local.cloud_tasks.line import Surroundings
 from infra.local.cloud_tasks.lines import Lines
 from infra.local.cloud_tasks.messages import Message
 from infra.local.cloud_tasks.progress import Executions
@@ -29,6 +28,7 @@ from infra.local.cloud_tasks.queues import Tombstones
 from infra.local.cloud_tasks.refusals import Refusal
 from infra.local.cloud_tasks.server import serve
 from infra.local.cloud_tasks.status import application
+from infra.local.cloud_tasks.surroundings import Surroundings
 
 HOUSEKEEPING_SECONDS = 60
 PRIVATE_KEY = "oidc private key"

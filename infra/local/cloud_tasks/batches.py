@@ -33,7 +33,7 @@ class BatchCalls:
         self._operations: dict[str, Message] = {}
 
     async def batch_create_tasks(self, request: Message) -> Message:
-        line = self._lines.find(request.parent)
+        self._lines.find(request.parent)
         if not 0 < len(request.requests) <= CREATES_MAX:
             raise invalid(f"The number of requests must be in [1, {CREATES_MAX}]")
         if any(one.parent != request.parent for one in request.requests):
@@ -41,7 +41,7 @@ class BatchCalls:
         name = _operation_name(request)
         if name in self._operations:
             return self._operations[name]
-        outcomes = await _each([self._tasks.add(line, one.task) for one in request.requests])
+        outcomes = await _each([self._tasks.add(one.parent, one.task) for one in request.requests])
         created = [
             task_view(outcome, new_progress(outcome), one.response_view)
             for outcome, one in zip(outcomes, request.requests, strict=True)

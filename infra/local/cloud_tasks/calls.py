@@ -8,7 +8,7 @@ import asyncio
 import secrets
 
 from google.cloud.tasks_v2.types import cloudtasks
-from google.protobuf import empty_pb2
+from google.protobuf import empty_pb2, field_mask_pb2
 
 from infra.local.cloud_tasks.agenda import Waiting
 from infra.local.cloud_tasks.line import Line
@@ -99,14 +99,14 @@ class TaskCalls:
         self._lines = lines
 
     async def create_task(self, request: Message) -> Message:
-        line = self._lines.find(request.parent)
-        spec = await self.add(line, request.task)
+        spec = await self.add(request.parent, request.task)
         if self._lines.around.chaos.loses_answer():
             raise answer_lost()
         return task_view(spec, new_progress(spec), request.response_view)
 
-    async def add(self, line: Line, spec: Message) -> Message:
+    async def add(self, queue_name: str, spec: Message) -> Message:
         """Check a task, put it into its queue and wait until it is on disk. The message becomes the queue's."""
+        line = self._lines.find(queue_name)
         now = self._lines.around.clock()
         shape_task(spec, line.name, now)
         named = bool(spec.name)
@@ -179,7 +179,8 @@ def _clear_output_only(queue: Message) -> None:
 
 def _merge(queue: Message, request: Message) -> None:
     """Take over the masked fields, or all of them when there is no mask; what only the service sets is ignored."""
-    paths = [path for path in request.update_mask.paths or ("rate_limits", "retry_config") if path not in OUTPUT_ONLY]
-    del request.update_mask.paths[:]
-    request.update_mask.paths.extend(paths)
-    request.update_mask.MergeMessage(request.queue, queue, True, True)
+    if not request.update_mask.IsValidForDescriptor(Queue.DESCRIPTOR):
+        raise invalid("The update mask names fields that a queue does not have")
+    paths = request.update_mask.paths or [field.name for field in Queue.DESCRIPTOR.fields]
+    mask = field_mask_pb2.FieldMask(paths=[path for path in paths if path not in OUTPUT_ONLY])
+    mask.MergeMessage(request.queue, queue, replace_message_field=True)

@@ -7,56 +7,30 @@ nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from infra.local.cloud_tasks.agenda import Agenda, Waiting
-from infra.local.cloud_tasks.chaos import Chaos
-from infra.local.cloud_tasks.journal import Journal
 from infra.local.cloud_tasks.messages import RUNNING, Message, new_progress, rates_of, retries_of, seconds_of
-from infra.local.cloud_tasks.progress import UNREACHED, Answer, Executions, Progress
-from infra.local.cloud_tasks.queues import Throttle, Tombstones
-
-Deliver = Callable[[Message, Progress], Awaitable[Answer]]
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every queue of a server shares. `clock` gives seconds since 1970."""
-
-    journal: Journal
-    deliver: Deliver
-    tombstones: Tombstones
-    clock: Callable[[], float]
-    chaos: Chaos
-    executions: Executions = Executions.ANSWERED
-    tombstone_seconds: float = 3600.0
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a queue has done since the server started."""
-
-    created: int = 0
-    dispatched: int = 0
-    done: int = 0
-    dropped: int = 0
+from infra.local.cloud_tasks.progress import UNREACHED, Answer, Progress
+from infra.local.cloud_tasks.queues import Counts, Throttle
+from infra.local.cloud_tasks.surroundings import Surroundings
 
 
 class Line:
-    """A queue. `message` is its configuration; call `configured` after a change of it."""
+    """A queue. `message` is its configuration and state. It dispatches from `begin` to `stop`."""
 
     def __init__(self, message: Message, surroundings: Surroundings) -> None:
         self.message = message
         self.tasks: dict[str, Waiting] = {}
         self.counts = Counts()
-        self.running = 0
         self._around = surroundings
         self._agenda = Agenda()
         self._timer: asyncio.TimerHandle | None = None
         self._deliveries: set[asyncio.Task[None]] = set()
-        self._stopped = False
+        self._attempts = 0
+        self._dispatching = False
         rates = rates_of(message)
         self._throttle = Throttle(rates, float(rates.burst), surroundings.clock())
 
@@ -66,11 +40,23 @@ class Line:
 
     @property
     def waiting(self) -> int:
+        """The number of tasks that no delivery has in hand."""
         return self._agenda.length
 
-    def configured(self) -> None:
-        """Take up a changed configuration."""
-        self._throttle = replace(self._throttle.refilled(self._around.clock()), rates=rates_of(self.message))
+    @property
+    def running(self) -> int:
+        """The number of deliveries under way."""
+        return len(self._deliveries)
+
+    def configure(self, message: Message) -> None:
+        """Take up another configuration."""
+        self.message = message
+        self._throttle = replace(self._throttle.refilled(self._around.clock()), rates=rates_of(message))
+        self.pump()
+
+    def begin(self) -> None:
+        """Start to dispatch."""
+        self._dispatching = True
         self.pump()
 
     def add(self, spec: Message, named: bool) -> Waiting:
@@ -81,7 +67,7 @@ class Line:
         return task
 
     def restore(self, spec: Message, progress: Progress, named: bool) -> None:
-        """Put back a task that the journal had. Nothing is dispatched before the next `pump`."""
+        """Put back a task that the journal had."""
         self._agenda.put(self._put(spec, progress, named), progress.due_at)
 
     def remove(self, name: str) -> asyncio.Future[None]:
@@ -126,7 +112,7 @@ class Line:
         """Dispatch no more and break off what runs: the tasks stay in the journal."""
         if self._timer is not None:
             self._timer.cancel()
-        self._stopped = True
+        self._dispatching = False
         for delivery in self._deliveries:
             delivery.cancel()
 
@@ -159,25 +145,24 @@ class Line:
         return self._throttle.wait_seconds()
 
     def _may_start(self) -> bool:
-        is_running = self.message.state == RUNNING and not self._stopped
-        return is_running and self.running < self._throttle.rates.concurrent_max
+        is_running = self._dispatching and self.message.state == RUNNING
+        return is_running and self._attempts < self._throttle.rates.concurrent_max
 
     def _start(self, task: Waiting, began_at: float | None = None) -> None:
         task.progress = task.progress.dispatched(self._around.clock())
         self.counts.dispatched += 1
+        self._attempts += 1
         self._spawn(self._attempt(task, began_at))
         again_seconds = self._around.chaos.second_delivery_seconds()
         if again_seconds is not None:
             self._spawn(self._repeat(task.spec, task.progress, again_seconds))
 
     def _spawn(self, delivery: Coroutine[Any, Any, None]) -> None:
-        self.running += 1
         running = asyncio.get_running_loop().create_task(delivery)
         self._deliveries.add(running)
         running.add_done_callback(self._ended)
 
     def _ended(self, delivery: asyncio.Task[None]) -> None:
-        self.running -= 1
         self._deliveries.discard(delivery)
         self.pump()
 
@@ -187,7 +172,10 @@ class Line:
         await self._around.deliver(spec, progress)
 
     async def _attempt(self, task: Waiting, began_at: float | None) -> None:
-        answer = await self._around.deliver(task.spec, task.progress)
+        try:
+            answer = await self._around.deliver(task.spec, task.progress)
+        finally:
+            self._attempts -= 1
         now = self._around.clock()
         if answer.pushes_back:
             self._throttle = self._throttle.pushed_back(now)

@@ -7,9 +7,11 @@ given shape, others stay.
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from infra.local.cloud_tasks.line import Line, Surroundings
+from infra.local.cloud_tasks.line import Line
 from infra.local.cloud_tasks.messages import RUNNING, Message
-from infra.local.cloud_tasks.refusals import no_queue, queue_existed, queue_exists
+from infra.local.cloud_tasks.refusals import invalid, no_queue, queue_existed, queue_exists
+from infra.local.cloud_tasks.requests import QUEUE_FORMAT, QUEUE_NAME
+from infra.local.cloud_tasks.surroundings import Surroundings
 
 QUEUE_TOMBSTONE_SECONDS = 3 * 24 * 3600
 """How long the real service keeps the name of a deleted queue."""
@@ -26,17 +28,17 @@ class Lines:
         return iter(self._lines.values())
 
     def find(self, name: str) -> Line:
-        """Give a queue. Raises `Refusal` (NOT_FOUND) when there is none."""
+        """Give a queue. Raises `Refusal` when there is none."""
         line = self._lines.get(name)
-        if line is None:
-            raise no_queue()
-        return line
+        if line is not None:
+            return line
+        raise no_queue() if QUEUE_NAME.fullmatch(name) else invalid(f'Queue name must be formatted: "{QUEUE_FORMAT}"')
 
     def has(self, name: str) -> bool:
         return name in self._lines
 
     def restore(self) -> None:
-        """Read the journal; nothing is dispatched yet."""
+        """Read the journal."""
         self.around.tombstones.ends_at.update(self.around.journal.tombstones())
         for message in self.around.journal.queues():
             self._lines[message.name] = Line(message, self.around)
@@ -54,7 +56,7 @@ class Lines:
     def begin(self) -> None:
         """Start to dispatch."""
         for line in self:
-            line.pump()
+            line.begin()
 
     async def create(self, message: Message) -> Line:
         """Create a queue. Raises `Refusal` when its name is taken, or was until lately."""
@@ -62,14 +64,16 @@ class Lines:
             raise queue_exists()
         if self.around.tombstones.holds(message.name, self.around.clock()):
             raise queue_existed()
-        return await self._open(message)
+        line = await self._open(message)
+        line.begin()
+        return line
 
     async def reconfigure(self, line: Line, message: Message) -> None:
         """Give a queue another configuration; its state is not part of it."""
         message.state = line.message.state
-        line.message.rate_limits.CopyFrom(message.rate_limits)
-        line.message.retry_config.CopyFrom(message.retry_config)
-        line.configured()
+        if line.message.HasField("purge_time"):
+            message.purge_time.CopyFrom(line.message.purge_time)
+        line.configure(message)
         await self.save(line)
 
     async def save(self, line: Line) -> None:

@@ -126,3 +126,13 @@ class Tombstones:
     def expire(self, now: float) -> None:
         """Forget the names that are free again."""
         self.ends_at = {name: ends_at for name, ends_at in self.ends_at.items() if ends_at > now}
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a queue has done since the server started."""
+
+    created: int = 0
+    dispatched: int = 0
+    done: int = 0
+    dropped: int = 0
