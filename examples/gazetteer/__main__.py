@@ -1,0 +1,105 @@
+"""Run the job: on a local stack (`make demo`), or against functions that are deployed (`--base-url`).
+
+The exit code is 0 only if every check held; 1 if one did not, or the service did not answer; 2 for a wrong call.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from examples.gazetteer import report, sites
+from examples.gazetteer.client import Documents, GaveUp, Refused
+from examples.gazetteer.data import CREDIT, gazetteer
+from examples.gazetteer.job import Job, Result, Site
+from examples.gazetteer.steps import plan, removal
+
+CITIES_DEFAULT = "3000"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job and give the exit code."""
+    options = _parser().parse_args(arguments)
+    console = report.console()
+    console.print(CREDIT)
+    try:
+        results = _remotely(options, console) if options.base_url else _locally(options, console)
+    except (Refused, GaveUp) as error:
+        console.print(
+            f"[red]FAILED[/red] {escape(str(error))}", *getattr(error, "__notes__", ()), sep="\n", soft_wrap=True
+        )
+        return 1
+    return _concluded(results, console)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m examples.gazetteer", description=__doc__)
+    parser.add_argument("--base-url", default="", help="where the functions are; without it, a local stack is started")
+    parser.add_argument("--token", default="", help="an identity token (gcloud auth print-identity-token)")
+    parser.add_argument("--remove", action="store_true", help="delete the documents that an earlier run has left there")
+    parser.add_argument(
+        "--cities",
+        type=_cities,
+        default=os.environ.get("CITIES") or CITIES_DEFAULT,
+        help="how many, the most populous first, or all (or set CITIES)",
+    )
+    return parser
+
+
+def _cities(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number of cities from 1, or all")
+    return int(text)
+
+
+def _remotely(options: argparse.Namespace, console: Console) -> list[Result]:
+    base_url = options.base_url if options.base_url.endswith(("/", "-")) else f"{options.base_url}/"
+    return _run(base_url, options, sites.RemoteSite(), console)
+
+
+def _locally(options: argparse.Namespace, console: Console) -> list[Result]:
+    from infra.local.stack import Stack  # a copy of this folder that only calls the cloud has no use for it
+
+    folder = Path(tempfile.mkdtemp(prefix="signalbox-demo-"))
+    with Stack(port=None, folder=folder) as stack:
+        console.print(
+            f"Local stack at {stack.base_url} on the {stack.store} store; logs, kept if a check fails: {folder}"
+        )
+        results = _run(stack.base_url, options, sites.LocalSite(stack), console)
+    if not report.faults(results):
+        shutil.rmtree(folder, ignore_errors=True)
+    return results
+
+
+def _run(base_url: str, options: argparse.Namespace, site: Site, console: Console) -> list[Result]:
+    results = []
+    with Documents(base_url, token=options.token) as client, report.watching(console) as watch:
+        documents = gazetteer(options.cities)
+        steps = [removal(documents)] if options.remove else plan(documents)
+        for result in Job(client, site, watch).run(steps):
+            console.print(report.line(result), soft_wrap=True)
+            results.append(result)
+    return results
+
+
+def _concluded(results: Sequence[Result], console: Console) -> int:
+    console.print(report.table(results))
+    faults = report.faults(results)
+    for fault in faults:
+        console.print(f"[red]FAILED[/red] {escape(fault)}", soft_wrap=True)
+    if not faults:
+        checks = sum(len(result.checks) for result in results)
+        console.print(f"[green]All {checks:,} checks hold.[/green]")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Carry out the steps against any base URL, from many threads at once, and check every answer against the input data.
+
+A step writes its changes, polls until no document shows the old state any more, waits until the place it runs at is
+quiet, and then asks and compares. Functions may die meanwhile: the client asks again, and all calls may run twice.
+"""
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from examples.gazetteer.checks import Check, check_query, check_reads, text
+from examples.gazetteer.client import Documents as Client
+from examples.gazetteer.data import Condition, Document, bare, canonical, matching, shown
+from examples.gazetteer.ledger import Counts, Spent
+from examples.gazetteer.steps import Change, Step
+
+CALLS_AT_ONCE = 16
+FOLLOW_SECONDS_MAX = 600.0
+POLL_SECONDS = 0.1
+
+Phase = Literal["write", "follow", "query", "read"]
+Watch = Callable[[Step, Phase, int, int], None]
+"""Called with (step, phase, done, total) as the job goes on, always from the job's own thread."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Site(Protocol):
+    """What the place where the functions run lets one see beside their answers."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Count what the functions have done since the start (see `Counts`); empty where that is not to be seen."""
+        ...
+
+    def wait_until_quiet(self) -> None:
+        """Return when no task and no event is waiting or running, as far as that is to be seen."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a step, and what changing and checking have taken."""
+
+    step: Step
+    copies: int
+    checks: tuple[Check, ...]
+    changing: Spent
+    checking: Spent
+
+    @property
+    def faults(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.holds)
+
+    @property
+    def compared(self) -> int:
+        return sum(check.compared for check in self.checks)
+
+
+class Job:
+    """Carries out steps with one client at one site."""
+
+    def __init__(
+        self, client: Client, site: Site, watch: Watch, *, follow_seconds_max: float = FOLLOW_SECONDS_MAX
+    ) -> None:
+        self._follow_seconds_max = follow_seconds_max
+        self._client = client
+        self._site = site
+        self._watch = watch
+
+    def run(self, steps: Iterable[Step]) -> Iterator[Result]:
+        """Go through all steps, also when a check has failed."""
+        yield from map(self.perform, steps)
+
+    def perform(self, step: Step) -> Result:
+        """Carry out one step. Raises `Refused` or `GaveUp` when the service does not take part."""
+        followers = sorted(step.followers())
+        begun = self._spent()
+        checks = [self._write(step), self._follow(step, followers)] if step.changes else []
+        self._site.wait_until_quiet()
+        changed = self._spent()
+        checks += [*self._query(step), *self._read(step)]
+        return Result(step, len(followers), tuple(checks), changed - begun, self._spent() - changed)
+
+    def _spent(self) -> Spent:
+        return Spent(time.monotonic(), Counts.of(self._site.counts()))
+
+    def _write(self, step: Step) -> Check:
+        """Write the changes. What a put answers must be what was sent, whatever its links show by then."""
+        answers = self._each(step, "write", self._change, step.changes)
+        wrong = [change.key for change, holds in zip(step.changes, answers, strict=True) if not holds]
+        fault = f"{len(wrong):,} answered with something else, the first {wrong[0]}" if wrong else ""
+        return Check(f"{len(step.changes):,} changes accepted", fault)
+
+    def _change(self, change: Change) -> bool:
+        if change.content is None:
+            self._client.delete(change.key)
+            return True
+        return canonical(bare(self._client.put(change.key, change.content))) == canonical(change.content)
+
+    def _follow(self, step: Step, keys: Sequence[str]) -> Check:
+        sentence = f"every copy followed within {self._follow_seconds_max:g} s"
+        give_up_at = time.monotonic() + self._follow_seconds_max
+        for turn, condition in enumerate(step.outdated):
+            while (late := self._first_late(step, condition, turn, keys)) is not None:
+                if time.monotonic() > give_up_at:
+                    return Check(sentence, f"{late['key']} still has {text(condition)}")
+                time.sleep(POLL_SECONDS)
+        return Check(sentence)
+
+    def _first_late(self, step: Step, condition: Condition, turn: int, keys: Sequence[str]) -> Document | None:
+        """Find the first document, by key, that has yet to follow: its rank tells how far the copies have come."""
+        late = self._client.first(condition)
+        rank = bisect_left(keys, late["key"]) if late else len(keys)
+        self._watch(step, "follow", turn * len(keys) + rank, len(step.outdated) * len(keys))
+        return late
+
+    def _query(self, step: Step) -> list[Check]:
+        answers = {key: shown(key, step.after) for key in step.after} if step.queries else {}
+        found = self._each(step, "query", lambda condition: list(self._client.find(condition)), step.queries)
+        pairs = zip(step.queries, found, strict=True)
+        return [check_query(condition, each, matching(condition, answers)) for condition, each in pairs]
+
+    def _read(self, step: Step) -> list[Check]:
+        read = dict(zip(step.reads, self._each(step, "read", self._client.get, step.reads), strict=True))
+        expected = {key: shown(key, step.after) for key in step.reads if key in step.after}
+        return [check_reads(read, expected)] if read else []
+
+    def _each(self, step: Step, phase: Phase, call: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        """Call for each item from several threads, and give the answers in the order of the items."""
+        pool = ThreadPoolExecutor(CALLS_AT_ONCE)
+        try:
+            for done, answer in enumerate(pool.map(call, items), 1):
+                self._watch(step, phase, done, len(items))
+                yield answer
+        finally:
+            pool.shutdown(cancel_futures=True)

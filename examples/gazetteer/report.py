@@ -1,0 +1,111 @@
+"""Show the job on a terminal or in a log: bars while it runs, a line a step, a table and the price at the end."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from examples.gazetteer.job import Phase, Result, Watch
+from examples.gazetteer.ledger import Counts, Spent
+from examples.gazetteer.steps import Step
+
+LOG_COLUMNS = 150
+"""How wide a table may be where no terminal says so (a CI's log)."""
+
+VERBS: dict[Phase, str] = {
+    "write": "writing",
+    "follow": "copies follow",
+    "query": "asking",
+    "read": "reading back",
+}
+
+
+def console() -> Console:
+    """Make the console: as wide as the terminal, or `LOG_COLUMNS`. What it cannot show becomes a question mark."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    width = None if sys.stdout.isatty() else LOG_COLUMNS
+    return Console(width=width, highlight=False)
+
+
+@contextmanager
+def watching(console: Console) -> Iterator[Watch]:
+    """Give a watch that shows the step under way as a bar, and nothing where there is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("")
+        yield partial(_show, progress, bar)
+
+
+def _show(progress: Progress, bar: TaskID, step: Step, phase: Phase, done: int, total: int) -> None:
+    progress.update(bar, description=f"{step.name}: {VERBS[phase]}", completed=done, total=total)
+
+
+def line(result: Result) -> str:
+    """Say in one line, as rich's markup, how a step went."""
+    how = "[red]FAILED[/red]" if result.faults else "[green]ok[/green]"
+    followed = f", {result.copies:,} copies followed" if result.step.changes else ""
+    seconds = f"{result.changing.seconds + result.checking.seconds:.1f} s"
+    checked = f"{len(result.checks):,} checks on {result.compared:,} documents"
+    return f"{how} {escape(result.step.name)}: {escape(result.step.story)}{followed}; {checked}, {seconds}"
+
+
+def faults(results: Sequence[Result]) -> list[str]:
+    """Name every check that did not hold."""
+    return [f"{result.step.name}: {fault.sentence}: {fault.fault}" for result in results for fault in result.faults]
+
+
+def table(results: Sequence[Result]) -> Table:
+    """Draw the table: what each step changed, and took; what all the checking took; totals."""
+    drawn = Table(title="What was done, checked and counted", caption=_caption(results), caption_justify="left")
+    drawn.add_column("step")
+    for name in ("written", "copies", "checked", "reads", "writes", "deletes", "tasks", "events", "seconds"):
+        drawn.add_column(name, justify="right")
+    for result in results:
+        drawn.add_row(result.step.name, *_own(result), *_spent(result.changing))
+    checking = sum((result.checking for result in results), Spent())
+    drawn.add_row("all the checking", "", "", "", *_spent(checking), end_section=True)
+    written, copies, checked = (sum(column) for column in zip(*map(_numbers, results), strict=True))
+    drawn.add_row("total", *_texts(written, copies, checked), *_spent(_total(results)), style="bold")
+    return drawn
+
+
+def _caption(results: Sequence[Result]) -> str:
+    return (
+        "written: documents put or deleted by the job; copies: documents that had to follow; checked: comparisons\n"
+        + _price(_total(results).counts)
+    )
+
+
+def _price(counts: Counts) -> str:
+    if counts == Counts():
+        return "What it took is not to be seen from here: the functions log it, a line a call."
+    listed = "Estimated at list prices (Firestore multi-region, Cloud Tasks; no free tier, no computing)"
+    return f"{listed}: {100 * counts.price_dollars:.2f} US cents"
+
+
+def _total(results: Sequence[Result]) -> Spent:
+    return sum((result.changing + result.checking for result in results), Spent())
+
+
+def _numbers(result: Result) -> tuple[int, int, int]:
+    return len(result.step.changes), result.copies, result.compared
+
+
+def _own(result: Result) -> tuple[str, ...]:
+    return _texts(*_numbers(result))
+
+
+def _spent(spent: Spent) -> tuple[str, ...]:
+    counts = spent.counts
+    counted = _texts(counts.reads, counts.writes, counts.deletes, counts.tasks, counts.events)
+    return (*counted, f"{spent.seconds:.1f}")
+
+
+def _texts(*numbers: int) -> tuple[str, ...]:
+    return tuple(f"{number:,}" if number else "–" for number in numbers)

@@ -1,0 +1,145 @@
+"""The steps of the job, as values: what to change, how to see that every copy has followed, what to ask afterwards.
+
+Pure. Each step carries the bare documents as they must be after it. What any query must answer then follows from those
+alone (`data.shown`, `data.matching`), so that no check rests on anything that the service has said.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from examples.gazetteer.data import (
+    Condition,
+    Document,
+    Documents,
+    cities_by_continent,
+    cities_by_country,
+    is_link,
+    shown,
+)
+
+TYPES = ("continent", "country", "city")
+BY_TYPE = tuple({"type": name} for name in TYPES)
+MISSING = tuple({f"{field}.link_missing": True} for field in ("country", "continent", "country.continent"))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Put this content under the key, or delete what is there (None)."""
+
+    key: str
+    content: Document | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `queries` are asked at its end, and `reads` read one by one.
+
+    `outdated` are conditions that no document meets once every copy has followed: cheap to poll, one read each.
+    """
+
+    name: str
+    story: str
+    before: Documents
+    after: Documents
+    changes: tuple[Change, ...] = ()
+    outdated: tuple[Condition, ...] = ()
+    queries: tuple[Condition, ...] = ()
+    reads: tuple[str, ...] = ()
+
+    def followers(self) -> list[str]:
+        """Name the documents that have to follow: those with a link that shows something else than before.
+
+        The one document that a step puts needs not follow, since its own put fills its links. In a load in random order
+        every document with a link may have to.
+        """
+        writer = self.changes[0].key if len(self.changes) == 1 else ""
+        differing = (key for key in self.after if _links_shown(key, self.after) != _links_shown(key, self.before))
+        return [key for key in differing if key != writer] if self.changes else []
+
+
+def plan(documents: Documents, seed: int = 7) -> Iterator[Step]:
+    """Give the whole job: load in random order, rename, rename across two links, delete, create again, ask, verify."""
+    [(country, cities), (other, others), *_] = cities_by_country(documents)
+    yield _load(documents, seed)
+    step = _rename(documents, country, f"{cities:,} cities", "country")
+    yield step
+    continent = _largest_continent(step.after)
+    step = _rename(step.after, continent, "its countries, and all their cities", "continent")
+    yield step
+    step = _delete(step.after, other, others)
+    yield step
+    yield _create(step.after, other, step.before[other], others)
+    yield _ask(step.before)
+    yield _verify(step.before)
+
+
+def removal(documents: Documents) -> Step:
+    """Give the step that takes all of it away again: the cities first, so that no copy has to follow."""
+    keys = sorted(documents, key=lambda key: TYPES.index(documents[key]["type"]), reverse=True)
+    changes = tuple(Change(key, None) for key in keys)
+    return Step("remove", f"{len(keys):,} documents go", documents, {}, changes, queries=BY_TYPE)
+
+
+def _load(documents: Documents, seed: int) -> Step:
+    changes = [Change(key, content) for key, content in documents.items()]
+    random.Random(seed).shuffle(changes)  # noqa: S311  the same order in every run
+    story = f"{len(documents):,} documents in random order: many a city before its country"
+    return Step("load", story, {}, documents, tuple(changes), MISSING, BY_TYPE)
+
+
+def _rename(documents: Documents, key: str, whose: str, kind: str) -> Step:
+    name = documents[key]["name"]
+    content = documents[key] | {"name": f"{name} (renamed)"}
+    story = f"{name} becomes {content['name']}: {whose}"
+    links = ("country",) if kind == "country" else ("continent", "country.continent")
+    return Step(
+        f"rename a {kind}",
+        story,
+        documents,
+        {**documents, key: content},
+        (Change(key, content),),
+        tuple({f"{link}.name": name} for link in links),
+        tuple({f"{link}.key": key} for link in links),
+        (key,),
+    )
+
+
+def _delete(documents: Documents, key: str, cities: int) -> Step:
+    name = documents[key]["name"]
+    after = {each: content for each, content in documents.items() if each != key}
+    story = f"{name} goes: link_missing in each of its {cities:,} cities"
+    missing = ({"country.key": key}, {"country.link_missing": True}, {"country.name": name})
+    return Step(
+        "delete a country", story, documents, after, (Change(key, None),), ({"country.name": name},), missing, (key,)
+    )
+
+
+def _create(documents: Documents, key: str, content: Document, cities: int) -> Step:
+    story = f"{content['name']} comes back, and into each of its {cities:,} cities"
+    queries = ({"country.key": key}, {"country.link_missing": True})
+    after = {**documents, key: content}
+    return Step("create it again", story, documents, after, (Change(key, content),), MISSING[:1], queries, (key,))
+
+
+def _ask(documents: Documents) -> Step:
+    """Ask by fields of copies: the cities of each continent by the name in the copy of their country's copy."""
+    continents = tuple({"country.continent.name": documents[key]["name"]} for key, _ in cities_by_continent(documents))
+    countries = tuple({"country.name": documents[key]["name"]} for key, _ in cities_by_country(documents)[:5])
+    story = "the cities of every continent and of five countries, by the names in their copies"
+    return Step("query by copies", story, documents, documents, queries=continents + countries)
+
+
+def _verify(documents: Documents) -> Step:
+    story = "every document read back, one by one and by its type"
+    return Step("verify all", story, documents, documents, queries=BY_TYPE, reads=tuple(documents))
+
+
+def _largest_continent(documents: Documents) -> str:
+    return cities_by_continent(documents)[0][0]
+
+
+def _links_shown(key: str, documents: Documents) -> list[Document]:
+    if key not in documents:
+        return []
+    return [value for value in shown(key, documents).values() if is_link(value)]
