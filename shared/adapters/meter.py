@@ -46,8 +46,10 @@ def measure() -> Iterator[Cost]:
 
 
 def metered(ports: Ports) -> Ports:
-    """Make the store and the queue of these ports count."""
-    return replace(ports, store=MeteredStore(ports.store), queue=MeteredQueue(ports.queue))
+    """Make the store and the queue of these ports count; what counts already stays as it is."""
+    store = ports.store if isinstance(ports.store, MeteredStore) else MeteredStore(ports.store)
+    queue = ports.queue if isinstance(ports.queue, MeteredQueue) else MeteredQueue(ports.queue)
+    return replace(ports, store=store, queue=queue)
 
 
 def _add(*, reads: int = 0, writes: int = 0, deletes: int = 0, round_trips: int = 0, tasks: int = 0) -> None:

@@ -1,12 +1,17 @@
 """A function's front to Firestore's events: what was written, and whether to ask again."""
 
 import json
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cloudevents.http import CloudEvent
+from flask import Flask
+from flask.testing import FlaskClient
+from functions_framework import create_app
 from google.events.cloud.firestore import DocumentEventData
 from werkzeug.exceptions import InternalServerError, ServiceUnavailable
 
@@ -118,6 +123,39 @@ def test_anything_else_comes_again(
         handled(failing(error), capsys)
     assert raised.value.__cause__ is error
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["status"] == status
+
+
+@pytest.mark.parametrize(("key", "status"), [("fine", 200), ("refused", 200), ("later", 503), ("bug", 500)])
+def test_under_the_framework_only_what_should_come_again_is_answered_otherwise(
+    follow: FlaskClient, key: str, status: int
+) -> None:
+    headers = {"ce-id": "e", "ce-source": "//f", "ce-type": "t", "ce-specversion": "1.0"}
+    data = body(NAME.replace("a b%20é", key), value={})
+    answer = follow.post("/", data=data, headers=headers, content_type="application/protobuf")
+    assert answer.status_code == status
+    assert b"secret" not in answer.data
+
+
+MAIN = """
+from shared.adapters.events import document_written
+from shared.rules.problems import BadValue, Unavailable
+
+@document_written("follow")
+def follow(event):
+    errors = {"refused": BadValue("x"), "later": Unavailable("x"), "bug": KeyError("secret")}
+    if event.key in errors:
+        raise errors[event.key]
+"""
+
+
+@pytest.fixture
+def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
+    (tmp_path / "main.py").write_text(MAIN)
+    monkeypatch.setenv("FUNCTION_TARGET", "follow")
+    monkeypatch.setenv("FUNCTION_SIGNATURE_TYPE", "cloudevent")
+    monkeypatch.delitem(sys.modules, "main", raising=False)
+    app: Flask = create_app("follow", str(tmp_path / "main.py"), "cloudevent")  # type: ignore[no-untyped-call]
+    return app.test_client()
 
 
 def test_the_entry_point_is_a_plain_function_of_the_functions_name() -> None:

@@ -127,6 +127,14 @@ def test_drawing_an_id_costs_nothing_and_nothing_is_counted_outside_a_measuremen
     assert cost == Cost()
 
 
+def test_ports_metered_twice_count_once() -> None:
+    twice = metered(ports(Shelf()))
+    with measure() as cost:
+        twice.store.read("a/1")
+        twice.queue.create([effect("a")])
+    assert cost == Cost(reads=1, tasks=1, round_trips=2)
+
+
 def test_an_inner_measurement_takes_its_counts_to_itself() -> None:
     with measure() as outer:
         ports(Shelf()).store.read("a/1")
