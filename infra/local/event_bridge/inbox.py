@@ -2,8 +2,8 @@
 
 What `add` has returned for survives the death of any process (a write-ahead log, flushed to the operating system; a
 power cut is not survived, and need not be). Writes that come in one turn of the event loop share one transaction; it
-takes some 50 microseconds, less than handing it to a thread would. Ids only grow, also across restarts, so "what is new"
-is one look behind the last id.
+takes some 50 microseconds, less than handing it to a thread would. Ids only grow, also across restarts, so "what is
+new" is one look behind the last id.
 """
 
 import asyncio

@@ -1,0 +1,85 @@
+"""All functions of the catalogue in one process, behind one port, at the addresses they have in the cloud.
+
+Each function is loaded by functions-framework, as in the cloud, and mounted at ``/`` + its URL segment. The framework
+is made for one function a process: it leaves the function's name in the environment, keeps a registry by name, and
+imports what lies beside ``main.py`` under bare names. So after each function the traces are removed, and functions must
+not import their own files while they handle a request.
+
+Gunicorn serves `application`, with threads, as in the cloud.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import functions_framework
+from functions_framework import _function_registry
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.wrappers import Request
+
+from infra import catalogue as catalogues
+from infra.catalogue import Catalogue, Function
+from shared.adapters.answers import Answer, problem_response, response_of
+from shared.rules.problems import NotFound
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+LEFT_IN_THE_ENVIRONMENT = ("FUNCTION_TARGET", "FUNCTION_SIGNATURE_TYPE", "FUNCTION_SOURCE")
+
+
+def application(catalogue: str) -> "WSGIApplication":
+    """Serve the functions of the catalogue file of that name."""
+    return mounted(catalogues.load(Path(catalogue)))
+
+
+def mounted(catalogue: Catalogue) -> "WSGIApplication":
+    """Load all functions, each at its address; anything else is a list of what there is, or a 404."""
+    functions = catalogue.functions.values()
+    return DispatcherMiddleware(
+        _entrance(functions), {f"/{function.segment}": _loaded(function) for function in functions}
+    )
+
+
+def _loaded(function: Function) -> "WSGIApplication":
+    modules, path = set(sys.modules), list(sys.path)
+    create_app: Any = functions_framework.create_app
+    app = create_app(function.name, str(function.folder / "main.py"), function.signature_type)
+    for name in LEFT_IN_THE_ENVIRONMENT:
+        os.environ.pop(name, None)
+    _function_registry.REGISTRY_MAP.pop(function.name, None)
+    for name in set(sys.modules) - modules:
+        if _lies_in(sys.modules[name], function.folder):
+            del sys.modules[name]
+    sys.path[:] = path
+    return _with_a_path(app)
+
+
+def _with_a_path(app: "WSGIApplication") -> "WSGIApplication":
+    """Give a function ``/`` where nothing follows its name, as HTTP does where nothing follows the host's."""
+
+    def with_a_path(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        return app({**environ, "PATH_INFO": environ["PATH_INFO"] or "/"}, start_response)
+
+    return with_a_path
+
+
+def _lies_in(module: Any, folder: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).is_relative_to(folder)
+
+
+def _entrance(functions: Iterable[Function]) -> "WSGIApplication":
+    segments = [function.segment for function in functions if "people" in function.invoked_by]
+
+    def entrance(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        request = Request(environ)
+        if request.path == "/" and request.method in ("GET", "HEAD"):
+            urls = {segment: request.host_url + segment for segment in segments}
+            return response_of(Answer(200, {"functions": urls}))(environ, start_response)
+        refusal = NotFound("No function has this address; those for people are listed at /")
+        return problem_response(refusal)(environ, start_response)
+
+    return entrance
