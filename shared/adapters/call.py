@@ -5,15 +5,20 @@ with what it was, how it ended and what it cost.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+import flask
 
 from shared.adapters import runtime
 from shared.adapters.logs import Headers, traced, traceparent_of
 from shared.adapters.meter import measure
 
 STATUS_OF_A_BUG = 500
+
+Entry = TypeVar("Entry", bound=Callable[..., object])
 
 
 @dataclass(slots=True)
@@ -36,3 +41,11 @@ def handling(function: str, headers: Headers, **labels: object) -> Iterator[Call
                 {"function": function} | labels | {"status": call.status, "milliseconds": milliseconds} | asdict(cost)
             )
             runtime.log().info("handled", **values)
+
+
+def entry_point(function: str, entry: Entry) -> Entry:
+    """Give an entry point its function's name, and load what its first call needs if this process will serve it."""
+    entry.__name__ = entry.__qualname__ = function
+    if flask.has_app_context():  # the framework is loading the function; a test only imports it
+        runtime.load()
+    return entry

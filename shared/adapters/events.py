@@ -15,7 +15,7 @@ from google.events.cloud.firestore import DocumentEventData
 from werkzeug.exceptions import HTTPException, InternalServerError, ServiceUnavailable
 
 from shared.adapters import runtime
-from shared.adapters.call import handling
+from shared.adapters.call import entry_point, handling
 from shared.adapters.logs import Headers
 from shared.adapters.values import decode_fields, timestamp
 from shared.operations.ports import Data, DocumentEvent
@@ -42,8 +42,7 @@ def document_written(function: str) -> Callable[[Callable[[DocumentEvent], None]
                     raise
                 call.status = 200
 
-        entry.__name__ = entry.__qualname__ = function
-        return entry
+        return entry_point(function, entry)
 
     return decorate
 

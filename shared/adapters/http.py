@@ -20,7 +20,7 @@ from shared.adapters.answers import (
     unavailable_response,
 )
 from shared.adapters.bodies import BODY_BYTES_MAX, json_body
-from shared.adapters.call import handling
+from shared.adapters.call import entry_point, handling
 from shared.adapters.paths import match, segments_of, segments_of_pattern
 from shared.rules.effects import Json
 from shared.rules.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
@@ -114,9 +114,8 @@ class Routes:
         def entry(request: flask.Request) -> flask.Response:
             return _respond(self._function, request, self._dispatch)
 
-        entry.__name__ = entry.__qualname__ = self._function
         _take_every_path(entry)
-        return entry
+        return entry_point(self._function, entry)
 
     def _dispatch(self, request: flask.Request) -> Answer:
         segments = segments_of(request.environ)

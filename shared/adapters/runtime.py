@@ -1,10 +1,12 @@
 """Where a function's ports are put together: the one place that chooses between cloud, emulator and this process.
 
 They are made at the first call and not at import: gunicorn loads a function before it forks, and gRPC connections are
-made after. Adapters are imported where they are chosen, since an import is most of a cold start.
+made after. What they need is imported before, while the instance starts (`load`), and only what was chosen: imports are
+most of a cold start.
 """
 
 import threading
+from collections.abc import Callable
 
 from shared.adapters.logs import JsonLog
 from shared.adapters.settings import EMBEDDED, Settings, settings
@@ -22,6 +24,11 @@ def ports() -> Ports:
             if _ports is None:
                 _ports = _make(settings())
     return _ports
+
+
+def load() -> None:
+    """Import what the ports will need, and connect to nothing: the first caller should not wait for it."""
+    _store(settings())
 
 
 def bind(chosen: Ports | None) -> None:
@@ -42,15 +49,16 @@ def _make(chosen: Settings) -> Ports:
     from shared.adapters.cloud_tasks import CloudTasksQueue
     from shared.adapters.meter import metered
 
-    lines = JsonLog(chosen.project)
-    return metered(Ports(_store(chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
+    lines, connect_store = JsonLog(chosen.project), _store(chosen)
+    return metered(Ports(connect_store(), CloudTasksQueue(chosen, lines), SystemClock(), lines))
 
 
-def _store(chosen: Settings) -> Store:
+def _store(chosen: Settings) -> Callable[[], Store]:
+    """Import the store that was chosen; calling the result connects to it."""
     if chosen.firestore_emulator == EMBEDDED:
         from shared.adapters.embedded import embedded_store
 
-        return embedded_store(chosen)
+        return lambda: embedded_store(chosen)
     from shared.adapters.firestore import FirestoreStore
 
-    return FirestoreStore(chosen.project, chosen.database, chosen.firestore_emulator)
+    return lambda: FirestoreStore(chosen.project, chosen.database, chosen.firestore_emulator)

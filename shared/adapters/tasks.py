@@ -13,7 +13,7 @@ import flask
 from shared.adapters import runtime
 from shared.adapters.answers import EntryPoint, bug_response, problem_response, unavailable_response
 from shared.adapters.bodies import json_body
-from shared.adapters.call import handling
+from shared.adapters.call import entry_point, handling
 from shared.adapters.logs import Headers, current_trace
 from shared.rules.problems import BadValue, MethodNotAllowed, Problem, Unavailable
 
@@ -63,8 +63,7 @@ def _entry_point(function: str, handle: Callable[[flask.Request], None], abandon
             call.status = response.status_code
             return response
 
-    entry.__name__ = entry.__qualname__ = function
-    return entry
+    return entry_point(function, entry)
 
 
 def _response(request: flask.Request, handle: Callable[[flask.Request], None], abandoned: str) -> flask.Response:

@@ -54,28 +54,33 @@ def test_an_emulator_is_reached_only_when_it_is_asked(monkeypatch: pytest.Monkey
     assert len(runtime.ports().store.new_id()) == 20
 
 
-def test_a_refusal_loads_neither_store_nor_queue() -> None:
-    program = (
-        "import sys, flask\n"
-        "from shared.adapters.http import Routes\n"
-        "with flask.Flask('x').test_request_context('/'):\n"
-        "    status = Routes('x').entry_point()(flask.request).status_code\n"
-        "loaded = {'grpc', 'google.cloud.firestore_v1', 'google.cloud.tasks_v2'} & set(sys.modules)\n"
-        "assert (status, loaded) == (404, set()), (status, loaded)\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+LOADED = """
+import contextlib, os, sys, flask
+os.environ["FIRESTORE_EMULATOR_HOST"] = "127.0.0.1:1"
+from shared.adapters import runtime
+from shared.adapters.http import Routes
+with {context}:
+    Routes("x").entry_point()
+{then}
+print(*sorted({{"google.cloud.firestore_v1", "google.cloud.tasks_v2", "shared.adapters.memory"}} & set(sys.modules)))
+print(runtime._ports is None)
+"""
 
 
-def test_ports_without_a_task_to_send_do_not_load_the_tasks_client() -> None:
-    program = (
-        "import os, sys\n"
-        "os.environ['FIRESTORE_EMULATOR_HOST'] = '127.0.0.1:1'\n"
-        "from shared.adapters import runtime\n"
-        "runtime.ports()\n"
-        "assert 'google.cloud.firestore_v1' in sys.modules\n"
-        "assert 'google.cloud.tasks_v2' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+@pytest.mark.parametrize(
+    ("context", "then", "printed"),
+    [
+        ('flask.Flask("x").app_context()', "", "google.cloud.firestore_v1\nTrue\n"),
+        ('flask.Flask("x").app_context()', "runtime.ports()", "google.cloud.firestore_v1\nFalse\n"),
+        ("contextlib.nullcontext()", "", "\nTrue\n"),
+    ],
+    ids=["loading", "first call", "mere import"],
+)
+def test_an_instance_loads_its_store_as_it_starts_and_the_tasks_client_with_the_first_task(
+    context: str, then: str, printed: str
+) -> None:
+    program = [sys.executable, "-c", LOADED.format(context=context, then=then)]
+    assert subprocess.run(program, check=True, timeout=60, stdout=subprocess.PIPE, text=True).stdout == printed
 
 
 def test_the_clock_sleeps_and_draws_numbers_from_0_to_1() -> None:
