@@ -1,24 +1,35 @@
 """The rules of the local Cloud Tasks, without a server: values in, values out, and a time that is given."""
 
+import asyncio
+import copy
 import random
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from google.cloud.tasks_v2.types import cloudtasks
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.local.cloud_tasks.agenda import Agenda, Waiting
+from infra.local.cloud_tasks.calls import TaskCalls
 from infra.local.cloud_tasks.chaos import Chaos, parse
 from infra.local.cloud_tasks.configuration import read_queues
 from infra.local.cloud_tasks.dispatch import RETRY_AFTER_SECONDS_MAX, headers_of, retry_after_seconds
-from infra.local.cloud_tasks.messages import Task
+from infra.local.cloud_tasks.journal import Journal
+from infra.local.cloud_tasks.lines import Lines
+from infra.local.cloud_tasks.messages import Queue, Task
 from infra.local.cloud_tasks.progress import LATE, UNREACHED, Answer, Executions, Progress
 from infra.local.cloud_tasks.queues import RETENTION_SECONDS, SHARE_MIN, Pace, Rates, Retries, Throttle, Tombstones
 from infra.local.cloud_tasks.refusals import Refusal
-from infra.local.cloud_tasks.requests import shape_task
+from infra.local.cloud_tasks.requests import shape_queue, shape_task
+from infra.local.cloud_tasks.surroundings import Surroundings
+
+CreateTaskRequest: Any = cloudtasks.CreateTaskRequest.pb()
 
 QUEUE = "projects/p/locations/l/queues/q"
 NOW = 1_700_000_000.0
@@ -269,6 +280,66 @@ def test_faults_are_read_from_text_and_a_seed_repeats_their_draws() -> None:
     assert draws[0] == draws[1]
     assert parse("") == Chaos()
     assert Chaos(draw=random.Random(1)).delay_seconds() == 0
+
+
+def test_a_late_delivery_and_one_out_of_order_stay_within_their_bounds() -> None:
+    for faults, seconds_max in (("late=1", 3.0), ("reorder=1", 0.3), ("late=1,reorder=1", 3.3)):
+        chaos = parse(faults + ",seed=7")
+        delays = [chaos.delay_seconds() for _ in range(100)]
+        assert 0 <= min(delays) < seconds_max / 4
+        assert seconds_max / 2 < max(delays) <= seconds_max
+
+
+class HeldJournal(Journal):
+    """A journal whose disk says nothing until it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.disk = asyncio.get_running_loop().create_future()
+
+    def add_task(self, *_: object) -> asyncio.Future[None]:
+        return self.disk
+
+
+async def two_creates_of_one_name(path: Path, error: Exception | None) -> tuple[bool, list[object], set[str]]:
+    """Create a task twice before it is on disk; give whether one was answered by then, the answers, the tasks."""
+    journal = HeldJournal(path)
+    around = Surroundings(journal, no_delivery, Tombstones(), lambda: NOW, Chaos(), Executions.ANSWERED, 3600)
+    lines = Lines(around)
+    await lines.configure([shaped_queue()])
+    request = CreateTaskRequest(parent=QUEUE, task=new_task(name=f"{QUEUE}/tasks/t"))
+    creates = [asyncio.ensure_future(TaskCalls(lines).create_task(copy.deepcopy(request))) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    answered = any(create.done() for create in creates)
+    journal.disk.set_result(None) if error is None else journal.disk.set_exception(error)
+    answers = await asyncio.gather(*creates, return_exceptions=True)
+    await journal.close()
+    return answered, list(answers), set(lines.find(QUEUE).tasks)
+
+
+async def no_delivery(_: object, __: Progress) -> Answer:
+    return Answer(200)
+
+
+def shaped_queue() -> Any:
+    queue = Queue(name=QUEUE)
+    shape_queue(queue)
+    return queue
+
+
+def test_neither_created_nor_exists_is_said_before_the_task_is_on_disk(tmp_path: Path) -> None:
+    answered, answers, tasks = asyncio.run(two_creates_of_one_name(tmp_path / "journal.db", None))
+    assert not answered
+    assert getattr(answers[0], "name", None) == f"{QUEUE}/tasks/t"
+    assert isinstance(answers[1], Refusal)
+    assert answers[1].code is grpc.StatusCode.ALREADY_EXISTS
+    assert tasks == {f"{QUEUE}/tasks/t"}
+
+
+def test_a_disk_that_fails_leaves_the_name_free_and_says_neither(tmp_path: Path) -> None:
+    full = sqlite3.OperationalError("disk full")
+    answered, answers, tasks = asyncio.run(two_creates_of_one_name(tmp_path / "journal.db", full))
+    assert (answered, answers, tasks) == (False, [full, full], set())
 
 
 @pytest.mark.parametrize("text", ["twiced=1", "late=2", "late=x", "late"])

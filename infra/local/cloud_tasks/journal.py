@@ -54,7 +54,7 @@ class Journal:
     """The file, open for one server: a second one on the same file is refused (`sqlite3.OperationalError`)."""
 
     def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(path, timeout=2, isolation_level=None, check_same_thread=False)
+        self._database = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
         for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
             self._database.execute(f"PRAGMA {pragma}")
         self._database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
