@@ -1,6 +1,6 @@
 """Run the local Cloud Tasks: `python -m infra.local.cloud_tasks --port P --database FILE --queues JSON_OR_FILE`.
 
-Prints `ready` when it serves. SIGTERM ends it at once: what was being delivered is delivered again after the next
+Faults on demand come from `--chaos` or, without it, from CHAOS. Prints `ready` when it serves. SIGTERM ends it at once: what was being delivered is delivered again after the next
 start.
 """
 
