@@ -22,6 +22,7 @@ PR_SET_PDEATHSIG = 1
 LIBC = (
     ctypes.CDLL(None) if sys.platform == "linux" else None
 )  # loaded before the fork: nothing is safe to load after it
+SIGTERM = signal.SIGTERM
 TAIL_BYTES = 2_000
 
 
@@ -45,6 +46,7 @@ def start(
     output: int | IO[bytes],
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a child in a process group of its own; both its outputs go to `output`."""
     return subprocess.Popen(  # noqa: S603 (a list, no shell)
@@ -54,6 +56,7 @@ def start(
         stderr=subprocess.STDOUT,
         env=environment,
         cwd=folder,
+        pass_fds=inherited,
         start_new_session=True,
         preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 (there is no other way to ask for the death signal)
     )

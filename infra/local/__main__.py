@@ -1,0 +1,37 @@
+"""Serve all functions on this machine until Ctrl-C: ``python -m infra.local``, or ``make dev``.
+
+``PORT`` is the port for people (8080). ``CHAOS=twice=0.1,late=0.1`` makes queues and events misbehave.
+``SIGNALBOX_STORE=embedded`` does without Google's Firestore emulator.
+"""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from infra.catalogue import CatalogueError
+from infra.local.stack import Stack, StackError
+
+
+def main() -> int:
+    port, folder = int(os.environ.get("PORT", "8080")), Path(".local")
+    try:
+        with contextlib.suppress(KeyboardInterrupt), Stack(port, folder) as stack:
+            _introduce(stack)
+            stack.wait()
+    except (StackError, CatalogueError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def _introduce(stack: Stack) -> None:
+    width = max(map(len, stack.urls), default=0)
+    urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
+    sys.stdout.write(f"Serving at {stack.base_url} on the {stack.store} store:\n{urls}")
+    sys.stdout.write(f"Logs and databases: {stack.folder}. Documents are gone when it ends. Ctrl-C ends it.\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""Tell the Firestore emulator which events to send, and pass it a marker to learn that it has sent them.
+
+The emulator forgets its triggers, as it forgets its documents, when it ends.
+"""
+
+import json
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from infra.catalogue import Trigger
+from infra.local.event_bridge.receive import MARKER_DOCUMENT, MARKER_FIELD, MARKER_TRIGGER
+
+ANSWER_SECONDS_MAX = 10
+MARKER = Trigger(
+    name=MARKER_TRIGGER,
+    function="none",
+    event="google.cloud.firestore.document.v1.written",
+    document=MARKER_DOCUMENT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events side of an emulator at `host`, for one project."""
+
+    host: str
+    project: str
+
+    def register(self, triggers: Iterable[Trigger]) -> None:
+        """Ask for the events of these triggers, and for the markers'. Raises `OSError`."""
+        for trigger in (*triggers, MARKER):
+            path = f"/emulator/v1/projects/{self.project}/eventarcTrigger?eventarcTriggerId={quote(trigger.name)}"
+            document = {"value": trigger.document, "matchType": "PATH_PATTERN"}
+            place = {"database": "(default)", "namespace": "(default)"}
+            self._send("POST", path, {"eventType": trigger.event, **place, "document": document})
+
+    def mark(self, number: int) -> None:
+        """Write marker `number`: once its event has come, so have those of all earlier commits. Raises `OSError`."""
+        path = f"/v1/projects/{self.project}/databases/(default)/documents/{MARKER_DOCUMENT}"
+        self._send("PATCH", path, {"fields": {MARKER_FIELD: {"integerValue": str(number)}}})
+
+    def _send(self, method: str, path: str, body: object) -> None:
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer owner"}
+        url, content = f"http://{self.host}{path}", json.dumps(body).encode()
+        request = urllib.request.Request(url, content, headers, method=method)
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):  # noqa: S310 (the emulator's address)
+            return
