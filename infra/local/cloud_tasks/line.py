@@ -117,8 +117,7 @@ class Line:
             delivery.cancel()
 
     def _put(self, spec: Message, progress: Progress, named: bool) -> Waiting:
-        task = self.tasks[spec.name] = Waiting(spec, progress, named)
-        return task
+        return self.tasks.setdefault(spec.name, Waiting(spec, progress, named))
 
     def _stored(self, task: Waiting, stored: asyncio.Future[None]) -> None:
         if self.tasks.get(task.spec.name) is not task:
