@@ -1,7 +1,7 @@
 """Run the local Cloud Tasks: `python -m infra.local.cloud_tasks --port P --database FILE --queues JSON_OR_FILE`.
 
-Faults on demand come from `--chaos` or, without it, from CHAOS. Prints `ready` when it serves. SIGTERM ends it at once: what
-was being delivered is delivered again after the next start.
+Faults on demand come from `--chaos` or, without it, from CHAOS. Prints `ready` when it serves. SIGTERM ends it at once:
+what was being delivered is delivered again after the next start.
 """
 
 import argparse

@@ -31,8 +31,7 @@ class Line:
         self._deliveries: set[asyncio.Task[None]] = set()
         self._attempts = 0
         self._dispatching = False
-        rates = rates_of(message)
-        self._throttle = Throttle(rates, float(rates.burst), surroundings.clock())
+        self._throttle = Throttle.full(rates_of(message), surroundings.clock())
 
     @property
     def name(self) -> str:
@@ -117,7 +116,8 @@ class Line:
             delivery.cancel()
 
     def _put(self, spec: Message, progress: Progress, named: bool) -> Waiting:
-        return self.tasks.setdefault(spec.name, Waiting(spec, progress, named))
+        task = self.tasks[spec.name] = Waiting(spec, progress, named)
+        return task
 
     def _stored(self, task: Waiting, stored: asyncio.Future[None]) -> None:
         if self.tasks.get(task.spec.name) is not task:

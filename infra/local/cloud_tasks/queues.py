@@ -91,6 +91,10 @@ class Throttle:
     at: float
     pace: Pace = Pace()
 
+    @classmethod
+    def full(cls, rates: Rates, now: float) -> "Throttle":
+        return cls(rates, float(rates.burst), now)
+
     def refilled(self, now: float) -> "Throttle":
         """Add what has trickled in, up to the burst. A clock that went back adds nothing."""
         gained = max(0.0, now - self.at) * self._rate(now)
