@@ -49,10 +49,10 @@ def sources(keys: Sequence[str], read: Sequence[Snapshot]) -> dict[str, Content 
     return {key: rules.content_of(snapshot.data) for key, snapshot in zip(keys, read, strict=True)}
 
 
-def embed(snapshot: Snapshot, content: Content, author: Author, *, linked: bool) -> Put:
+def embed(snapshot: Snapshot, content: Content, author: Author, *, linked: bool, hops: int = 0) -> Put:
     """Make the write that leaves `content` under a snapshot's path, if nobody has written there since."""
     before = rules.decode(snapshot.data)
-    after = rules.written(before, content, author, snapshot.read_time, linked=linked)
+    after = rules.written(before, content, author, snapshot.read_time, linked=linked, hops=hops)
     return Put(snapshot.path, rules.encode(after, links.link_keys(content), links.link_fields(content)), snapshot.guard)
 
 

@@ -51,28 +51,28 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
     if reaction.reshape:
         reshape(ports, event.key)
     if reaction.verify and after:
-        verify(ports, event.key, after.content, reaction.verify)
+        verify(ports, event.key, after, reaction.verify)
     if reaction.pages or (reaction.look and wanted(ports, event.key)):
         hand_on(ports, event.key, event.id, cursor="")
 
 
 def wanted(ports: Ports, key: str) -> bool:
     """Tell whether anybody embeds a key; if so the document is marked first, so that its next change is noticed."""
-    if not ports.store.query(linkers(key, limit=1)):
+    if not ports.store.query(linkers(key, "", 1)):
         return False
     mark_linked(ports, [key])
     return True
 
 
-def linkers(key: str, after: str = "", limit: int = PAGE_COPIES_MAX) -> Query:
+def linkers(key: str, after: str, limit: int) -> Query:
     """Ask for the documents that embed a key, by their own keys."""
     return Query(COLLECTION, (Condition(LINKERS, "array_contains", key),), limit=limit, after=(after,) if after else ())
 
 
-def verify(ports: Ports, key: str, content: Content, targets: Sequence[str]) -> None:
+def verify(ports: Ports, key: str, document: Document, targets: Sequence[str]) -> None:
     """Compare the copies that a put brought in with their targets as they are now, and refresh what differs."""
     for target, source in mark_linked(ports, targets).items():
-        if links.refresh(key, content, target, source) is not links.Refresh.UNCHANGED:
+        if links.refresh(key, document, target, source) is not links.Refresh.UNCHANGED:
             refresh(ports, target, ports.store.read(path_of(key), path_of(target)))
 
 
@@ -124,7 +124,7 @@ def page(ports: Ports, payload: Mapping[str, Any]) -> None:
     The next page is enqueued first: from then on the chain does not depend on this page.
     """
     key, event_id, cursor = payload["key"], payload["event"], payload["cursor"]
-    found = ports.store.query(linkers(key, cursor))
+    found = ports.store.query(linkers(key, cursor, PAGE_COPIES_MAX))
     if len(found) == PAGE_COPIES_MAX:
         hand_on(ports, key, event_id, found[-1].id)
     if found:
@@ -160,8 +160,8 @@ def write_copies(ports: Ports, key: str, embedding: Sequence[Snapshot], source: 
 
     What can never be written is reported and left: retrying would not help, and the others must not wait for it.
     """
-    content = documents.content_of(source.data)
-    refreshed = [(snapshot, _refreshed(ports, snapshot, key, content)) for snapshot in embedding]
+    document = documents.decode(source.data)
+    refreshed = [(snapshot, _refreshed(ports, snapshot, key, document)) for snapshot in embedding]
     writing = [(snapshot, write) for snapshot, write in refreshed if write]
     outcomes = ports.store.write_each([write for _, write in writing]) if writing else ()
     for (snapshot, _), outcome in zip(writing, outcomes, strict=True):
@@ -170,27 +170,28 @@ def write_copies(ports: Ports, key: str, embedding: Sequence[Snapshot], source: 
     return _unsettled([snapshot for snapshot, _ in writing], outcomes)
 
 
-def _refreshed(ports: Ports, snapshot: Snapshot, key: str, source: Content | None) -> Write | None:
+def _refreshed(ports: Ports, snapshot: Snapshot, key: str, source: Document | None) -> Write | None:
     """Give the write that refreshes one document, or None if there is nothing (left) to write."""
     document = documents.decode(snapshot.data)
     if document is None:
         return None
-    content = links.refresh(snapshot.id, document.content, key, source)
+    hops = 1 + documents.hops_of(source)
+    content = links.refresh(snapshot.id, document, key, None if source is None else source.content)
     if content is links.Refresh.RESHAPE:
-        _reshape_or_report(ports, snapshot.id)
+        _reshape_or_report(ports, snapshot.id, hops)
     if isinstance(content, links.Refresh):
         return None
-    return embed(snapshot, content, "refresh", linked=links.counts_as_linked(document))
+    return embed(snapshot, content, "refresh", linked=links.counts_as_linked(document), hops=hops)
 
 
-def _reshape_or_report(ports: Ports, key: str) -> None:
+def _reshape_or_report(ports: Ports, key: str, hops: int) -> None:
     try:
-        reshape(ports, key)
+        reshape(ports, key, hops)
     except Problem as problem:
         ports.log.error("a document cannot be brought into shape", document=key, reason=problem.detail)
 
 
-def reshape(ports: Ports, key: str) -> None:
+def reshape(ports: Ports, key: str, hops: int = 0) -> None:
     """Embed what a document links to, as a put of its present content would. Unchanged, it is not written.
 
     Whoever wrote it last did not know of `linked`, so it counts as linked from here on.
@@ -203,8 +204,8 @@ def reshape(ports: Ports, key: str) -> None:
         now = documents.decode(read[0].data)
         if now is None or links.link_keys(now.content) != targets:
             return Decision((), None)  # deleted, or written again: that write's event is on its way
-        content = links.shape(key, now.content, sources(targets, read[1:]))
-        shaped = embed(read[0], content, "put", linked=True)
+        content = links.shape(key, now.content, sources(targets, read[1:]), hops)
+        shaped = embed(read[0], content, "put", linked=True, hops=hops)
         return Decision((shaped,) if not _settled(now, content) else (), None)
 
     perform(ports, [path_of(one) for one in (key, *targets)], decide)

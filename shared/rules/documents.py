@@ -3,6 +3,7 @@
 The record holds the user's JSON, top level as given, plus one reserved map with what the kit must know:
 
     version      grows with every write of the content; unique even across delete and recreate
+    hops         over how many links the change has come that led to this write; a put's is 0
     author       whose write it was: "put" (a user's, or bringing into shape) or "refresh" (a copy followed its source)
     digest       of the content: tells whether some other client has written it since
     linked       whether anybody embeds this document; only a stored false means nobody does
@@ -34,11 +35,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Who wrote the content last through the kit, and what they wrote."""
+    """Who wrote the content last through the kit, what they wrote, and how far from its cause."""
 
     version: int
     author: Author
     digest: str
+    hops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def check_body(key: str, body: Any) -> Content:
 
 
 def written(
-    before: Document | None, content: Content, author: Author, read_time: datetime, *, linked: bool
+    before: Document | None, content: Content, author: Author, read_time: datetime, *, linked: bool, hops: int = 0
 ) -> Document:
     """Make the document that a write leaves behind.
 
@@ -105,7 +107,7 @@ def written(
     """
     previous = before.stamp.version if before and before.stamp else 0
     version = max(previous + 1, (read_time - _EPOCH) // timedelta(microseconds=1))
-    return Document(content, Stamp(version, author, digest(content)), linked)
+    return Document(content, Stamp(version, author, digest(content), hops), linked)
 
 
 def linked_after_put(before: Document | None) -> bool:
@@ -128,6 +130,7 @@ def encode(document: Document, link_keys: list[str], link_fields: list[str]) -> 
         "version": stamp.version,
         "author": stamp.author,
         "digest": stamp.digest,
+        "hops": stamp.hops,
         "linked": document.linked,
         "link_keys": link_keys,
         "link_fields": link_fields,
@@ -153,8 +156,18 @@ def content_of(data: Mapping[str, Any] | None) -> Content | None:
     return None if document is None else document.content
 
 
+def hops_of(document: Document | None) -> int:
+    """Say over how many links the last change of a document has come."""
+    return document.stamp.hops if document and document.stamp else 0
+
+
 def _stamp(reserved: dict[str, Any]) -> Stamp | None:
     match reserved:
-        case {"version": int(version), "author": "put" | "refresh" as author, "digest": str(digested)}:
-            return Stamp(version, author, digested)
+        case {
+            "version": int(version),
+            "author": "put" | "refresh" as author,
+            "digest": str(digested),
+            "hops": int(hops),
+        }:
+            return Stamp(version, author, digested, hops)
     return None

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from shared.rules import documents, values
-from shared.rules.bounds import DEPTH_MAX, DOCUMENT_BYTES_MAX, LINKS_MAX
+from shared.rules.bounds import DEPTH_MAX, DOCUMENT_BYTES_MAX, HOPS_MAX, LINKS_MAX
 from shared.rules.documents import Content, Document
 from shared.rules.problems import TooLarge
 from shared.rules.values import Path
@@ -52,25 +52,38 @@ def link_fields(content: Content) -> list[str]:
     return sorted({next(step for step in reversed(at) if isinstance(step, str)) for at, _ in links(content)})
 
 
-def shape(key: str, content: Content, sources: Sources) -> Content:
-    """Embed: give the content with every link filled from `sources`. Raises `TooLarge` for too many links.
+def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Content:
+    """Embed: give the content with every link filled from `sources`. Raises `TooLarge` for too many links or bytes.
 
-    Copies are placed in the order of their fields as long as the document has room; what then finds none says so.
+    A document must have room for a mark at each link. Where the copies need more, they are placed in the order of their
+    fields as long as they fit, and the others are marked. A change that has come over more than `HOPS_MAX` links (``hops``)
+    unmarks nothing: see there.
     """
     found = links(content)
     if len(found) > LINKS_MAX:
         raise TooLarge(f"A document has at most {LINKS_MAX} links.")
-    copies = {at: {"key": link["key"]} for at, link in found}
-    room = DOCUMENT_BYTES_MAX - values.size_bytes(_placed(content, copies))
-    for at, bare in copies.items():
-        copy = copy_of(bare["key"], _source(bare["key"], sources), above=key)
-        growth = values.size_bytes(copy) - values.size_bytes(bare)
-        if growth > room or values.depth_at(at) + values.depth(copy) > DEPTH_MAX:
-            copy = {**bare, "link_too_large": True}
-            growth = values.size_bytes(copy) - values.size_bytes(bare)
-        room -= growth
-        copies[at] = copy
-    return _placed(content, copies)
+    marks = {at: {"key": link["key"], "link_too_large": True} for at, link in found}
+    room = DOCUMENT_BYTES_MAX - values.size_bytes(_placed(content, marks))
+    if found and room < 0:
+        raise TooLarge(f"A document has at most {DOCUMENT_BYTES_MAX:,} bytes, a mark at each of its links included.")
+    copies = {at: copy_of(link["key"], _source(link["key"], sources), above=key) for at, link in found}
+    if hops > HOPS_MAX:
+        copies |= {at: marks[at] for at, link in found if "link_too_large" in link}
+    copies |= {at: marks[at] for at, copy in copies.items() if values.depth_at(at) + values.depth(copy) > DEPTH_MAX}
+    return _placed(content, _fitting(copies, marks, room))
+
+
+def _fitting(copies: dict[Path, Content], marks: dict[Path, Content], room: int) -> dict[Path, Content]:
+    """Choose between each copy and its mark, so that all of it takes at most `room` bytes more than the marks alone."""
+    growth = {at: values.size_bytes(copy) - values.size_bytes(marks[at]) for at, copy in copies.items()}
+    if sum(growth.values()) <= room:
+        return copies
+    chosen = dict(marks)
+    for at, copy in copies.items():
+        if growth[at] <= room:
+            chosen[at] = copy
+            room -= growth[at]
+    return chosen
 
 
 def _source(key: Any, sources: Sources) -> Content | None:
@@ -129,11 +142,15 @@ class Refresh(Enum):
     RESHAPE = "whether everything fits has to be decided with all targets at hand"
 
 
-def refresh(key: str, content: Content, source_key: str, source: Content | None) -> Content | Refresh:
-    """Replace a document's copies of one source. A document that is full is for `shape` to decide."""
+def refresh(key: str, document: Document, source_key: str, source: Content | None) -> Content | Refresh:
+    """Replace a document's copies of one source.
+
+    A document that is full, or that another client has written since, is for `shape` to decide.
+    """
+    content = document.content
     found = links(content)
     copies = {at: copy_of(source_key, source, above=key) for at, link in found if link["key"] == source_key}
-    if any("link_too_large" in link for _, link in found):
+    if not document.in_shape or any("link_too_large" in link for _, link in found):
         return Refresh.RESHAPE
     if all(_same(_at(content, at), copy) for at, copy in copies.items()):
         return Refresh.UNCHANGED

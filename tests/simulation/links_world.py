@@ -1,0 +1,185 @@
+"""Documents that embed each other, written by many at once; once quiet, every copy is what a put now would embed.
+
+Held at every write: versions are unique in all lives of a key; nobody but a user changes what a user wrote; no copy
+goes back to an older state of its source. Held once quiet: every copy, every `linked` mark, every record's shape.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from shared.operations import documents as operations
+from shared.operations import links as fan_out
+from shared.operations.ports import Must, Put, Query, Snapshot
+from shared.operations.ports import Delete as DeleteRecord
+from shared.rules import documents, links, values
+from shared.rules.problems import Problem
+from tests.simulation.world import Chances, Violation, World
+
+PAGE_COPIES = 2
+"""A page's size here, so that three documents make a chain of pages."""
+
+SMALL_DOCUMENT_BYTES = 60
+"""A record's bound in the worlds where copies do not fit."""
+
+OPERATIONS_MAX = 7
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
+    LinksWorld(seed, trace).run()
+
+
+class LinksWorld:
+    """A few keys, a few contents (so that what was comes again), users who put, delete and write past the kit."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
+        self.world = World(seed, Chances(), trace)
+        random = self.world.random
+        self.keys = ["t", "p", "q", "r"][: random.choice((2, 2, 3, 4))]
+        self.cyclic = random.random() < 0.3
+        self.foreign = random.random() < 0.25
+        self.document_bytes = SMALL_DOCUMENT_BYTES if random.random() < 0.15 else 1_000_000
+        self.world.on_event = fan_out.fan_out
+        self.world.handlers["link_refresh"] = lambda ports, payload: fan_out.page(ports, payload)
+        self.world.observers.append(self._check_write)
+        self.versions: dict[str, set[int]] = defaultdict(set)
+        self.history: dict[str, list[str]] = {key: [_shown(None)] for key in self.keys}
+        self.shown: dict[tuple[str, str], int] = {}
+
+    def run(self) -> None:
+        with (
+            mock.patch.object(fan_out, "PAGE_COPIES_MAX", PAGE_COPIES),
+            mock.patch.object(links, "DOCUMENT_BYTES_MAX", self.document_bytes),
+            mock.patch.object(documents, "DOCUMENT_BYTES_MAX", self.document_bytes),
+        ):
+            random = self.world.random
+            if random.random() < 0.6:
+                self._settle_first()
+            self.world.run([self._user for _ in range(random.randint(2, OPERATIONS_MAX))])
+            self._check_rest()
+
+    def _settle_first(self) -> None:
+        """Begin with everything put and linked, and no misfortune so far."""
+        left, self.world.chances.left = self.world.chances.left, 0
+        foreign, self.foreign = self.foreign, False
+        for key in self.keys:
+            self.world.start(f"first put {key}", lambda key=key: self._put(key, self._content(key)))
+        self.world.run()
+        self.world.chances.left, self.foreign = left, foreign
+
+    # --- what users do ---
+
+    def _user(self) -> None:
+        random = self.world.random
+        key = "t" if random.random() < 0.5 else random.choice(self.keys)
+        acts = [lambda: self._put(key, content)] * 6 + [lambda: self._delete(key)] * 2
+        acts += [lambda: self._write_past(key, content)] * 3 if self.foreign else []
+        content = self._content(key)
+        self.world.start(f"user on {key}", random.choice(acts))
+
+    def _content(self, key: str) -> dict[str, Any]:
+        random = self.world.random
+        content: dict[str, Any] = {"n": random.choice("ab") * random.choice((1, 1, 1, 30))}
+        if key != "t" or self.cyclic:
+            targets = self.keys if self.cyclic else self.keys[: self.keys.index(key)]
+            for field in random.sample(("x", "y"), random.choice((0, 1, 1, 1, 2))):
+                link = {"key": random.choice(targets)}
+                content[field] = link if random.random() < 0.7 else [link, random.choice("ab")]
+        return content
+
+    def _put(self, key: str, content: dict[str, Any]) -> None:
+        self.world.say(f"puts {content}")
+        operations.put(self.world.ports, key, content)
+
+    def _delete(self, key: str) -> None:
+        operations.delete(self.world.ports, key)
+
+    def _write_past(self, key: str, content: dict[str, Any]) -> None:
+        """Another client's write: all of the record, or one field of what it holds."""
+        random, store = self.world.random, self.world.store
+        self.world.stop_here(f"another client writes {key}: {content}")
+        [held] = store.read(documents.path_of(key))
+        data = {**held.data, "n": content["n"]} if held.data is not None and random.random() < 0.5 else content
+        store.commit([Put(documents.path_of(key), data)])
+
+    # --- what must hold at every write ---
+
+    def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        key = after.id
+        old, new = documents.decode(before.data), documents.decode(after.data)
+        self._check_version(key, old, new)
+        if new is not None and new.in_shape and old is not None and _by_the_kit(old, new) and _own(old) != _own(new):
+            raise Violation(f"a refresh changed what a user wrote in {key}: {old.content} became {new.content}")
+        self.history[key].append(_shown(new))
+        if new is not None and new.in_shape:
+            self._check_copies(key, new)
+
+    def _check_version(self, key: str, old: documents.Document | None, new: documents.Document | None) -> None:
+        if new is None or new.stamp is None or (old is not None and old.stamp == new.stamp):
+            return
+        if new.stamp.version in self.versions[key]:
+            raise Violation(f"version {new.stamp.version} of {key} was there before")
+        self.versions[key].add(new.stamp.version)
+
+    def _check_copies(self, key: str, document: documents.Document) -> None:
+        """Each copy shows a state of its source no older than the state it showed before."""
+        for _, copy in links.links(document.content):
+            target = copy["key"]
+            if target == key or "link_too_large" in copy:
+                continue
+            states = self.history[target]
+            since = self.shown.get((key, target), 0)
+            fitting = [
+                i for i in range(since, len(states)) if _copy_of(target, states[i], key) == values.canonical(copy)
+            ]
+            if not fitting:
+                raise Violation(f"{key}'s copy of {target} went back to {copy}")
+            self.shown[key, target] = fitting[0]
+
+    # --- what must hold once quiet ---
+
+    def _check_rest(self) -> None:
+        found = self.world.store.query(Query(documents.COLLECTION))
+        held = {snapshot.id: documents.decode(snapshot.data) for snapshot in found}
+        contents = {key: document.content if (document := held.get(key)) else None for key in self.keys}
+        for key, document in held.items():
+            assert document is not None, "a query finds what exists"
+            self._check_document(key, document, contents)
+            for target in links.link_keys(document.content):
+                if (source := held.get(target)) and source.linked is False:
+                    raise Violation(f"{target} does not know that {key} embeds it: its next change would be lost")
+
+    @staticmethod
+    def _check_document(key: str, document: documents.Document, contents: dict[str, Any]) -> None:
+        try:
+            expected = links.shape(key, document.content, contents, documents.hops_of(document))
+        except Problem:
+            return
+        if not document.in_shape:
+            raise Violation(f"{key} was never brought into shape: {document.content}")
+        if values.canonical(expected) != values.canonical(document.content):
+            raise Violation(f"{key} shows {document.content}, a put now would embed {expected}")
+
+
+def _by_the_kit(old: documents.Document, new: documents.Document) -> bool:
+    return new.stamp is not None and new.stamp != old.stamp and new.stamp.author == "refresh"
+
+
+def _own(document: documents.Document) -> str:
+    """What the user wrote: the content with its links bare."""
+    bare = {at: {"key": link["key"]} for at, link in links.links(document.content)}
+    return values.canonical(links._placed(document.content, bare))
+
+
+def _shown(document: documents.Document | None) -> str:
+    return values.canonical(None if document is None else document.content)
+
+
+def _copy_of(target: str, state: str, above: str) -> str:
+    import json
+
+    return values.canonical(links.copy_of(target, json.loads(state), above))

@@ -1,0 +1,111 @@
+"""The ports of a simulated world: before each call others may go on; a call may fail, or take effect and not say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from shared.operations.ports import Committed, Outcome, Query, Snapshot, Write
+from shared.rules.effects import Effect
+from shared.rules.problems import Unavailable
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Answer = TypeVar("Answer")
+
+
+class SimulatedStore:
+    """The in-memory store, reached over a network that fails."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def read(self, *paths: str) -> tuple[Snapshot, ...]:
+        return self._call(f"read {' '.join(paths)}", lambda: self._world.store.read(*paths))
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        return self._call(f"query {query.collection} {query.where}", lambda: self._world.store.query(query))
+
+    def count(self, query: Query) -> int:
+        return self._call(f"count {query.collection}", lambda: self._world.store.count(query))
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        return self._call(f"commit {_named(writes)}", lambda: self._world.store.commit(writes))
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        def each() -> tuple[Outcome, ...]:
+            outcomes = list(self._world.store.write_each(writes))
+            for index in range(len(outcomes)):
+                if self._world.misfortune(self._world.chances.lose_answer):
+                    outcomes[index] = Unavailable("the answer to this write was lost")
+            return tuple(outcomes)
+
+        return self._call(f"write each {_named(writes)}", each)
+
+    def new_id(self) -> str:
+        return self._world.store.new_id()
+
+    def _call(self, what: str, call: Callable[[], Answer]) -> Answer:
+        return through(self._world, what, call)
+
+
+def through(world: World, what: str, call: Callable[[], Answer]) -> Answer:
+    """Make one round trip: it may not arrive, or its answer may not come back."""
+    world.stop_here(what)
+    if world.misfortune(world.chances.abort):
+        raise Unavailable("aborted")
+    answer = call()
+    if world.misfortune(world.chances.lose_answer):
+        raise Unavailable("the answer was lost")
+    return answer
+
+
+def _named(writes: Sequence[Write]) -> str:
+    return ", ".join(f"{type(write).__name__} {write.path}" for write in writes)
+
+
+class SimulatedQueue:
+    """Cloud Tasks: takes a name once, for as long as the world stands."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            through(
+                self._world, f"create task {effect.name[:6]} {dict(effect.payload)}", lambda one=effect: self._take(one)
+            )
+
+    def _take(self, effect: Effect) -> None:
+        if self._world.refusing:
+            raise Unavailable("the queue refuses")
+        if effect.name not in self._world.names:
+            self._world.names.add(effect.name)
+            self._world.tasks.append(effect)
+
+
+class SimulatedClock:
+    """Sleeping is standing aside: how long the others take meanwhile is the seed's to say."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def sleep(self, seconds: float) -> None:
+        self._world.stop_here(f"sleeps {seconds:.3f} s")
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+class SimulatedLog:
+    """Log lines go into the trace."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def info(self, message: str, /, **values: object) -> None:
+        self._world.say(f"log: {message} {values}")
+
+    def error(self, message: str, /, **values: object) -> None:
+        self._world.say(f"log ERROR: {message} {values}")

@@ -1,0 +1,214 @@
+"""One seeded world in which the kit's own operations run: server time, a store, a queue, events, processes that die.
+
+Every operation runs in a greenlet and stops before each call of a port; the seed decides who goes on next. So all
+interleavings of all round trips are possible, the code under test is the real one, and a seed replays to the letter.
+What the platform may do to a process, the world does: deliver twice, late and out of order, abort a call, lose the answer
+of one that took effect, kill a process before or after any step. Faults are few a seed, so that every world comes to rest.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from greenlet import greenlet
+
+from shared.adapters.memory import MemoryStore
+from shared.operations.ports import DocumentEvent, Ports, Snapshot
+from shared.rules.effects import Effect
+from shared.rules.problems import Problem, Unavailable
+from tests.simulation.ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
+
+STEPS_MAX = 20_000
+"""A world that takes more steps never comes to rest."""
+
+TOGETHER_MAX = 5
+"""Processes at once: races of the protocols need two or three."""
+
+PACES = (0.01, 0.1, 1.0)
+"""How eagerly a process goes on. Most bad interleavings have one that stands still while others run to their end."""
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Violation(AssertionError):
+    """A property does not hold in this world."""
+
+
+class Killed(BaseException):
+    """The process is gone. Not an `Exception`: nothing in the code under test may live on."""
+
+
+@dataclass(slots=True)
+class Process:
+    """A greenlet at work; `ended` hears whether its work is done or should be asked for again."""
+
+    name: str
+    run: greenlet
+    ended: Callable[[bool], None]
+    pace: float
+
+
+@dataclass(slots=True)
+class Chances:
+    """How likely each misfortune is at each opportunity, and how many a world has in all."""
+
+    abort: float = 0.02
+    lose_answer: float = 0.03
+    kill: float = 0.02
+    twice: float = 0.1
+    without_data: float = 0.03
+    left: int = 5
+
+
+class World:
+    """A place where operations run. Subclass nothing: give it processes, call `run`, then look at `store`."""
+
+    def __init__(self, seed: int, chances: Chances | None = None, trace: Callable[[str], None] | None = None) -> None:
+        self.random = Random(seed)
+        self.chances = chances or Chances()
+        self.trace = trace
+        self._microseconds = 0
+        self.store = MemoryStore(self._now, self._observed, self._new_id)
+        self.observers: list[Callable[[str, Snapshot, Snapshot], None]] = []
+        self.events: list[DocumentEvent] = []
+        self.tasks: list[Effect] = []
+        self.names: set[str] = set()
+        self.refusing = False
+        self.processes: list[Process] = []
+        self.handlers: dict[str, Callable[[Ports, dict[str, Any]], None]] = {}
+        self.on_event: Callable[[Ports, DocumentEvent], None] | None = None
+        self.ports = Ports(SimulatedStore(self), SimulatedQueue(self), SimulatedClock(self), SimulatedLog(self))
+        self._main = greenlet.getcurrent()
+        self._current = ""
+        self._event_number = 0
+
+    # --- time, chance and the trace ---
+
+    def _now(self) -> datetime:
+        return EPOCH + timedelta(microseconds=self._microseconds)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the server's clock move on."""
+        self._microseconds += int(seconds * 1e6)
+
+    def _new_id(self) -> str:
+        return f"{self.random.getrandbits(64):016x}"
+
+    def misfortune(self, chance: float) -> bool:
+        """Draw whether something goes wrong here, as long as the world has misfortunes left."""
+        if self.chances.left <= 0 or self.random.random() >= chance:
+            return False
+        self.chances.left -= 1
+        return True
+
+    def say(self, text: str) -> None:
+        """Put a line into the trace."""
+        if self.trace:
+            self.trace(f"{self._microseconds:>12} {self._current:<28} {text}")
+
+    # --- what the store tells ---
+
+    def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        self.say(f"  {path} is now {dict(after.data) if after.data is not None else None}")
+        for observer in self.observers:
+            observer(path, before, after)
+        if path.startswith("documents/") and self.on_event:
+            self._event_number += 1
+            collection, _, key = path.rpartition("/")
+            self.events.append(DocumentEvent(f"e{self._event_number}", collection, key, path, before.data, after.data))
+
+    # --- processes ---
+
+    def start(self, name: str, work: Callable[[], None], ended: Callable[[bool], None] = lambda _: None) -> None:
+        """Begin a process; `ended` hears whether its work is done, or should be asked for again."""
+        self.processes.append(Process(name, greenlet(work, self._main), ended, self.random.choice(PACES)))
+
+    def stop_here(self, what: str) -> None:
+        """Called by a process before each step: let others go first; perhaps die."""
+        self._main.switch()
+        self._microseconds += self.random.randrange(1, 50)
+        self.say(what)
+
+    def _resume(self, process: Process) -> None:
+        self._current = process.name
+        try:
+            if self.misfortune(self.chances.kill):
+                self.say("dies")
+                process.run.throw(Killed)
+            else:
+                process.run.switch()
+        except Killed:
+            self._end(process, done=False)
+        except Unavailable as error:
+            self.say(f"unavailable: {error}")
+            self._end(process, done=False)
+        except Problem as problem:
+            self.say(f"problem: {problem.detail}")
+            self._end(process, done=True)
+        else:
+            if process.run.dead:
+                self._end(process, done=not self.misfortune(self.chances.kill))
+
+    def _end(self, process: Process, *, done: bool) -> None:
+        self.processes.remove(process)
+        self.say("is done" if done else "is not known to be done")
+        process.ended(done)
+
+    # --- deliveries ---
+
+    def _deliver_event(self) -> None:
+        event = self._draw(self.events)
+        assert self.on_event
+        handle = self.on_event
+        if self.misfortune(self.chances.without_data):
+            event = DocumentEvent(event.id, event.collection, event.key, event.path, None, None)
+        self.start(
+            f"event {event.id} of {event.key}", lambda: handle(self.ports, event), self._again(self.events, event)
+        )
+
+    def _dispatch_task(self) -> None:
+        task = self._draw(self.tasks)
+        handle = self.handlers[task.function]
+        self.start(
+            f"task {task.task} {task.name[:6]}",
+            lambda: handle(self.ports, dict(task.payload)),
+            self._again(self.tasks, task),
+        )
+
+    def _draw(self, waiting: list[Any]) -> Any:
+        item = waiting.pop(self.random.randrange(len(waiting)))
+        if self.misfortune(self.chances.twice):
+            waiting.append(item)
+        return item
+
+    @staticmethod
+    def _again(waiting: list[Any], item: object) -> Callable[[bool], None]:
+        return lambda done: None if done else waiting.append(item)
+
+    # --- the run ---
+
+    def run(self, beginnings: Sequence[Callable[[], None]] = ()) -> None:
+        """Run until nothing is left to do. `beginnings` start in their order, whenever there is room."""
+        waiting = list(beginnings)
+        for _ in range(STEPS_MAX):
+            moves = self._moves(waiting)
+            if not moves:
+                return
+            self.random.choice(moves)()
+        raise Violation(f"no rest after {STEPS_MAX:,} steps")
+
+    def _moves(self, waiting: list[Callable[[], None]]) -> list[Callable[[], None]]:
+        moves: list[Callable[[], None]] = [self._go_on] * 3 if self.processes else []
+        if len(self.processes) < TOGETHER_MAX:
+            moves += [lambda: waiting.pop(0)()] if waiting else []
+            moves += [self._deliver_event] if self.events else []
+            moves += [self._dispatch_task] if self.tasks else []
+        return moves
+
+    def _go_on(self) -> None:
+        process = self.random.choices(self.processes, [process.pace for process in self.processes])[0]
+        if self.random.random() < 0.1:
+            process.pace = self.random.choice(PACES)
+        self._resume(process)
