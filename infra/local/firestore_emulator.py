@@ -10,6 +10,7 @@ which offers no way to say where events go and leaves the Java process behind wh
 """
 
 import atexit
+import http.client
 import os
 import re
 import shutil
@@ -131,7 +132,7 @@ def answers(host: str) -> bool:
     try:
         with urllib.request.urlopen(f"http://{host}/", timeout=2) as answer:
             return bool(answer.status == 200)
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return False
 
 

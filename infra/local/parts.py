@@ -1,6 +1,8 @@
 """What the local stack consists of, as command lines: from a catalogue, a folder and free ports to the parts to run."""
 
+import http.client
 import json
+import os
 import socket
 import sys
 import urllib.request
@@ -17,7 +19,7 @@ from infra.local.triggers import Events
 from shared.adapters.settings import EMBEDDED, Settings
 
 ANSWER_SECONDS_MAX = 1.0
-FUNCTION_THREADS = 16
+THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 BACKLOG = 1_024
 
 
@@ -84,10 +86,16 @@ def parts(plan: Plan) -> list[Part]:
 
 def stats(url: str) -> Any:
     """Read a part's numbers; None when it does not answer."""
+    answer = _fetched(f"{url}/stats")
+    return None if answer is None else json.loads(answer)
+
+
+def _fetched(url: str) -> bytes | None:
     try:
-        with urllib.request.urlopen(f"{url}/stats", timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310 (a part's)
-            return json.load(answer)
-    except OSError:
+        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310 (a part's address)
+            content: bytes = answer.read()
+            return content
+    except (OSError, http.client.HTTPException):
         return None
 
 
@@ -144,7 +152,7 @@ def _functions(plan: Plan) -> Part:
         "gunicorn",
         f"--bind=fd://{listening_fd}",
         "--workers=1",
-        f"--threads={FUNCTION_THREADS}",
+        f"--threads={THREADS}",
         "--timeout=0",
         "--graceful-timeout=1",
         "--keep-alive=75",
@@ -154,7 +162,7 @@ def _functions(plan: Plan) -> Part:
     return Part(
         "functions",
         command,
-        ready=lambda: _up(plan.base_url),
+        ready=lambda: _fetched(plan.base_url) is not None,
         environment=_environment(plan.settings),
         inherits=(listening_fd,),
         loses="" if plan.emulator else "the store was embedded in it and is gone",
@@ -189,11 +197,3 @@ def _module(name: str, *arguments: str) -> tuple[str, ...]:
 
 def _answers(url: str) -> Callable[[], bool]:
     return lambda: stats(url) is not None
-
-
-def _up(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310 (a part's)
-            return bool(answer.status == 200)
-    except OSError:
-        return False

@@ -18,7 +18,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -37,7 +37,6 @@ MARKER_SECONDS_MAX = 30.0
 MARKER_LOOK_SECONDS = 0.005
 EMBEDDED_SETTLE_SECONDS = 0.25  # an embedded store posts its events in this time, or at least the next of them
 IDLE_PAUSE_SECONDS = 0.05
-LEFTOVERS = ("*.sqlite", "*.sqlite-wal", "*.sqlite-shm", "*.log")
 
 log = logging.getLogger("signalbox")
 
@@ -83,7 +82,7 @@ class Stack:
         return {each.name: self.base_url + each.segment for each in functions if "people" in each.invoked_by}
 
     def __enter__(self) -> Self:
-        _clear(self.folder)
+        _clear(self.folder, self.part_names)
         self._exits.callback(self._plan.events_socket.close)
         self._exits.callback(self._plan.functions_socket.close)
         self._exits.callback(self._supervisor.stop)
@@ -173,11 +172,12 @@ def _settings() -> Settings:
     return from_environment({name: os.environ[name] for name in chosen if name in os.environ})
 
 
-def _clear(folder: Path) -> None:
+def _clear(folder: Path, part_names: Sequence[str]) -> None:
+    """Remove what an earlier stack left: its queues and events are about documents that are gone."""
     folder.mkdir(parents=True, exist_ok=True)
-    for pattern in LEFTOVERS:
-        for leftover in folder.glob(pattern):
-            leftover.unlink()
+    for leftover in (*folder.glob("*.sqlite*"), *(folder / f"{name}.log" for name in part_names)):
+        if leftover.name.partition(".")[0] in (*part_names, "events"):
+            leftover.unlink(missing_ok=True)
 
 
 def _how_to_get_it() -> str:

@@ -1,8 +1,8 @@
 """Keep the parts of the local stack running: start them, wait until they are ready, start again what dies.
 
 One thread does all of it, because on Linux a child ends with the thread that started it: so even SIGKILL of this
-process ends the parts. A part that dies `DEATHS_MAX` times within `DEATHS_SECONDS` ends the whole stack, with what it
-said last.
+process ends the parts. A part that dies `DEATHS_MAX` times within `DEATHS_SECONDS`, or `FALSE_STARTS_MAX` times without
+having been ready in between, ends the whole stack, with what it said last.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ READY_SECONDS_MAX = 60
 LOOK_SECONDS = 0.03
 DEATHS_MAX = 10
 DEATHS_SECONDS = 30
+FALSE_STARTS_MAX = 3
 PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 2.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +59,7 @@ class _Child:
     prepared: bool = False
     start_at: float = 0.0
     ready_until: float = 0.0
+    false_starts: int = 0
     deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS_MAX))
 
     def start(self) -> None:
@@ -85,18 +87,21 @@ class _Child:
         if self.part.ready():
             with contextlib.suppress(OSError):  # it went away again: its death is noticed next
                 self.part.prepare()
-                self.prepared = True
+                self.prepared, self.false_starts = True, 0
         elif time.monotonic() > self.ready_until:
             raise StackError(self._said("was not ready in time"))
 
     def _died(self, process: Popen[bytes]) -> None:
         processes.kill(process)  # what it started may still run
+        self.false_starts += not self.prepared
         self.process, self.prepared = None, False
         now = time.monotonic()
         self.deaths.append(now)
         recent = sum(now - death < DEATHS_SECONDS for death in self.deaths)
         if recent >= DEATHS_MAX:
             raise StackError(self._said(f"died {recent} times within {DEATHS_SECONDS} seconds"))
+        if self.false_starts >= FALSE_STARTS_MAX:
+            raise StackError(self._said(f"died {self.false_starts} times before it was ready"))
         self.start_at = now + min(PAUSE_SECONDS_MIN * 2.0 ** (recent - 1), PAUSE_SECONDS_MAX)
         log.warning("%s died and is started again%s", self.part.name, self.part.loses and f"; {self.part.loses}")
 

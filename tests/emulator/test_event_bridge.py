@@ -1,0 +1,283 @@
+"""The event bridge as the emulator and a function see it: two real processes, a real SIGKILL, a tiny target."""
+
+import asyncio
+import base64
+import http.client
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.local import processes
+from infra.local.event_bridge import cloudevent
+from infra.local.event_bridge.chaos import chaos
+from infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
+from infra.local.event_bridge.inbox import Inbox
+from infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
+
+SECONDS_MAX = 15.0
+HALVES = ("receive", "deliver")
+DOCUMENT = "projects/demo/databases/(default)/documents/documents/"
+EMULATORS_HEADERS = {
+    "ce-specversion": "1.0",
+    "ce-type": "google.cloud.firestore.document.v1.written",
+    "ce-source": "//firestore.googleapis.com/projects/projects/demo/databases/(default)",
+    "ce-id": "event-1",
+    "ce-subject": "documents/documents/a",
+    "ce-time": "2026-01-02T03:04:05Z",
+    "ce-datacontenttype": "application/protobuf",
+    "ce-dataschema": "https://example.org/data.proto",
+    "ce-location": "us-central1",
+    "ce-project": "demo",
+    "ce-database": "(default)",
+    "ce-namespace": "(default)",
+    "ce-document": "documents/a",
+    "Content-Type": "application/protobuf",
+}
+
+
+def message(key: str = "a", before: int | None = None, after: int | None = 1) -> bytes:
+    data: Any = DOCUMENT_EVENT_DATA()
+    for side, number in (("old_value", before), ("value", after)):
+        if number is not None:
+            getattr(data, side).name = DOCUMENT + key
+            getattr(data, side).fields["n"].integer_value = number
+    return bytes(data.SerializeToString())
+
+
+class Target:
+    """A function: keeps what it gets, in order, and answers as told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[dict[str, str], bytes]] = []
+        self.answers: Callable[[str], int] = lambda _: 200
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.url = f"http://127.0.0.1:{self._server.server_port}/function"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    @property
+    def ids(self) -> Counter[str]:
+        return Counter(headers["ce-id"] for headers, _ in list(self.calls))
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        target = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                target.calls.append(({name.lower(): value for name, value in self.headers.items()}, body))
+                self.send_response(target.answers(self.headers["ce-id"]))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        return Handler
+
+
+@dataclass
+class Bridge:
+    """Both halves on one database, and a target; each half can die and come back."""
+
+    database: Path
+    target: Target
+    ports: dict[str, int] = field(default_factory=lambda: dict(zip(HALVES, processes.free_ports(2), strict=True)))
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start_both(self) -> None:
+        for half in HALVES:
+            self.launch(half)
+        for half in HALVES:
+            self.wait(half)
+
+    def start(self, half: str, *more: str) -> None:
+        self.launch(half, *more)
+        self.wait(half)
+
+    def launch(self, half: str, *more: str) -> None:
+        where = (f"--port={self.ports[half]}", f"--database={self.database}", f"--route=docs={self.target.url}")
+        command = [sys.executable, "-m", "infra.local.event_bridge", half, *where, *more]
+        self.running[half] = processes.start(command, output=subprocess.DEVNULL)
+
+    def wait(self, half: str) -> None:
+        assert processes.wait_until(lambda: self._answers(half), self.running[half], timeout_seconds=SECONDS_MAX)
+
+    def kill(self, half: str) -> None:
+        processes.kill(self.running[half])
+
+    def close(self) -> None:
+        for process in self.running.values():
+            processes.kill(process)
+
+    def send(self, body: bytes, trigger: str = "docs", **headers: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports["receive"], timeout=SECONDS_MAX)
+        given = EMULATORS_HEADERS | {f"ce-{name}": value for name, value in headers.items()}
+        connection.request("POST", f"/functions/projects/demo/triggers/{trigger}", body, given)
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    def send_many(self, ids: list[str]) -> None:
+        assert [self.send(base64.b64encode(message(key)), id=key) for key in ids] == [200] * len(ids)
+
+    def stats(self, half: str) -> dict[str, int]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports[half], timeout=SECONDS_MAX)
+        connection.request("GET", "/stats")
+        numbers: dict[str, int] = json.load(connection.getresponse())
+        connection.close()
+        return numbers
+
+    def _answers(self, half: str) -> bool:
+        try:
+            return bool(self.stats(half))
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def bridge(tmp_path: Path) -> Iterator[Bridge]:
+    with ExitStack() as exits:
+        target = Target()
+        exits.callback(target.close)
+        made = Bridge(tmp_path / "events.sqlite", target)
+        exits.callback(made.close)
+        yield made
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def slowly(_: str) -> int:
+    time.sleep(0.02)
+    return 200
+
+
+def test_a_function_gets_the_headers_and_the_bytes_that_eventarc_sends(bridge: Bridge) -> None:
+    bridge.start_both()
+    assert bridge.send(base64.b64encode(message("ü x"))) == 200
+    wait_for(lambda: len(bridge.target.calls) == 1)
+    headers, body = bridge.target.calls[0]
+    assert body == message("ü x")
+    assert {name: value for name, value in headers.items() if name.startswith(("ce-", "content-type"))} == {
+        "ce-specversion": "1.0",
+        "ce-type": "google.cloud.firestore.document.v1.written",
+        "ce-source": "//firestore.googleapis.com/projects/demo/databases/(default)",
+        "ce-id": "event-1",
+        "ce-subject": "documents/documents/%C3%BC%20x",
+        "ce-time": "2026-01-02T03:04:05Z",
+        "ce-dataschema": "https://example.org/data.proto",
+        "ce-location": "us-central1",
+        "ce-project": "demo",
+        "ce-database": "(default)",
+        "ce-namespace": "(default)",
+        "ce-document": "documents/%C3%BC%20x",
+        "content-type": "application/protobuf",
+    }
+    wait_for(lambda: bridge.stats("deliver")["delivered"] == 1)
+    assert bridge.stats("deliver") == {"waiting": 0, "running": 0, "received": 1, "delivered": 1, "given_up": 0}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sent"),
+    [(None, 1, True), (1, 2, True), (1, None, True), (1, 1, False), (None, None, False)],
+    ids=["created", "changed", "deleted", "unchanged", "created and deleted at once"],
+)
+def test_only_what_changed_something_is_an_event(before: int | None, after: int | None, sent: bool) -> None:
+    data = cloudevent.parsed(message("a", before, after))
+    assert cloudevent.changed_something(data) is sent
+
+
+def test_what_is_no_event_is_acknowledged_and_dropped_and_what_is_garbage_refused(bridge: Bridge) -> None:
+    bridge.start("receive")
+    assert bridge.send(base64.b64encode(message(before=1, after=1))) == 200
+    assert bridge.send(b"*") == 400
+    assert bridge.send(base64.b64encode(b"\xff\xff")) == 400
+    assert bridge.send(base64.b64encode(message()), trigger="unheard-of") == 404
+    assert bridge.stats("receive") == {"received": 0, "marker": 0}
+
+
+def test_a_marker_shows_in_the_numbers_and_is_no_event(bridge: Bridge) -> None:
+    bridge.start("receive")
+    data: Any = DOCUMENT_EVENT_DATA()
+    data.value.fields[MARKER_FIELD].integer_value = 7
+    assert bridge.send(base64.b64encode(data.SerializeToString()), trigger=MARKER_TRIGGER) == 200
+    assert bridge.stats("receive") == {"received": 0, "marker": 7}
+
+
+def test_an_event_that_fails_is_delivered_again_until_it_is_accepted(bridge: Bridge) -> None:
+    bridge.target.answers = lambda event_id: 200 if bridge.target.ids[event_id] > 2 else 500
+    bridge.start_both()
+    bridge.send_many(["a", "b"])
+    wait_for(lambda: bridge.stats("deliver")["delivered"] == 2)
+    assert bridge.target.ids == {"a": 3, "b": 3}
+
+
+def test_no_acknowledged_event_is_lost_when_either_half_is_killed(bridge: Bridge) -> None:
+    first, second, third = ([f"{batch}{number}" for number in range(40)] for batch in "abc")
+    bridge.target.answers = slowly
+    bridge.start_both()
+    bridge.send_many(first)
+    bridge.kill("deliver")
+    bridge.send_many(second)
+    bridge.kill("receive")
+    assert set(bridge.target.ids) < {*first, *second}, "some must be left, or nothing is shown here"
+    bridge.start_both()
+    bridge.send_many(third)
+    wait_for(lambda: bridge.stats("deliver")["delivered"] == 120)
+    assert set(bridge.target.ids) == {*first, *second, *third}
+
+
+def test_chaos_delivers_every_event_twice(bridge: Bridge) -> None:
+    bridge.start("receive")
+    bridge.start("deliver", "--chaos=twice=1,reorder=0.5,seed=3")
+    bridge.send_many(["a", "b", "c"])
+    wait_for(lambda: bridge.stats("deliver")["delivered"] == 3)
+    assert bridge.target.ids == {"a": 2, "b": 2, "c": 2}
+
+
+def test_chaos_is_none_where_none_is_asked_for_and_repeats_by_its_seed() -> None:
+    assert {chaos("").delay_seconds() for _ in range(50)} == {0.0}
+    assert not any(chaos("").delivers_again() for _ in range(50))
+    late, again = chaos("late=1,seed=5"), chaos("late=1,seed=5")
+    delays = [late.delay_seconds() for _ in range(5)]
+    assert delays == [again.delay_seconds() for _ in range(5)]
+    assert all(0 < delay <= 3 for delay in delays)
+
+
+@pytest.mark.parametrize("text", ["thrice=1", "twice=2", "late=soon"])
+def test_chaos_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=text.partition("=")[0] if text != "late=soon" else "soon"):
+        chaos(text)
+
+
+def test_events_given_up_are_counted_and_not_taken_again(tmp_path: Path) -> None:
+    async def scene() -> tuple[list[int], tuple[int, int, int, int]]:
+        inbox = Inbox(tmp_path / "events.sqlite")
+        event = cloudevent.event("docs", EMULATORS_HEADERS, message(), cloudevent.parsed(message()))
+        await asyncio.gather(*(inbox.add(event) for _ in range(3)))
+        await asyncio.gather(inbox.forget(1), inbox.give_up(2))
+        counts = inbox.counts()
+        return inbox.ids_after(0), (counts.received, counts.left, counts.given_up, counts.delivered)
+
+    assert asyncio.run(scene()) == ([3], (3, 1, 1, 1))
