@@ -28,7 +28,7 @@ def copied(value: Any) -> Any:
         return copied_map(value)
     if kind is list:
         return [item if type(item) in _PLAIN else copied(item) for item in value]
-    if kind is datetime and value.tzinfo is UTC:
+    if kind is datetime and value.tzinfo is UTC and not value.fold:
         return value
     return instant(microseconds(value))
 

@@ -27,6 +27,9 @@ UNKNOWN_OUTCOME = frozenset(
     )
 )
 
+_FROM_THE_FUTURE = "greater than the stored version"
+"""In the message of INVALID_ARGUMENT: a guard's update time is later than the record's."""
+
 _BY_NUMBER = {code.value[0]: code for code in StatusCode}
 
 
@@ -61,7 +64,7 @@ def of_write(code: StatusCode, message: str, guards: Iterable[Guard]) -> Excepti
     """Translate the failure of writes under these guards. None: raise it as it is."""
     if code in UNKNOWN_OUTCOME:
         return Unavailable(f"Firestore did not say what became of a write: {code.name} {message}")
-    if code is StatusCode.INVALID_ARGUMENT:
+    if code is StatusCode.INVALID_ARGUMENT and _FROM_THE_FUTURE not in message:
         return _refusal(message)
     return _conflict(code, message, tuple(guards))
 
@@ -78,6 +81,6 @@ def _conflict(code: StatusCode, message: str, guards: tuple[Guard, ...]) -> Exce
         return AlreadyExists(message)
     if code is StatusCode.NOT_FOUND and (dated or Must.EXIST in guards):
         return NotFound(message)
-    if code is StatusCode.FAILED_PRECONDITION and dated:
+    if code in {StatusCode.FAILED_PRECONDITION, StatusCode.INVALID_ARGUMENT} and dated:
         return Stale(message)
     return None

@@ -1,7 +1,7 @@
 """What Firestore cannot hold, refused here first: both stores say no alike, with a reason, before anything is sent.
 
 The figures are Firestore's documented limits, counted as its emulator counts them: a map and a list each count as one
-level, a key's length includes the keys above it and their dots, a map costs its keys and values and no more.
+level, a key's length includes the keys above it and their dots, a map costs its keys and values, or 1 when empty.
 
 A place inside a record is a tuple of keys and list indices; its length is the number of levels above the value there.
 """
@@ -60,7 +60,7 @@ def value_bytes(value: Any, place: Place, above_bytes: int = 0) -> int:
         return _integer_bytes(value, place)
     if kind is dict:
         _check_level(place)
-        return data_bytes(value.items(), place, above_bytes)
+        return data_bytes(value.items(), place, above_bytes) or 1
     if kind is list:
         return _list_bytes(value, place, above_bytes)
     if value is None or kind is bool:
@@ -72,7 +72,7 @@ def _list_bytes(items: list[Any], place: Place, above_bytes: int) -> int:
     _check_level(place)
     if type(place[-1]) is int:
         _refuse("A list cannot lie directly in a list; put a map between.", place)
-    return sum(value_bytes(item, (*place, index), above_bytes) for index, item in enumerate(items))
+    return sum(value_bytes(item, (*place, index), above_bytes) for index, item in enumerate(items)) or 1
 
 
 def _rare_bytes(value: Any, place: Place) -> int:

@@ -1,0 +1,42 @@
+"""Both stores, each test with an empty one of its own."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+
+import pytest
+
+from shared.adapters.firestore import FirestoreStore
+from shared.adapters.memory import MemoryStore
+from shared.operations.ports import Store
+
+MakeStore = Callable[[], Store]
+
+
+@pytest.fixture
+def new_firestore(firestore_emulator: str) -> Iterator[Callable[[], FirestoreStore]]:
+    """Make empty stores in the emulator: each in a project that nobody else has."""
+    with ExitStack() as stack:
+
+        def make() -> FirestoreStore:
+            store = FirestoreStore(f"demo-{uuid.uuid4().hex}", "(default)", firestore_emulator)
+            return stack.enter_context(closing(store))
+
+        yield make
+
+
+@pytest.fixture
+def firestore(new_firestore: Callable[[], FirestoreStore]) -> FirestoreStore:
+    return new_firestore()
+
+
+@pytest.fixture
+def memory() -> MemoryStore:
+    return MemoryStore(lambda: datetime.now(UTC))
+
+
+@pytest.fixture(params=["memory", "firestore"])
+def store(request: pytest.FixtureRequest) -> Store:
+    chosen: Store = request.getfixturevalue(request.param)
+    return chosen

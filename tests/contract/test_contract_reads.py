@@ -1,0 +1,61 @@
+"""Reads: order, repeats, one instant."""
+
+import threading
+
+from shared.operations.ports import Put, Query, Store
+
+ALL = Query("d")
+
+
+def test_snapshots_come_in_the_order_asked_for_with_repeats(store: Store) -> None:
+    store.commit([Put("d/b", {"n": 2}), Put("d/a", {"n": 1}), Put("e/a/d/a", {"n": 3})])
+    snapshots = store.read("d/b", "d/none", "e/a/d/a", "d/a", "d/b", "d/none")
+    assert [(s.path, s.data) for s in snapshots] == [
+        ("d/b", {"n": 2}),
+        ("d/none", None),
+        ("e/a/d/a", {"n": 3}),
+        ("d/a", {"n": 1}),
+        ("d/b", {"n": 2}),
+        ("d/none", None),
+    ]
+
+
+def test_a_snapshots_id_is_the_last_part_of_its_path(store: Store) -> None:
+    store.commit([Put("e/a/d/ü b.c", {"n": 1})])
+    assert [s.id for s in (*store.read("e/a/d/ü b.c"), *store.query(Query("e/a/d")))] == ["ü b.c"] * 2
+
+
+def test_all_snapshots_of_one_read_carry_one_read_time(store: Store) -> None:
+    store.commit([Put(f"d/{n}", {"n": n}) for n in range(50)])
+    assert len({s.read_time for s in store.read(*(f"d/{n}" for n in range(60)))}) == 1
+
+
+def test_reading_nothing_gives_nothing(store: Store) -> None:
+    assert store.read() == ()
+
+
+def test_a_read_never_sees_half_a_commit(store: Store) -> None:
+    """One thread keeps two records equal, commit by commit; whoever reads both must find them so."""
+    store.commit([Put("d/a", {"n": 0}), Put("d/b", {"n": 0})])
+    enough = threading.Event()
+
+    def write() -> None:
+        n = 0
+        while not enough.is_set():
+            n += 1
+            store.commit([Put("d/a", {"n": n}), Put("d/b", {"n": n})])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    pairs: set[tuple[int, ...]] = set()
+    while len(pairs) < 20:
+        pairs |= {tuple((s.data or {})["n"] for s in found) for found in (store.read("d/a", "d/b"), store.query(ALL))}
+    enough.set()
+    writer.join()
+    assert {pair for pair in pairs if pair[0] != pair[1]} == set()
+
+
+def test_what_is_read_has_its_keys_in_the_alphabets_order(store: Store) -> None:
+    store.commit([Put("d/a", {"b": {"z": 1, "ä": 1, "a": 1}, "a": 1, "B": [{"y": 1, "x": 2}]})])
+    data = store.read("d/a")[0].data or {}
+    assert repr(data) == repr({"B": [{"x": 2, "y": 1}], "a": 1, "b": {"a": 1, "z": 1, "ä": 1}})

@@ -1,0 +1,110 @@
+"""Values survive their encoding, kinds and all: in the API's messages and in those of events."""
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from google.cloud.firestore_v1.types import Value
+from google.events.cloud.firestore import Value as EventValue
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shared.adapters.changes import copied
+from shared.adapters.limits import value_bytes
+from shared.adapters.ordering import order_key, same
+from shared.adapters.values import decode, field_path, fill, instant, microseconds
+from shared.rules.problems import BadValue
+from tests.contract.wished_values import anything, storable
+
+
+def encoded(value: Any) -> Any:
+    message = Value.pb()()
+    fill(message, value)
+    return message
+
+
+@given(storable)
+def test_a_value_survives_the_messages_of_the_api_and_of_events(value: Any) -> None:
+    bytes_ = encoded(value).SerializeToString()
+    for kind in (Value, EventValue):
+        assert same(decode(kind.pb().FromString(bytes_)), value)
+
+
+@given(storable)
+def test_a_copy_is_alike_and_shares_nothing_that_can_change(value: Any) -> None:
+    copy = copied(value)
+    assert same(copy, value)
+    if isinstance(value, dict | list) and value:
+        copy.clear()
+        assert len(value) > 0
+
+
+@given(storable)
+def test_nothing_storable_is_refused(value: Any) -> None:
+    assert value_bytes(value, ("f",)) >= 1
+
+
+@given(anything)
+@example([[1]])
+@example({"a": [{"b": ({},)}]})
+def test_a_value_is_refused_or_survives(value: Any) -> None:
+    try:
+        value_bytes(value, ("f",))
+    except BadValue:
+        return
+    assert same(decode(encoded(value)), copied(value))
+
+
+@given(storable, storable)
+def test_values_that_are_stored_alike_are_equal_in_the_order(one: Any, other: Any) -> None:
+    assert order_key(one) == order_key(copied(one))
+    assert not same(one, other) or order_key(one) == order_key(other)
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_an_instant_is_exact_to_the_microsecond(moment: datetime) -> None:
+    try:
+        in_utc = moment.astimezone(UTC)
+    except OverflowError:
+        return
+    decoded = decode(encoded(moment))
+    assert (decoded, decoded.tzinfo) == (in_utc, UTC)
+    assert instant(microseconds(moment)) == in_utc
+
+
+def test_an_instant_comes_back_in_utc() -> None:
+    moment = datetime(2020, 1, 1, 1, 30, 0, 1, tzinfo=timezone(timedelta(hours=1)))
+    assert repr(decode(encoded([moment]))) == repr([datetime(2020, 1, 1, 0, 30, 0, 1, tzinfo=UTC)])
+
+
+def test_the_same_number_of_another_kind_is_another_value() -> None:
+    values = [True, 1, 1.0, False, 0, 0.0, -0.0, None, "", "1"]
+    assert repr(decode(encoded(values))) == repr(values)
+    assert math.copysign(1, decode(encoded(-0.0))) == -1
+
+
+@pytest.mark.parametrize("kind", ["bytes_value", "reference_value", "geo_point_value"])
+def test_a_kind_that_only_other_clients_write_is_a_bad_value(kind: str) -> None:
+    message = Value.pb()()
+    if kind == "geo_point_value":
+        message.geo_point_value.latitude = 1
+    else:
+        setattr(message, kind, b"x" if kind == "bytes_value" else "x")
+    with pytest.raises(BadValue, match=kind):
+        decode(message)
+
+
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        (("a", "_b1", "C"), "a._b1.C"),
+        (("a.b", "c"), "`a.b`.c"),
+        (("1a",), "`1a`"),
+        (("x`y\\z",), "`x\\`y\\\\z`"),
+        (("é",), "`é`"),
+        (("a\n",), "`a\n`"),
+    ],
+)
+def test_a_field_is_written_with_odd_keys_in_backticks(field: tuple[str, ...], path: str) -> None:
+    assert field_path(field) == path
