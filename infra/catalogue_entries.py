@@ -1,7 +1,7 @@
 """What a catalogue holds, as values that refuse what cannot work.
 
-Each entry checks itself; `Catalogue` checks that what refers to something refers to an entry that exists and agrees. The
-names and bounds are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
+Each entry checks itself; `Catalogue` checks that what refers to something refers to an entry that exists and agrees.
+The names and bounds are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
 """
 
 import re

@@ -115,6 +115,10 @@ class Stack:
         """Give the process id of a part, which is also its process group; None while it is down."""
         return self._supervisor.pid(name)
 
+    def is_up(self, name: str) -> bool:
+        """Tell whether a part was found ready since it was last started."""
+        return self._supervisor.ready(name)
+
     def deaths(self, name: str) -> int:
         """Count a part's recent deaths, at most ten."""
         return self._supervisor.deaths(name)

@@ -1,0 +1,272 @@
+"""The local stack with functions of its own: what a write, a task and a schedule lead to, and who survives what."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.local import firestore_emulator, processes
+from infra.local.stack import Stack, StackError
+from infra.local.supervisor import Part, Supervisor
+
+SECONDS_MAX = 30.0
+ROOT = Path(__file__).parents[2]
+CATALOGUE = """
+functions:
+  notes: {invoked_by: [people], enqueues: [chores]}
+  note_written: {invoked_by: [event]}
+  note_task: {invoked_by: [queue]}
+  tick: {invoked_by: [schedule]}
+queues:
+  chores:
+    dispatches_per_second: 100
+    concurrent_max: 4
+    attempts_max: -1
+    backoff_min_seconds: 0.1
+    backoff_max_seconds: 1
+    doublings_max: 4
+triggers:
+  notes: {function: note_written, event: google.cloud.firestore.document.v1.written, document: "notes/{key}"}
+schedules:
+  tick: {function: tick, cron: "* * * * *", local_every_seconds: 0.5}
+"""
+NOTES = """
+import wording
+from shared.adapters import runtime
+from shared.adapters.http import Answer, Routes
+from shared.operations.ports import Put
+from shared.rules.effects import Effect, name_of
+
+routes = Routes("notes")
+
+@routes.on("PUT", "/{key}")
+def put(request, key):
+    runtime.ports().store.commit([Put(f"notes/{key}", {"number": request.json()})])
+    return Answer(200, wording.SAID)
+
+@routes.on("POST", "/{key}")
+def enqueue(request, key):
+    effect = Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={"key": key})
+    runtime.ports().queue.create([effect])
+    return Answer(202)
+
+@routes.on("GET", "/{collection}/{key}")
+def get(request, collection, key):
+    return Answer(200, runtime.ports().store.read(f"{collection}/{key}")[0].data or {})
+
+notes = routes.entry_point()
+"""
+NOTE_WRITTEN = """
+import wording
+from shared.adapters import runtime
+from shared.adapters.events import document_written
+from shared.operations.ports import Put
+
+@document_written("note_written")
+def note_written(event):
+    runtime.ports().store.commit([Put(f"seen/{event.key}", {"number": event.after["number"], "by": wording.SAID})])
+"""
+NOTE_TASK = """
+from shared.adapters import runtime
+from shared.adapters.tasks import task_entry
+from shared.operations.ports import Put
+
+@task_entry("note_task")
+def note_task(task):
+    runtime.ports().store.commit([Put(f"done/{task.payload['key']}", {"done": True})])
+"""
+TICK = """
+from shared.adapters import runtime
+from shared.adapters.tasks import schedule_entry
+from shared.operations.ports import Put
+
+@schedule_entry("tick")
+def tick():
+    runtime.ports().store.commit([Put("ticks/last", {"ticked": True})])
+"""
+
+
+def project(folder: Path) -> Path:
+    """Write a project with four small functions; two have a file of the same name beside ``main.py``."""
+    sources = {"notes": NOTES, "note_written": NOTE_WRITTEN, "note_task": NOTE_TASK, "tick": TICK}
+    for name, source in sources.items():
+        (folder / "functions" / name).mkdir(parents=True)
+        (folder / "functions" / name / "main.py").write_text(source)
+    for name in ("notes", "note_written"):
+        (folder / "functions" / name / "wording.py").write_text(f"SAID = {name!r}")
+    (folder / "infra").mkdir()
+    catalogue = folder / "infra" / "catalogue.yaml"
+    catalogue.write_text(CATALOGUE)
+    return catalogue
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    if firestore_emulator.find_installed() is None:
+        pytest.skip(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
+    folder = tmp_path_factory.mktemp("stack")
+    with Stack(folder=folder / "state", catalogue=project(folder)) as running:
+        yield running
+
+
+def client(stack: Stack) -> httpx.Client:
+    return httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX)
+
+
+def surely(send: Callable[[], httpx.Response]) -> Any:
+    """Repeat until there is a good answer, as a client does whose server may die."""
+    return wait_for(lambda: _good_answer(send))
+
+
+def _good_answer(send: Callable[[], httpx.Response]) -> Any:
+    with suppress(httpx.TransportError):
+        response = send()
+        if response.is_success:
+            return response.json() if response.content else True
+    return None
+
+
+def wait_for(found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not (value := found()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return value
+
+
+def group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_write_reaches_the_event_function_and_files_of_one_name_do_not_collide(stack: Stack) -> None:
+    with client(stack) as http:
+        assert http.put("notes/first", json=1).json() == "notes"
+        stack.wait_until_idle(SECONDS_MAX)
+        assert http.get("notes/seen/first").json() == {"number": 1, "by": "note_written"}
+
+
+def test_a_schedule_is_called_and_a_task_runs(stack: Stack) -> None:
+    with client(stack) as http:
+        assert http.post("notes/chore").status_code == 202
+        assert wait_for(lambda: http.get("notes/done/chore").json()) == {"done": True}
+        assert wait_for(lambda: http.get("notes/ticks/last").json()) == {"ticked": True}
+
+
+def test_the_front_page_lists_what_people_may_call_and_anything_else_is_a_problem(stack: Stack) -> None:
+    with client(stack) as http:
+        assert http.get("").json() == {"functions": {"notes": stack.base_url + "notes"}}
+        refused = http.get("nothing-here")
+        assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
+        assert http.get("note-written").status_code == 405
+        assert http.post("tick", follow_redirects=False).status_code in (200, 204)
+
+
+def test_the_counts_are_the_sums_of_what_the_functions_say(stack: Stack) -> None:
+    with client(stack) as http:
+        stack.wait_until_idle(SECONDS_MAX)
+        before = stack.counts()
+        http.get("notes/seen/first")
+        after = wait_for(lambda: (now := stack.counts()) != before and now)
+    assert after["reads"] == before["reads"] + 1
+    assert after["events"] == before["events"] == after["events_delivered"]
+
+
+def test_a_stack_is_not_idle_before_the_event_of_the_last_write_was_handled(stack: Stack) -> None:
+    with client(stack) as http:
+        for number in range(20):
+            http.put(f"notes/burst-{number}", json=number)
+        stack.wait_until_idle(SECONDS_MAX)
+        seen = [http.get(f"notes/seen/burst-{number}").json()["number"] for number in range(20)]
+    assert seen == list(range(20))
+
+
+@pytest.mark.parametrize("part", ["cloud-tasks", "events-receive", "events-deliver", "functions", "firestore"])
+def test_every_part_may_be_killed_and_the_next_write_and_task_still_arrive(stack: Stack, part: str) -> None:
+    group, deaths = stack.pid(part), stack.deaths(part)
+    assert group
+    stack.kill(part)
+    wait_for(lambda: not group_lives(group))
+    wait_for(lambda: stack.deaths(part) > deaths and stack.is_up(part))
+    with client(stack) as http:
+        surely(lambda: http.put(f"notes/{part}", json=2))
+        surely(lambda: http.post(f"notes/after-{part}"))
+        assert wait_for(lambda: surely(lambda: http.get(f"notes/seen/{part}")))["number"] == 2
+        assert wait_for(lambda: surely(lambda: http.get(f"notes/done/after-{part}"))) == {"done": True}
+
+
+def test_nothing_stays_behind_after_the_end_and_the_embedded_store_does_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIGNALBOX_STORE", "embedded")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "events.sqlite").write_text("left by an earlier stack")
+    with Stack(folder=tmp_path / "state", catalogue=project(tmp_path)) as stack, client(stack) as http:
+        assert (stack.store, "firestore" in stack.part_names) == ("embedded", False)
+        http.put("notes/first", json=1)
+        stack.wait_until_idle(SECONDS_MAX)
+        assert http.get("notes/seen/first").json()["number"] == 1
+        groups = [stack.pid(name) for name in stack.part_names]
+    assert len(groups) == 5
+    assert None not in groups
+    wait_for(lambda: not any(group_lives(group) for group in groups if group))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_parts_end_with_a_stack_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    script = (
+        "import json, pathlib, sys, time; from infra.local.stack import Stack; here = pathlib.Path(sys.argv[1])\n"
+        "with Stack(folder=here, catalogue=here / 'infra' / 'catalogue.yaml') as stack:\n"
+        "    print(json.dumps([stack.pid(name) for name in stack.part_names]), flush=True); time.sleep(60)\n"
+    )
+    project(tmp_path)
+    environment = {**os.environ, "SIGNALBOX_STORE": "embedded"}
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment
+    ) as owner:
+        assert owner.stdout
+        groups = json.loads(owner.stdout.readline())
+        assert all(group_lives(group) for group in groups)
+        owner.send_signal(number)
+        wait_for(lambda: not any(group_lives(group) for group in groups))
+
+
+def test_a_port_that_is_taken_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGNALBOX_STORE", "embedded")
+    catalogue = project(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        Stack(port=taken.getsockname()[1], folder=tmp_path / "state", catalogue=catalogue)
+
+
+def test_a_part_that_dies_again_and_again_ends_the_others_too(tmp_path: Path) -> None:
+    steady = Part("steady", ("sleep", "60"), ready=lambda: True)
+    dying = Part("dying", (sys.executable, "-c", "raise SystemExit('no way')"), ready=lambda: False)
+    supervisor = Supervisor([steady, dying], tmp_path)
+    with pytest.raises(StackError, match=r"dying died 3 times before it was ready(?s:.)*no way"):
+        supervisor.start()
+    steady_group = supervisor.pid("steady")
+    assert steady_group
+    wait_for(lambda: not group_lives(steady_group))
+    with pytest.raises(StackError):
+        supervisor.kill("steady")
+
+
+def test_a_stopped_process_takes_what_it_started_with_it() -> None:
+    child = processes.start(("sh", "-c", "sleep 60 & exec sleep 60"), output=subprocess.DEVNULL)
+    processes.stop(child)
+    wait_for(lambda: not group_lives(child.pid))

@@ -1,0 +1,127 @@
+"""The catalogue is read as written, and nonsense is refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
+
+QUEUE: dict[str, Any] = {
+    "dispatches_per_second": 100,
+    "concurrent_max": 8,
+    "attempts_max": -1,
+    "backoff_min_seconds": 0.2,
+    "backoff_max_seconds": 60,
+    "doublings_max": 8,
+}
+WRITTEN = "google.cloud.firestore.document.v1.written"
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    return {
+        "functions": {
+            "keep": {"invoked_by": ["people"], "enqueues": ["later"]},
+            "follow_up": {"invoked_by": ["event"]},
+            "tidy": {"invoked_by": ["schedule", "queue"], "folder": "elsewhere/tidy"},
+        },
+        "queues": {"later": dict(QUEUE)},
+        "triggers": {"kept": {"function": "follow_up", "event": WRITTEN, "document": "things/{id}"}},
+        "schedules": {"nightly": {"function": "tidy", "cron": "0 3 * * *", "local_every_seconds": 2}},
+        **changes,
+    }
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in ("functions/keep", "functions/follow_up", "elsewhere/tidy", "infra"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "main.py").touch()
+    return tmp_path
+
+
+def test_a_catalogue_is_read_as_written(root: Path) -> None:
+    (root / "infra" / "catalogue.yaml").write_text(yaml.safe_dump(content()))
+    catalogue = load(root / "infra" / "catalogue.yaml")
+    keep, follow_up, tidy = (catalogue.functions[name] for name in ("keep", "follow_up", "tidy"))
+    assert (keep.folder, tidy.folder) == (root / "functions" / "keep", root / "elsewhere" / "tidy")
+    assert (keep.invoked_by, keep.enqueues, keep.public) == (("people",), ("later",), False)
+    assert (follow_up.segment, follow_up.signature_type, keep.signature_type) == ("follow-up", "cloudevent", "http")
+    assert catalogue.queues == {"later": Queue(name="later", **QUEUE)}
+    assert catalogue.triggers["kept"] == Trigger(
+        name="kept", function="follow_up", event=WRITTEN, document="things/{id}"
+    )
+    assert catalogue.schedules["nightly"] == Schedule(
+        name="nightly", function="tidy", cron="0 3 * * *", local_every_seconds=2
+    )
+
+
+def test_the_kits_own_catalogue_is_sound_and_no_two_functions_share_an_address() -> None:
+    segments = [function.segment for function in load().functions.values()]
+    assert "link-fan-out" in segments
+    assert len(set(segments)) == len(segments)
+
+
+def test_a_function_name_becomes_a_url_segment() -> None:
+    assert url_segment("link_fan_out") == "link-fan-out"
+
+
+def function(**changes: Any) -> dict[str, Any]:
+    return content(functions={**content()["functions"], "keep": {"invoked_by": ["people"], **changes}})
+
+
+def trigger(**changes: Any) -> dict[str, Any]:
+    return content(triggers={"kept": {**content()["triggers"]["kept"], **changes}})
+
+
+def schedule(**changes: Any) -> dict[str, Any]:
+    return content(schedules={"nightly": {**content()["schedules"]["nightly"], **changes}})
+
+
+def queue(**changes: Any) -> dict[str, Any]:
+    return content(queues={"later": {**QUEUE, **changes}})
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "complaint"),
+    [
+        ([], "the catalogue must be a mapping"),
+        (content(topics={}), r"unknown sections \['topics'\]"),
+        (function(memory=1), r"functions\.keep: unknown keys \['memory'\]"),
+        (function(enqueues=["sooner"]), r"functions\.keep: enqueues names no queue: 'sooner'"),
+        (function(enqueues="later"), r"functions\.keep: enqueues must be a list"),
+        (function(enqueues=["later", "later"]), r"functions\.keep: enqueues names something twice"),
+        (function(invoked_by=[]), r"functions\.keep: invoked_by must name"),
+        (function(invoked_by=["cats"]), r"functions\.keep: invoked_by says 'cats'"),
+        (function(invoked_by=["people", "event"]), r"functions\.keep: what events invoke"),
+        (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
+        (function(public="yes"), r"functions\.keep: public must be of type bool"),
+        (function(invoked_by=["schedule"]), r"functions\.keep: invoked_by says 'schedule', and nothing in schedules"),
+        (function(folder="nowhere"), r"functions\.keep: there is no main\.py in its folder"),
+        (content(functions={"Keep": {"invoked_by": ["people"]}}), r"functions\.Keep: the name must be"),
+        (trigger(function="nobody"), r"triggers\.kept: there is no function 'nobody'"),
+        (trigger(function="tidy"), r"triggers\.kept: add 'event' to invoked_by of tidy"),
+        (trigger(event="written"), r"triggers\.kept: event says 'written'"),
+        (trigger(document="things"), r"triggers\.kept: document says 'things'"),
+        (trigger(document="/things/{id}/"), r"triggers\.kept: document says"),
+        (schedule(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
+        (schedule(cron="daily"), r"schedules\.nightly: cron says 'daily'"),
+        (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
+        (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must lie between"),
+        (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
+        (queue(attempts_max=0), r"queues\.later: attempts_max must be -1"),
+        (queue(backoff_min_seconds=61), r"queues\.later: backoff_max_seconds is below"),
+        (content(queues={"later": {}}), r"queues\.later: these keys are missing"),
+    ],
+)
+def test_nonsense_is_refused_by_name(root: Path, nonsense: object, complaint: str) -> None:
+    with pytest.raises(CatalogueError, match=complaint):
+        parse(nonsense, root)
+
+
+def test_a_key_given_twice_is_refused_with_its_line(root: Path) -> None:
+    file = root / "infra" / "catalogue.yaml"
+    file.write_text("queues: {}\nfunctions: {}\nqueues: {}\n")
+    with pytest.raises(CatalogueError, match=r"catalogue\.yaml: line 1: given twice: queues"):
+        load(file)
