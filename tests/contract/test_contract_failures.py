@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from shared.adapters import firestore as firestore_adapter
+from shared.adapters import firestore_calls
 from shared.adapters.firestore import FirestoreStore
 from shared.adapters.firestore_errors import of_read, of_write
 from shared.operations.ports import AlreadyExists, Change, Condition, Must, NotFound, Put, Query, Stale
@@ -77,7 +77,7 @@ def test_a_server_that_never_answers_is_unavailable(
     call: Callable[[FirestoreStore], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seconds in ("READ_SECONDS", "QUERY_SECONDS", "COMMIT_SECONDS"):
-        monkeypatch.setattr(firestore_adapter, seconds, 0.2)
+        monkeypatch.setattr(firestore_calls, seconds, 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
