@@ -6,49 +6,17 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from infra.catalogue import Function, load
 from infra.packaging.__main__ import main
-from infra.packaging.imports import PackagingError, shared_files
-from infra.packaging.package import Package, package
+from infra.packaging.package import package
+from tests.packaging.conftest import Packaged, Project
 
 PROJECT = Path(__file__).resolve().parents[2]
 CATALOGUE = load()
-LOCKED = "flask==3.1.3 \\\n    --hash=sha256:00\n"
-
-Files = Mapping[str, str]
-Project = Callable[[Files], Path]
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    """Lay out a small project: two functions, `one` and `two`, and a library, changed by the given files."""
-
-    def lay_out(files: Files) -> Path:
-        usual = {
-            "infra/catalogue.yaml": "functions:\n  one: {invoked_by: [people]}\n  two: {invoked_by: [people]}\n",
-            "functions/requirements.txt": LOCKED,
-            "functions/one/main.py": "from shared.rules import a\n\none = a.answer\n",
-            "functions/two/main.py": "from shared.rules.b import answer\n\n\ndef two(request):\n    return answer\n",
-            "shared/__init__.py": "",
-            "shared/rules/__init__.py": "",
-            "shared/rules/a.py": "answer = 1\n",
-            "shared/rules/b.py": "answer = 2\n",
-        }
-        for path, content in {**usual, **files}.items():
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_text(content)
-        return tmp_path
-
-    return lay_out
-
-
-def packaged(project: Path, name: str) -> Package:
-    return package(load(project / "infra/catalogue.yaml").functions[name], project)
 
 
 def zips(project: Path) -> dict[str, bytes]:
@@ -111,7 +79,7 @@ def test_a_zip_holds_its_folder_its_part_of_shared_and_requirements_and_nothing_
     assert not [path for path in names if path.rpartition("/")[2].startswith("test_")]
 
 
-def test_entries_are_sorted_stored_and_have_one_time_and_one_mode(project: Project) -> None:
+def test_entries_are_sorted_stored_and_have_one_time_and_one_mode(project: Project, packaged: Packaged) -> None:
     archive = zipfile.ZipFile(io.BytesIO(packaged(project({}), "one").zipped()))
     entries = archive.infolist()
     assert [entry.filename for entry in entries] == [
@@ -126,120 +94,14 @@ def test_entries_are_sorted_stored_and_have_one_time_and_one_mode(project: Proje
     assert {(entry.compress_type, entry.create_system) for entry in entries} == {(zipfile.ZIP_STORED, 3)}
 
 
-def test_a_folders_own_files_go_in_but_caches_hidden_files_and_copies_stay_out(project: Project) -> None:
+def test_a_folders_own_files_go_in_but_caches_hidden_files_and_copies_stay_out(
+    project: Project, packaged: Packaged
+) -> None:
     folder = "functions/one"
     names = ("texts/welcome.txt", "rates.py", ".env", ".idea/x.py", "__pycache__/main.pyc", "main.py~", "old.pyc")
     root = project({f"{folder}/{name}": "" for name in names})
     own = {name for name in packaged(root, "one").files if not name.startswith("shared/")}
     assert own == {"main.py", "rates.py", "requirements.txt", "texts/welcome.txt"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import shared.rules.a",
-        "from shared.rules import a",
-        "from shared.rules.a import answer",
-        "def later():\n    from shared.rules import a",
-        "if False:\n    import shared.rules.a as b",
-        "import importlib\nimportlib.import_module('shared.rules.a')",
-    ],
-)
-def test_every_way_of_importing_a_module_is_seen(project: Project, text: str) -> None:
-    assert set(shared_files({"main.py": text.encode()}, project({}))) == {
-        "shared/__init__.py",
-        "shared/rules/__init__.py",
-        "shared/rules/a.py",
-    }
-
-
-def test_imports_are_followed_through_modules_packages_siblings_and_relative_names(project: Project) -> None:
-    root = project(
-        {
-            "functions/one/main.py": "import sibling\n\none = sibling.one\n",
-            "functions/one/sibling.py": "from shared.adapters.front import one\n",
-            "shared/adapters/__init__.py": "from . import registry\n",
-            "shared/adapters/registry.py": "",
-            "shared/adapters/front.py": "from ..rules.a import answer\nfrom .. import top\none = answer\n",
-            "shared/adapters/unused.py": "",
-            "shared/top.py": "",
-        }
-    )
-    assert {path for path in packaged(root, "one").files if path.startswith("shared/")} == {
-        "shared/__init__.py",
-        "shared/adapters/__init__.py",
-        "shared/adapters/front.py",
-        "shared/adapters/registry.py",
-        "shared/rules/__init__.py",
-        "shared/rules/a.py",
-        "shared/top.py",
-    }
-
-
-def test_modules_that_import_each_other_end_the_search(project: Project) -> None:
-    root = project(
-        {"shared/rules/a.py": "import shared.rules.b\nanswer = 1\n", "shared/rules/b.py": "import shared.rules.a\n"}
-    )
-    assert {"shared/rules/a.py", "shared/rules/b.py"} <= packaged(root, "one").files.keys()
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("import shared.rules.missing", "imports shared.rules.missing, which does not exist"),
-        ("from shared.rules import *", "imports * from a package"),
-        ("from infra import catalogue", "imports infra/, which is not in the zip"),
-        ("import tests.simulation", "imports tests/, which is not in the zip"),
-        ("from ... import sibling", "imports from above the zip's root"),
-        ("import importlib\nimportlib.import_module('shared.' + name)", "uses import_module with a name"),
-        ("from importlib import import_module\nimport_module(f'shared.{name}')", "uses import_module with a name"),
-        ("from importlib import import_module as get\nget('shared.rules.a')", "renames import_module"),
-        ("load = __import__\nload('shared.rules.a')", "uses __import__ with a name"),
-        ("one = (", "does not compile"),
-        ("return 1", "does not compile"),
-    ],
-)
-def test_what_cannot_be_followed_or_run_is_refused_with_its_place(project: Project, text: str, complaint: str) -> None:
-    root = project({"shared/rules/a.py": f"{text}\n"})
-    with pytest.raises(PackagingError, match=r"one: shared/rules/a\.py") as refusal:
-        packaged(root, "one")
-    assert complaint in str(refusal.value)
-
-
-def test_a_syntax_error_in_a_sibling_that_nothing_imports_is_refused(project: Project) -> None:
-    with pytest.raises(PackagingError, match=r"one: odd\.py does not compile"):
-        packaged(project({"functions/one/odd.py": "def (:\n"}), "one")
-
-
-def test_a_main_without_the_entry_point_is_refused(project: Project) -> None:
-    with pytest.raises(PackagingError, match=r"one: main\.py defines no one"):
-        packaged(project({"functions/one/main.py": "def other(request):\n    return 1\n"}), "one")
-
-
-def test_a_folder_of_its_own_called_shared_is_refused(project: Project) -> None:
-    with pytest.raises(PackagingError, match="one: shared is the library's name"):
-        packaged(project({"functions/one/shared/extra.py": ""}), "one")
-
-
-def test_a_functions_own_locked_requirements_are_joined_to_the_lock(project: Project) -> None:
-    own = f"# made by uv\n{LOCKED}Numpy_X==2.0 ; python_version > '3' \\\n    --hash=sha256:01 \\\n    --hash=sha256:02"
-    joined = packaged(project({"functions/one/requirements.txt": own}), "one").files["requirements.txt"].decode()
-    added = "Numpy_X==2.0 ; python_version > '3' \\\n    --hash=sha256:01 \\\n    --hash=sha256:02\n"
-    assert joined == LOCKED + added
-
-
-@pytest.mark.parametrize(
-    ("own", "complaint"),
-    [
-        ("Flask==2.0 --hash=sha256:00\n", r"Flask==2\.0 is not what functions/requirements\.txt pins"),
-        ("numpy\n", "'numpy' is not pinned by == with a hash"),
-        ("numpy==2.0\n", r"'numpy==2\.0' is not pinned by == with a hash"),
-        ("-r other.txt\n", "'-r other.txt' is not pinned by == with a hash"),
-    ],
-)
-def test_requirements_that_are_no_lock_or_disagree_are_refused(project: Project, own: str, complaint: str) -> None:
-    with pytest.raises(PackagingError, match=complaint):
-        packaged(project({"functions/one/requirements.txt": own}), "one")
 
 
 def test_the_command_writes_the_named_zips_and_says_what_they_hold(
@@ -266,7 +128,9 @@ def test_a_name_outside_the_catalogue_is_a_wrong_command(capsys: pytest.CaptureF
     assert "not in the catalogue: nowhere" in capsys.readouterr().err
 
 
-def test_the_same_package_under_another_folder_is_the_same_zip(project: Project, tmp_path: Path) -> None:
+def test_the_same_package_under_another_folder_is_the_same_zip(
+    project: Project, packaged: Packaged, tmp_path: Path
+) -> None:
     root = project({})
     moved = tmp_path / "elsewhere"
     shutil.copytree(root / "functions/one", moved)

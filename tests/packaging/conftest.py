@@ -1,0 +1,48 @@
+"""A small project to package: two functions and a library."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from infra.catalogue import load
+from infra.packaging.package import Package, package
+
+LOCKED = "flask==3.1.3 \\\n    --hash=sha256:00\n"
+
+Files = Mapping[str, str]
+Project = Callable[[Files], Path]
+Packaged = Callable[[Path, str], Package]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Lay out a small project: two functions, `one` and `two`, and a library, changed by the given files."""
+
+    def lay_out(files: Files) -> Path:
+        usual = {
+            "infra/catalogue.yaml": "functions:\n  one: {invoked_by: [people]}\n  two: {invoked_by: [people]}\n",
+            "functions/requirements.txt": LOCKED,
+            "functions/one/main.py": "from shared.rules import a\n\none = a.answer\n",
+            "functions/two/main.py": "from shared.rules.b import answer\n\n\ndef two(request):\n    return answer\n",
+            "shared/__init__.py": "",
+            "shared/rules/__init__.py": "",
+            "shared/rules/a.py": "answer = 1\n",
+            "shared/rules/b.py": "answer = 2\n",
+        }
+        for path, content in {**usual, **files}.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(content)
+        return tmp_path
+
+    return lay_out
+
+
+@pytest.fixture
+def packaged() -> Packaged:
+    """Package a function of a project."""
+
+    def build(project: Path, name: str) -> Package:
+        return package(load(project / "infra/catalogue.yaml").functions[name], project)
+
+    return build
