@@ -12,11 +12,16 @@ from pathlib import Path
 from infra.catalogue import CatalogueError
 from infra.local.stack import Stack, StackError
 
+FOLDER = Path(__file__).resolve().parents[2] / ".local"
+
 
 def main() -> int:
-    port, folder = int(os.environ.get("PORT", "8080")), Path(".local")
+    port = os.environ.get("PORT", "8080")
+    if not port.isdecimal():
+        sys.stderr.write(f"PORT says {port!r}; give a number\n")
+        return 2
     try:
-        with contextlib.suppress(KeyboardInterrupt), Stack(port, folder) as stack:
+        with contextlib.suppress(KeyboardInterrupt), Stack(int(port), FOLDER) as stack:
             _introduce(stack)
             stack.wait()
     except (StackError, CatalogueError, OSError) as error:

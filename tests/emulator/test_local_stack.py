@@ -235,10 +235,8 @@ def test_the_parts_end_with_a_stack_that_is_killed(tmp_path: Path, number: signa
     )
     project(tmp_path)
     environment = {**os.environ, "SIGNALBOX_STORE": "embedded"}
-    command = [sys.executable, "-c", script]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment
-    ) as owner:
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as owner:
         assert owner.stdout
         groups = json.loads(owner.stdout.readline())
         assert all(group_lives(group) for group in groups)
