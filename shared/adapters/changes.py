@@ -101,8 +101,7 @@ def _with(data: Stored, field: Field, value: Any) -> Stored:
     if rest:
         inner = data.get(key)
         value = _with(inner if isinstance(inner, dict) else {}, tuple(rest), value)
-    changed = {**data, key: value}
-    return changed if key in data else dict(sorted(changed.items()))
+    return {**data, key: value}
 
 
 def _without(data: Stored, field: Field) -> Stored:
