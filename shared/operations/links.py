@@ -32,7 +32,7 @@ from shared.rules import documents, links
 from shared.rules.bounds import PAGE_COPIES_MAX, ROUNDS_MAX
 from shared.rules.documents import COLLECTION, RESERVED, Content, Document, path_of
 from shared.rules.effects import Decision, Effect, name_of
-from shared.rules.problems import Problem, Unavailable
+from shared.rules.problems import BadValue, Problem, Unavailable
 
 QUEUE = "links"
 LINKERS = (RESERVED, "link_keys")
@@ -49,7 +49,7 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
     else:
         reaction = links.react(before, after)
     if reaction.reshape:
-        reshape(ports, event.key)
+        _reshape_or_report(ports, event.key, hops=0)
     if reaction.verify and after:
         verify(ports, event.key, after, reaction.verify)
     if reaction.pages or (reaction.look and wanted(ports, event.key)):
@@ -123,12 +123,19 @@ def page(ports: Ports, payload: Mapping[str, Any]) -> None:
 
     The next page is enqueued first: from then on the chain does not depend on this page.
     """
-    key, event_id, cursor = payload["key"], payload["event"], payload["cursor"]
+    key, event_id, cursor = _page_of(payload)
     found = ports.store.query(linkers(key, cursor, PAGE_COPIES_MAX))
     if len(found) == PAGE_COPIES_MAX:
         hand_on(ports, key, event_id, found[-1].id)
     if found:
         refresh(ports, key, (*found, *ports.store.read(path_of(key))))
+
+
+def _page_of(payload: Mapping[str, Any]) -> tuple[str, str, str]:
+    match payload:
+        case {"key": str(key), "event": str(event_id), "cursor": str(cursor)}:
+            return key, event_id, cursor
+    raise BadValue("A page's payload has a key, an event and a cursor.")
 
 
 def refresh(ports: Ports, key: str, read: Sequence[Snapshot]) -> None:

@@ -63,14 +63,14 @@ def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Conten
     if len(found) > LINKS_MAX:
         raise TooLarge(f"A document has at most {LINKS_MAX} links.")
     marks = {at: {"key": link["key"], "link_too_large": True} for at, link in found}
-    room = DOCUMENT_BYTES_MAX - values.size_bytes(_placed(content, marks))
+    room = DOCUMENT_BYTES_MAX - values.size_bytes(placed(content, marks))
     if found and room < 0:
         raise TooLarge(f"A document has at most {DOCUMENT_BYTES_MAX:,} bytes, a mark at each of its links included.")
     copies = {at: copy_of(link["key"], _source(link["key"], sources), above=key) for at, link in found}
     if hops > HOPS_MAX:
         copies |= {at: marks[at] for at, link in found if "link_too_large" in link}
     copies |= {at: marks[at] for at, copy in copies.items() if values.depth_at(at) + values.depth(copy) > DEPTH_MAX}
-    return _placed(content, _fitting(copies, marks, room))
+    return placed(content, _fitting(copies, marks, room))
 
 
 def _fitting(copies: dict[Path, Content], marks: dict[Path, Content], room: int) -> dict[Path, Content]:
@@ -120,7 +120,7 @@ def _beside_key(copy: Content) -> Content:
     return {name: value for name, value in copy.items() if name != "key"}
 
 
-def _placed(content: Content, copies: Mapping[Path, Content]) -> Content:
+def placed(content: Content, copies: Mapping[Path, Content]) -> Content:
     """Give the content with each copy in its place."""
     return {name: _replaced(item, copies, (name,)) for name, item in content.items()}
 
@@ -154,7 +154,7 @@ def refresh(key: str, document: Document, source_key: str, source: Content | Non
         return Refresh.RESHAPE
     if all(_same(_at(content, at), copy) for at, copy in copies.items()):
         return Refresh.UNCHANGED
-    refreshed = _placed(content, copies)
+    refreshed = placed(content, copies)
     if values.size_bytes(refreshed) > DOCUMENT_BYTES_MAX or values.depth(refreshed) > DEPTH_MAX:
         return Refresh.RESHAPE
     return refreshed

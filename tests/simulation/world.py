@@ -9,6 +9,7 @@ of one that took effect, kill a process before or after any step. Faults are few
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -26,8 +27,11 @@ STEPS_MAX = 20_000
 TOGETHER_MAX = 5
 """Processes at once: races of the protocols need two or three."""
 
-PACES = (0.01, 0.1, 1.0)
+PACES = (0.002, 0.05, 1.0)
 """How eagerly a process goes on. Most bad interleavings have one that stands still while others run to their end."""
+
+PACE_CHANGES = 0.15
+"""How often, a step, a process changes its pace."""
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -83,6 +87,9 @@ class World:
         self._main = greenlet.getcurrent()
         self._current = ""
         self._event_number = 0
+        self._pace_of_users, self._pace_of_events, self._pace_of_tasks = (
+            self.random.choice((0.03, 0.2, 1.0)) for _ in range(3)
+        )
 
     # --- time, chance and the trace ---
 
@@ -196,19 +203,19 @@ class World:
             moves = self._moves(waiting)
             if not moves:
                 return
-            self.random.choice(moves)()
+            self.random.choices([move for move, _ in moves], [weight for _, weight in moves])[0]()
         raise Violation(f"no rest after {STEPS_MAX:,} steps")
 
-    def _moves(self, waiting: list[Callable[[], None]]) -> list[Callable[[], None]]:
-        moves: list[Callable[[], None]] = [self._go_on] * 3 if self.processes else []
+    def _moves(self, waiting: list[Callable[[], None]]) -> list[tuple[Callable[[], None], float]]:
+        moves: list[tuple[Callable[[], None], float]]
+        moves = [(partial(self._go_on, process), process.pace) for process in self.processes]
         if len(self.processes) < TOGETHER_MAX:
-            moves += [lambda: waiting.pop(0)()] if waiting else []
-            moves += [self._deliver_event] if self.events else []
-            moves += [self._dispatch_task] if self.tasks else []
+            moves += [(lambda: waiting.pop(0)(), self._pace_of_users)] if waiting else []
+            moves += [(self._deliver_event, self._pace_of_events)] if self.events else []
+            moves += [(self._dispatch_task, self._pace_of_tasks)] if self.tasks else []
         return moves
 
-    def _go_on(self) -> None:
-        process = self.random.choices(self.processes, [process.pace for process in self.processes])[0]
-        if self.random.random() < 0.1:
+    def _go_on(self, process: Process) -> None:
+        if self.random.random() < PACE_CHANGES:
             process.pace = self.random.choice(PACES)
         self._resume(process)

@@ -1,0 +1,246 @@
+"""Faults to plant: the kit with one clause of its protocol left out. The simulation must notice each of them.
+
+A fault replaces a function of the kit by one that lacks the clause, for the time of a `with`. If a fault goes unnoticed, the
+simulation has lost its sight, or the clause its reason; either is worth knowing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from unittest import mock
+
+from shared.operations import documents as document_operations
+from shared.operations import links as operations
+from shared.operations import outbox
+from shared.operations.ports import Change, Committed, Conflict, Delete, Must, Ports, Put, Snapshot, Write
+from shared.rules import documents, links
+from shared.rules.documents import Content, Document, path_of
+from shared.rules.effects import Effect, name_of
+from shared.rules.problems import Problem, Unavailable
+from tests.simulation import links_world, outbox_world
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A clause left out. `plant` leaves it out while it is entered; `run` is the world that must notice."""
+
+    clause: str
+    without: str
+    plant: Callable[[], AbstractContextManager[Any]]
+    run: Callable[[int], None]
+
+    def __str__(self) -> str:
+        return f"{self.clause}: {self.without}"
+
+
+def _links(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
+    return Fault(clause, without, lambda: mock.patch.object(module, name, instead), links_world.run)
+
+
+def _outbox(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
+    return Fault(clause, without, lambda: mock.patch.object(module, name, instead), outbox_world.run)
+
+
+# --- links ---
+
+
+def _only_after_writing() -> AbstractContextManager[Any]:
+    """A page looks at its source again only when it wrote something."""
+    wrote: list[bool] = [False]
+    write_copies, moved_since = operations.write_copies, operations.moved_since
+
+    def watched(ports: Ports, key: str, embedding: Sequence[Snapshot], source: Snapshot) -> list[Snapshot]:
+        document = documents.decode(source.data)
+        wrote[0] = any(operations._refreshed(_Mute(ports), one, key, document) for one in embedding)
+        return write_copies(ports, key, embedding, source)
+
+    return mock.patch.multiple(
+        operations, write_copies=watched, moved_since=lambda one, other: wrote[0] and moved_since(one, other)
+    )
+
+
+def _gained_only(before: Document | None, after: Document) -> tuple[str, ...]:
+    old = set() if before is None else set(links.link_keys(before.content))
+    return tuple(key for key in links.link_keys(after.content) if key not in old)
+
+
+def _mark_after_reading(ports: Ports, keys: Sequence[str]) -> dict[str, Content | None]:
+    read = ports.store.read(*map(path_of, keys))
+    for snapshot in read:
+        if operations._unmarked(snapshot):
+            try:
+                ports.store.commit([Change(snapshot.path, {operations.LINKED: True}, Must.EXIST)])
+            except Conflict:
+                pass
+    return document_operations.sources(keys, read)
+
+
+def _mark_only_what_differs(ports: Ports, key: str, document: Document, targets: Sequence[str]) -> None:
+    contents = document_operations.sources(targets, ports.store.read(*map(path_of, targets)))
+    differ = [one for one in targets if links.refresh(key, document, one, contents[one]) is not links.Refresh.UNCHANGED]
+    if differ:
+        verify(ports, key, document, differ)
+
+
+verify = operations.verify
+
+
+def _wanted_without_mark(ports: Ports, key: str) -> bool:
+    return bool(ports.store.query(operations.linkers(key, "", 1)))
+
+
+def _always_guarded_by_nothing(snapshot: Snapshot, content: Content, *rest: Any, **more: Any) -> Put:
+    return replace(embed(snapshot, content, *rest, **more), guard=None)
+
+
+embed = document_operations.embed
+
+
+def _acknowledge_whatever_happened(ports: Ports, event: Any) -> None:
+    try:
+        fan_out(ports, event)
+    except Unavailable:
+        pass
+
+
+fan_out = operations.fan_out
+
+
+def _named_without_the_event(ports: Ports, key: str, event_id: str, cursor: str) -> None:
+    payload = {"key": key, "event": event_id, "cursor": cursor}
+    ports.queue.create([Effect(name_of("links", key, cursor), "links", "link_refresh", "page", payload)])
+
+
+def _versions_by_counting(
+    before: Document | None, content: Content, author: Any, _: datetime, *, linked: bool, hops: int = 0
+) -> Document:
+    version = before.stamp.version + 1 if before and before.stamp else 1
+    return Document(content, documents.Stamp(version, author, documents.digest(content), hops), linked)
+
+
+def _refresh_without_bound(key: str, document: Document, source_key: str, source: Content | None) -> Any:
+    with mock.patch.object(links, "DOCUMENT_BYTES_MAX", 10**9):
+        return refresh(key, document, source_key, source)
+
+
+refresh = links.refresh
+
+
+def _give_up_at_the_first_refusal(ports: Ports, key: str, hops: int) -> None:
+    try:
+        operations.reshape(ports, key, hops)
+    except Problem as problem:
+        raise Unavailable("a page that cannot be finished is tried again") from problem
+
+
+def _unmark_however_far(key: str, content: Content, sources: links.Sources, _: int = 0) -> Content:
+    return shape(key, content, sources)
+
+
+shape = links.shape
+
+
+def _trust_any_shape(key: str, document: Document, source_key: str, source: Content | None) -> Any:
+    stamped = replace(document, stamp=documents.Stamp(0, "put", documents.digest(document.content)))
+    return refresh(key, stamped, source_key, source)
+
+
+class _Mute(Ports):
+    """Ports for asking what would be written, without writing it."""
+
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(ports.store, ports.queue, ports.clock, ports.log)
+
+
+LINK_FAULTS = (
+    _links("link-1", "looking at the source again", operations, "moved_since", lambda *_: False),
+    Fault("link-1", "looking again after nothing was written", _only_after_writing, links_world.run),
+    _links("link-2", "verifying copies that changed, not only gained ones", links, "_moved_copies", _gained_only),
+    _links("link-3", "marking a target before its content is read", operations, "mark_linked", _mark_after_reading),
+    _links("link-3", "marking where the content is equal", operations, "verify", _mark_only_what_differs),
+    _links("link-3", "marking a new document that is wanted", operations, "wanted", _wanted_without_mark),
+    _links("link-4", "counting the unknown as linked", links, "counts_as_linked", lambda one: bool(one and one.linked)),
+    _links(
+        "link-4", "storing the unknown as linked", documents, "linked_after_put", lambda one: bool(one and one.linked)
+    ),
+    _links("link-5", "reading what an event does not say", links, "react_to_unknown", lambda _: links.Reaction()),
+    _links("link-5", "asking for an event again", operations, "fan_out", _acknowledge_whatever_happened),
+    _links("link-6", "the event in a page's name", operations, "hand_on", _named_without_the_event),
+    _links("link-6", "the time in a new life's version", documents, "written", _versions_by_counting),
+    _links("link-8", "marking what does not fit", links, "refresh", _refresh_without_bound),
+    _links(
+        "link-8", "leaving what can never be written", operations, "_reshape_or_report", _give_up_at_the_first_refusal
+    ),
+    _links("link-8", "an end to documents outgrowing each other", links, "shape", _unmark_however_far),
+    _links("guard", "the guard of a copy's write", operations, "embed", _always_guarded_by_nothing),
+    _links("guard", "the guard of a put", document_operations, "embed", _always_guarded_by_nothing),
+    _links("shape", "reshaping what another client wrote", links, "refresh", _trust_any_shape),
+)
+
+
+# --- the outbox ---
+
+
+def _hand_over_first(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    ports.queue.create(effects)
+    return ports.store.commit(writes)
+
+
+def _without_a_record(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    committed = ports.store.commit(writes)
+    ports.queue.create(effects)
+    return committed
+
+
+def _record_in_a_commit_of_its_own(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    committed = ports.store.commit(writes)
+    record = f"{outbox.COLLECTION}/{ports.store.new_id()}"
+    ports.store.commit([Put(record, outbox.encode(effects), Must.NOT_EXIST)])
+    outbox.hand_over(ports, record, effects)
+    return committed
+
+
+def _forget_first(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+    ports.store.commit([Delete(record)])
+    ports.queue.create(effects)
+
+
+def _forget_even_if_refused(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+    try:
+        ports.queue.create(effects)
+    except Unavailable:
+        pass
+    ports.store.commit([Delete(record)])
+
+
+def _hand_over_under_new_names(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+    hand_over(ports, record, [replace(effect, name=ports.store.new_id()) for effect in effects])
+
+
+hand_over = outbox.hand_over
+
+
+def _time_to_live(ports: Ports) -> int:
+    """What a time-to-live policy would do: records that are old go, whatever they hold."""
+    for snapshot in ports.store.query(outbox.Query(outbox.COLLECTION)):
+        if outbox._left_behind(snapshot):
+            ports.store.commit([Delete(snapshot.path)])
+    return 0
+
+
+OUTBOX_FAULTS = (
+    _outbox("outbox", "committing before handing over", outbox, "commit", _hand_over_first),
+    _outbox("outbox", "a record of what to hand over", outbox, "commit", _without_a_record),
+    _outbox("outbox", "the record in the same commit", outbox, "commit", _record_in_a_commit_of_its_own),
+    _outbox("outbox", "handing over before forgetting", outbox, "hand_over", _forget_first),
+    _outbox("outbox", "keeping what the queue refuses", outbox, "hand_over", _forget_even_if_refused),
+    _outbox("outbox", "the same names each time", outbox, "hand_over", _hand_over_under_new_names),
+    _outbox("outbox", "keeping old records (a time-to-live policy)", outbox, "sweep", _time_to_live),
+    _outbox("outbox", "the sweeper", outbox, "sweep", lambda _: 0),
+)
+
+FAULTS = LINK_FAULTS + OUTBOX_FAULTS

@@ -1,0 +1,101 @@
+"""Tasks that follow from commits: each committed change has its task, once under one name, and nothing else has one.
+
+A counter stands for any record: an operation adds one to it and asks for a task named after the new count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from unittest import mock
+
+from shared.operations import outbox
+from shared.operations.perform import Writes, perform
+from shared.operations.ports import Ports, Put, Query, Snapshot
+from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
+from shared.rules.effects import Decision, Effect, name_of
+from tests.simulation.world import Chances, Violation, World
+
+COUNTERS = ("counters/a", "counters/b")
+TASKS_A_CHANGE = 2
+SWEEP_PAGE = 2
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
+    OutboxWorld(seed, trace).run()
+
+
+class OutboxWorld:
+    """Operations that die anywhere, a queue that refuses for a while, a sweeper that comes again and again."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
+        self.world = World(seed, Chances(abort=0.04, lose_answer=0.06, kill=0.06, twice=0.05, left=6), trace)
+        self.world.handlers["count"] = self._count
+        self.world.observers.append(self._changed)
+        self.committed: list[tuple[str, int]] = []
+        self.ran: list[tuple[str, int, int]] = []
+
+    def run(self) -> None:
+        random = self.world.random
+        with mock.patch.object(outbox, "SWEEP_PAGE", SWEEP_PAGE):
+            acts = [self._operate] * random.randint(2, 6) + [self._sweep] * 2 + [self._refuse]
+            random.shuffle(acts)
+            self.world.run(acts)
+            self._let_the_sweeper_finish()
+            self._check_rest()
+
+    def _operate(self) -> None:
+        path = self.world.random.choice(COUNTERS)
+        self.world.start(f"adds to {path}", lambda: add_one(self.world.ports, path))
+
+    def _sweep(self) -> None:
+        self.world.pass_time(self.world.random.choice((0, OUTBOX_PATIENCE_SECONDS)))
+        self.world.start("sweep", lambda: self._swept(self.world.ports))
+
+    @staticmethod
+    def _swept(ports: Ports) -> None:
+        outbox.sweep(ports)
+
+    def _refuse(self) -> None:
+        self.world.refusing = self.world.random.random() < 0.3
+
+    def _let_the_sweeper_finish(self) -> None:
+        """A minute later, and the next one: what any of them left behind, the next finds."""
+        self.world.refusing = False
+        self.world.chances.left = 0
+        for _ in range(2):
+            self.world.pass_time(OUTBOX_PATIENCE_SECONDS + 50)
+            self.world.start("sweep", lambda: self._swept(self.world.ports))
+            self.world.run()
+
+    def _count(self, _: Ports, payload: Mapping[str, Any]) -> None:
+        self.ran.append((payload["counter"], payload["count"], payload["part"]))
+
+    def _changed(self, path: str, _: Snapshot, after: Snapshot) -> None:
+        if path.startswith("counters/") and after.data is not None:
+            self.committed.append((path, after.data["count"]))
+
+    def _check_rest(self) -> None:
+        expected = {(path, count, part) for path, count in self.committed for part in range(TASKS_A_CHANGE)}
+        if missing := expected - set(self.ran):
+            raise Violation(f"committed, and their tasks never ran: {sorted(missing)}")
+        if invented := set(self.ran) - expected:
+            raise Violation(f"tasks of commits that never landed ran: {sorted(invented)}")
+        if len(self.world.names) != len(expected):
+            raise Violation(f"{len(self.world.names)} names were taken for {len(expected)} tasks")
+        if left := self.world.store.query(Query(outbox.COLLECTION)):
+            raise Violation(f"the outbox still holds {[snapshot.id for snapshot in left]}")
+
+
+def add_one(ports: Ports, path: str) -> int:
+    """Add one to a counter; ask for a few tasks named after the count."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
+        count = 1 + (read[0].data["count"] if read[0].data is not None else 0)
+        payloads = [{"counter": path, "count": count, "part": part} for part in range(TASKS_A_CHANGE)]
+        tasks = tuple(Effect(name_of(path, count, one["part"]), "q", "count", "count", one) for one in payloads)
+        return Decision((Put(path, {"count": count}, read[0].guard),), count, tasks)
+
+    count, _ = perform(ports, [path], decide)
+    return count
