@@ -30,11 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(CREDIT)
     try:
         results = _remotely(options, console) if options.base_url else _locally(options, console)
-    except (Refused, GaveUp) as error:
+    except (Refused, GaveUp, sites.CannotRun) as error:
         console.print(
             f"[red]FAILED[/red] {escape(str(error))}", *getattr(error, "__notes__", ()), sep="\n", soft_wrap=True
         )
         return 1
+    except KeyboardInterrupt:
+        return 130
     return _concluded(results, console)
 
 
@@ -66,10 +68,8 @@ def _remotely(options: argparse.Namespace, console: Console) -> list[Result]:
 
 
 def _locally(options: argparse.Namespace, console: Console) -> list[Result]:
-    from infra.local.stack import Stack  # a copy of this folder that only calls the cloud has no use for it
-
     folder = Path(tempfile.mkdtemp(prefix="signalbox-demo-"))
-    with Stack(port=None, folder=folder) as stack:
+    with sites.local_stack(folder) as stack:
         console.print(
             f"Local stack at {stack.base_url} on the {stack.store} store; logs, kept if a check fails: {folder}"
         )

@@ -18,7 +18,8 @@ from examples.gazetteer.ledger import Counts, Spent
 from examples.gazetteer.steps import Change, Step
 
 CALLS_AT_ONCE = 16
-FOLLOW_SECONDS_MAX = 600.0
+SETTLE_SECONDS_MIN = 600.0
+SETTLE_SECONDS_PER_DOCUMENT = 0.25  # an emulator without indexes looks at every document for each one that is created
 POLL_SECONDS = 0.1
 
 Phase = Literal["write", "follow", "query", "read"]
@@ -36,8 +37,8 @@ class Site(Protocol):
         """Count what the functions have done since the start (see `Counts`); empty where that is not to be seen."""
         ...
 
-    def wait_until_quiet(self) -> None:
-        """Return when no task and no event is waiting or running, as far as that is to be seen."""
+    def wait_until_quiet(self, seconds_max: float) -> None:
+        """Return when no task and no event is under way, as far as that is to be seen. Raises `TimeoutError`."""
         ...
 
 
@@ -63,13 +64,11 @@ class Result:
 class Job:
     """Carries out steps with one client at one site."""
 
-    def __init__(
-        self, client: Client, site: Site, watch: Watch, *, follow_seconds_max: float = FOLLOW_SECONDS_MAX
-    ) -> None:
-        self._follow_seconds_max = follow_seconds_max
+    def __init__(self, client: Client, site: Site, watch: Watch, *, settle_seconds_max: float | None = None) -> None:
         self._client = client
         self._site = site
         self._watch = watch
+        self._settle_seconds_max = settle_seconds_max
 
     def run(self, steps: Iterable[Step]) -> Iterator[Result]:
         """Go through all steps, also when a check has failed."""
@@ -79,8 +78,7 @@ class Job:
         """Carry out one step. Raises `Refused` or `GaveUp` when the service does not take part."""
         followers = sorted(step.followers())
         begun = self._spent()
-        checks = [self._write(step), self._follow(step, followers)] if step.changes else []
-        self._site.wait_until_quiet()
+        checks = [self._write(step), self._follow(step, followers), self._settle(step)] if step.changes else []
         changed = self._spent()
         checks += [*self._query(step), *self._read(step)]
         return Result(step, len(followers), tuple(checks), changed - begun, self._spent() - changed)
@@ -102,14 +100,28 @@ class Job:
         return canonical(bare(self._client.put(change.key, change.content))) == canonical(change.content)
 
     def _follow(self, step: Step, keys: Sequence[str]) -> Check:
-        sentence = f"every copy followed within {self._follow_seconds_max:g} s"
-        give_up_at = time.monotonic() + self._follow_seconds_max
+        seconds_max = self._seconds_max(step)
+        sentence = f"every copy followed within {seconds_max:g} s"
+        give_up_at = time.monotonic() + seconds_max
         for turn, condition in enumerate(step.outdated):
             while (late := self._first_late(step, condition, turn, keys)) is not None:
                 if time.monotonic() > give_up_at:
                     return Check(sentence, f"{late['key']} still has {text(condition)}")
                 time.sleep(POLL_SECONDS)
         return Check(sentence)
+
+    def _settle(self, step: Step) -> Check:
+        seconds_max = self._seconds_max(step)
+        try:
+            self._site.wait_until_quiet(seconds_max)
+        except TimeoutError as error:
+            return Check(f"all was quiet within {seconds_max:g} s", str(error))
+        return Check(f"all was quiet within {seconds_max:g} s")
+
+    def _seconds_max(self, step: Step) -> float:
+        if self._settle_seconds_max is not None:
+            return self._settle_seconds_max
+        return max(SETTLE_SECONDS_MIN, SETTLE_SECONDS_PER_DOCUMENT * len(step.after))
 
     def _first_late(self, step: Step, condition: Condition, turn: int, keys: Sequence[str]) -> Document | None:
         """Find the first document, by key, that has yet to follow: its rank tells how far the copies have come."""

@@ -1,13 +1,17 @@
 """The two places where the job can run: a local stack, started for it, or any base URL, one in the cloud too."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from infra.local.stack import Stack
 
-QUIET_SECONDS_MAX = 600.0
+
+class CannotRun(Exception):
+    """The local stack did not start, or could not be kept running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +23,8 @@ class LocalSite:
     def counts(self) -> Mapping[str, int]:
         return self.stack.counts()
 
-    def wait_until_quiet(self) -> None:
-        self.stack.wait_until_idle(QUIET_SECONDS_MAX)
+    def wait_until_quiet(self, seconds_max: float) -> None:
+        self.stack.wait_until_idle(seconds_max)
 
 
 class RemoteSite:
@@ -29,5 +33,17 @@ class RemoteSite:
     def counts(self) -> Mapping[str, int]:
         return {}
 
-    def wait_until_quiet(self) -> None:
+    def wait_until_quiet(self, seconds_max: float) -> None:
         """Return at once."""
+
+
+@contextmanager
+def local_stack(folder: Path) -> Iterator["Stack"]:
+    """Start a local stack on free ports, with its databases and logs in `folder`. Raises `CannotRun`."""
+    from infra.local.stack import Stack, StackError  # a copy of these files that only calls the cloud has no use for it
+
+    try:
+        with Stack(port=None, folder=folder) as stack:
+            yield stack
+    except StackError as error:
+        raise CannotRun(str(error)) from error

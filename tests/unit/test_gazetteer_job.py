@@ -49,19 +49,23 @@ class Service:
 
 
 class Nowhere:
-    """A site of which nothing is to be seen."""
+    """A site of which nothing is to be seen, unless that it is busy."""
+
+    def __init__(self, *, busy: bool = False) -> None:
+        self.busy = busy
 
     def counts(self) -> Mapping[str, int]:
         return {}
 
-    def wait_until_quiet(self) -> None:
-        pass
+    def wait_until_quiet(self, seconds_max: float) -> None:
+        if self.busy:
+            raise TimeoutError(f"not idle after {seconds_max:g} s")
 
 
-def run(fault: Callable[[Document], Document | None]) -> dict[str, Result]:
+def run(fault: Callable[[Document], Document | None], *, busy: bool = False) -> dict[str, Result]:
     documents = gazetteer(CITIES)
     with Documents("http://test/", transport=httpx.MockTransport(Service(fault))) as client:
-        job = Job(client, Nowhere(), lambda *_: None, follow_seconds_max=0)
+        job = Job(client, Nowhere(busy=busy), lambda *_: None, settle_seconds_max=0)
         results = [*job.run(plan(documents)), job.perform(removal(documents))]
     return {result.step.name: result for result in results}
 
@@ -112,3 +116,9 @@ def test_copies_that_do_not_follow_in_time_are_named() -> None:
     fault = run(stale_copies)["rename a country"].faults[0]
     assert fault.sentence == "every copy followed within 0 s"
     assert fault.fault.endswith("still has country.name == 'China'")
+
+
+def test_a_site_that_does_not_become_quiet_fails_every_step_that_changes_something() -> None:
+    results = run(lambda document: document, busy=True)
+    assert failed(results) == {name for name, result in results.items() if result.step.changes}
+    assert results["load"].faults[0].fault == "not idle after 0 s"

@@ -1,0 +1,59 @@
+"""The main job on the real stack, with functions killed while they load and while copies follow."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.gazetteer import report
+from examples.gazetteer.client import Documents
+from examples.gazetteer.data import gazetteer
+from examples.gazetteer.job import Job, Phase
+from examples.gazetteer.sites import LocalSite
+from examples.gazetteer.steps import Step, plan
+from infra.local import firestore_emulator as emulators
+from infra.local.stack import Stack
+
+CITIES = 200
+
+
+class Killer:
+    """Watches the job, and kills the functions once at each of three moments."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.moments = [
+            ("load", "write", 0.5),
+            ("rename a country", "write", 1.0),
+            ("rename a continent", "follow", 0.0),
+        ]
+
+    def __call__(self, step: Step, phase: Phase, done: int, total: int) -> None:
+        due = [moment for moment in self.moments if moment[:2] == (step.name, phase) and done >= moment[2] * total]
+        for moment in due:
+            self.moments.remove(moment)
+            self.stack.kill("functions")
+
+
+def test_every_copy_is_true_although_functions_are_killed_in_a_load_and_in_fan_outs(tmp_path: Path) -> None:
+    if emulators.find() is None:
+        pytest.skip(f"the embedded store dies with the functions: {emulators.HOW_TO_GET_IT}")
+    documents = gazetteer(CITIES)
+    with Stack(port=None, folder=tmp_path) as stack, Documents(stack.base_url) as client:
+        killer = Killer(stack)
+        results = list(Job(client, LocalSite(stack), killer).run(plan(documents)))
+    assert report.faults(results) == []
+    assert killer.moments == []
+    assert results[-1].compared == 2 * len(documents)
+
+
+def test_the_demo_ends_well_on_the_embedded_store_and_in_a_log() -> None:
+    environment = {**os.environ, "SIGNALBOX_STORE": "embedded", "CITIES": "20", "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "examples.gazetteer"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["embedded"]
+    assert "checks hold." in done.stdout.splitlines()[-1]
+    assert "FAILED" not in done.stdout
