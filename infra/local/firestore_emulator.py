@@ -90,7 +90,7 @@ class Emulator:
 
     def command(self, port: int, functions_port: int | None = None) -> list[str]:
         """Give the command line; events go to `functions_port` of 127.0.0.1, if there is one."""
-        flags = ["-XX:TieredStopAtLevel=1", HEAP, "-Duser.language=en"]
+        flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", HEAP, "-Duser.language=en"]
         events = [f"--functions_emulator=127.0.0.1:{functions_port}"] if functions_port else []
         target = ["--host=127.0.0.1", f"--port={port}", *events]
         return [self.java, *flags, "-cp", str(self.jar), MAIN_CLASS, "start", *target]

@@ -11,8 +11,6 @@ its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events g
 """
 
 import contextlib
-import http.client
-import itertools
 import logging
 import os
 import signal
@@ -21,21 +19,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Self
 
 from infra import catalogue as catalogues
 from infra.local import firestore_emulator
 from infra.local.parts import parts, plan, stats
+from infra.local.quiet import Quiet
 from infra.local.supervisor import StackError, Supervisor
 from infra.local.tally import Tally
-from infra.local.triggers import Events
 from shared.adapters.settings import EMBEDDED, Settings, from_environment
 
 __all__ = ["Stack", "StackError"]
 
-MARKER_SECONDS_MAX = 30.0
-MARKER_LOOK_SECONDS = 0.005
-EMBEDDED_SETTLE_SECONDS = 0.25  # an embedded store posts its events in this time, or at least the next of them
 IDLE_PAUSE_SECONDS = 0.05
 
 log = logging.getLogger("signalbox")
@@ -66,7 +61,7 @@ class Stack:
         self.part_names = tuple(part.name for part in listed)
         self._supervisor = Supervisor(listed, self.folder)
         self._tally = Tally(self.folder / "functions.log")
-        self._markers = itertools.count(1)
+        self._quiet = Quiet(self._plan)
         self._events: Mapping[str, int] = {}
         self._exits = contextlib.ExitStack()
 
@@ -134,8 +129,7 @@ class Stack:
 
         Tasks count unless they are scheduled far ahead. Calls by the caller are the caller's business.
         """
-        before = self._activity()
-        return before is not None and not _busy(before) and self._events_all_sent() and self._activity() == before
+        return self._quiet.idle()
 
     def wait_until_idle(self, timeout_seconds: float) -> None:
         """Return when nothing is under way. Raises `TimeoutError` with what still is, or `StackError`."""
@@ -143,32 +137,8 @@ class Stack:
         while not self.idle():
             self._supervisor.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._activity()}")
+                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._quiet.activity()}")
             time.sleep(IDLE_PAUSE_SECONDS)
-
-    def _activity(self) -> dict[str, Mapping[str, Any]] | None:
-        events, queues = stats(self._plan.url("events-deliver")), stats(self._plan.url("keys"))
-        return None if events is None or queues is None else {"events": events, **queues}
-
-    def _events_all_sent(self) -> bool:
-        """See to it that the events of all commits so far are on file; False when that cannot be told."""
-        if self.store == EMBEDDED:
-            time.sleep(EMBEDDED_SETTLE_SECONDS)
-            return True
-        marker, deadline = next(self._markers), time.monotonic() + MARKER_SECONDS_MAX
-        try:
-            Events(self._plan.settings.firestore_emulator, self._plan.settings.project).mark(marker)
-        except (OSError, http.client.HTTPException):
-            return False
-        while time.monotonic() < deadline:
-            if (stats(self._plan.url("events-receive")) or {}).get("marker") == marker:
-                return True
-            time.sleep(MARKER_LOOK_SECONDS)
-        return False
-
-
-def _busy(activity: Mapping[str, Mapping[str, Any]]) -> bool:
-    return any(each["waiting"] or each["running"] for each in activity.values())
 
 
 def _settings() -> Settings:

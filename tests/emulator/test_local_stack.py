@@ -41,6 +41,8 @@ schedules:
   tick: {function: tick, cron: "* * * * *", local_every_seconds: 0.5}
 """
 NOTES = """
+from datetime import UTC, datetime, timedelta
+
 import wording
 from shared.adapters import runtime
 from shared.adapters.http import Answer, Routes
@@ -58,6 +60,14 @@ def put(request, key):
 def enqueue(request, key):
     effect = Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={"key": key})
     runtime.ports().queue.create([effect])
+    return Answer(202)
+
+@routes.on("POST", "/{key}/tomorrow")
+def enqueue_for_tomorrow(request, key):
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    runtime.ports().queue.create(
+        [Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={}, not_before=tomorrow)]
+    )
     return Answer(202)
 
 @routes.on("GET", "/{collection}/{key}")
@@ -192,6 +202,12 @@ def test_a_stack_is_not_idle_before_the_event_of_the_last_write_was_handled(stac
         stack.wait_until_idle(SECONDS_MAX)
         seen = [http.get(f"notes/seen/burst-{number}").json()["number"] for number in range(20)]
     assert seen == list(range(20))
+
+
+def test_a_task_of_tomorrow_does_not_keep_a_stack_from_being_idle(stack: Stack) -> None:
+    with client(stack) as http:
+        assert http.post("notes/patience/tomorrow").status_code == 202
+    stack.wait_until_idle(SECONDS_MAX)
 
 
 @pytest.mark.parametrize("part", ["cloud-tasks", "events-receive", "events-deliver", "functions", "firestore"])

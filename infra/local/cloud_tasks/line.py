@@ -47,6 +47,11 @@ class Line:
         """The number of deliveries under way."""
         return len(self._deliveries)
 
+    @property
+    def next_due_at(self) -> float | None:
+        """The time of the waiting task that is due first, in seconds since 1970; None when nobody waits."""
+        return self._agenda.next_due_at()
+
     def configure(self, message: Message) -> None:
         """Take up another configuration."""
         self.message = message

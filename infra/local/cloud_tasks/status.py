@@ -1,6 +1,7 @@
 """What the local stack reads over HTTP: how the queues stand, and the public keys of the tasks' identity.
 
-GET /stats              {queue: {waiting, running, created, dispatched, done, dropped}}; the last four since the start
+GET /stats              {queue: {waiting, running, next_due_at, created, dispatched, done, dropped}}; the last four
+                        since the start; the time in seconds since 1970
 GET /oauth2/v3/certs    the keys as a JSON Web Key Set
 GET /oauth2/v1/certs    the keys as PEM by key id
 
@@ -16,9 +17,10 @@ from infra.local.cloud_tasks.line import Line
 from infra.local.cloud_tasks.lines import Lines
 
 
-def standing(line: Line) -> dict[str, int]:
+def standing(line: Line) -> dict[str, int | float | None]:
     """Give a queue's numbers. `waiting` tasks are in no delivery's hands: an idle queue has 0, and 0 `running`."""
-    return {"waiting": line.waiting, "running": line.running, **asdict(line.counts)}
+    standing = {"waiting": line.waiting, "running": line.running, "next_due_at": line.next_due_at}
+    return standing | asdict(line.counts)
 
 
 def application(lines: Lines, identity: Identity) -> web.Application:

@@ -4,6 +4,9 @@ The emulator sends one event at a time, waits for the answer, and never sends ag
 nothing that could take long or fail. It listens on a socket that the local stack holds open: while it is being
 restarted, the next event waits in the socket's backlog.
 
+Two kinds of event do not get this far: the one under way when this half is killed, before it was acknowledged; and
+those of documents whose key holds a line break or a NUL, which the emulator writes into its headers as they are.
+
 One trigger is the stack's own. A *marker* is a document written only to see its event: the emulator sends events in
 commit order, so when a marker has come, the events of all earlier commits are on file.
 """
