@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -16,6 +17,8 @@ from examples.gazetteer.steps import Step
 
 LOG_COLUMNS = 150
 """How wide a table may be where no terminal says so (a CI's log)."""
+
+SECONDS_SHOWN_MIN = 0.05
 
 VERBS: dict[Phase, str] = {
     "write": "writing",
@@ -38,12 +41,12 @@ def watching(console: Console) -> Iterator[Watch]:
     """Give a watch that shows the step under way as a bar, and nothing where there is no terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("")
+        bar = progress.add_task("", visible=False)
         yield partial(_show, progress, bar)
 
 
 def _show(progress: Progress, bar: TaskID, step: Step, phase: Phase, done: int, total: int) -> None:
-    progress.update(bar, description=f"{step.name}: {VERBS[phase]}", completed=done, total=total)
+    progress.update(bar, description=f"{step.name}: {VERBS[phase]}", completed=done, total=total, visible=True)
 
 
 def line(result: Result) -> str:
@@ -62,8 +65,14 @@ def faults(results: Sequence[Result]) -> list[str]:
 
 def table(results: Sequence[Result]) -> Table:
     """Draw the table: what each step changed, and took; what all the checking took; totals."""
-    drawn = Table(title="What was done, checked and counted", caption=_caption(results), caption_justify="left")
-    drawn.add_column("step")
+    drawn = Table(
+        title="What was done, checked and counted",
+        title_justify="left",
+        caption=_caption(results),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    drawn.add_column("step", no_wrap=True)
     for name in ("written", "copies", "checked", "reads", "writes", "deletes", "tasks", "events", "seconds"):
         drawn.add_column(name, justify="right")
     for result in results:
@@ -104,7 +113,7 @@ def _own(result: Result) -> tuple[str, ...]:
 def _spent(spent: Spent) -> tuple[str, ...]:
     counts = spent.counts
     counted = _texts(counts.reads, counts.writes, counts.deletes, counts.tasks, counts.events)
-    return (*counted, f"{spent.seconds:.1f}")
+    return (*counted, f"{spent.seconds:.1f}" if spent.seconds >= SECONDS_SHOWN_MIN else "–")
 
 
 def _texts(*numbers: int) -> tuple[str, ...]:
