@@ -1,4 +1,4 @@
-"""A task for one page of the documents that embed a key: their copies of it become what it is now."""
+"""A task for a page of the documents that embed a key: their copies of it become what it is now."""
 
 from shared.adapters import runtime
 from shared.adapters.tasks import Task, task_entry
@@ -7,4 +7,4 @@ from shared.operations import links
 
 @task_entry("link_refresh")
 def link_refresh(task: Task) -> None:
-    links.page(runtime.ports(), task.payload)
+    links.follow(runtime.ports(), task.payload)

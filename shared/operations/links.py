@@ -51,9 +51,9 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
     if reaction.reshape:
         _reshape_or_report(ports, event.key, hops=0)
     if reaction.verify and after:
-        verify(ports, event.key, after, reaction.verify)
+        verify(ports, event.id, event.key, after, reaction.verify)
     if reaction.pages or (reaction.look and wanted(ports, event.key)):
-        hand_on(ports, event.key, event.id, cursor="")
+        hand_on(ports, event.id, {"key": event.key, "cursor": ""})
 
 
 def wanted(ports: Ports, key: str) -> bool:
@@ -69,11 +69,14 @@ def linkers(key: str, after: str, limit: int) -> Query:
     return Query(COLLECTION, (Condition(LINKERS, "array_contains", key),), limit=limit, after=(after,) if after else ())
 
 
-def verify(ports: Ports, key: str, document: Document, targets: Sequence[str]) -> None:
-    """Compare the copies that a put brought in with their targets as they are now, and refresh what differs."""
+def verify(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
+    """Compare the copies that a put brought in with their targets as they are now; what differs becomes a task.
+
+    A task, not a write: when this event comes again, it still tells of the put, not of what the first delivery wrote.
+    """
     for target, source in mark_linked(ports, targets).items():
         if links.refresh(key, document, target, source) is not links.Refresh.UNCHANGED:
-            refresh(ports, target, ports.store.read(path_of(key), path_of(target)))
+            hand_on(ports, event_id, {"key": target, "document": key})
 
 
 def mark_linked(ports: Ports, keys: Sequence[str]) -> dict[str, Content | None]:
@@ -112,30 +115,36 @@ def _unsettled(snapshots: Sequence[Snapshot], outcomes: Sequence[Outcome]) -> li
     return [snapshot for snapshot, outcome in pairs if isinstance(outcome, Conflict | Unavailable)]
 
 
-def hand_on(ports: Ports, key: str, event_id: str, cursor: str) -> None:
-    """Enqueue the page that begins behind `cursor`, named after event and cursor: once a change, once a page."""
-    payload = {"key": key, "event": event_id, "cursor": cursor}
-    ports.queue.create([Effect(name_of("links", event_id, cursor), QUEUE, "link_refresh", "page", payload)])
+def hand_on(ports: Ports, event_id: str, work: Mapping[str, str]) -> None:
+    """Enqueue work for `follow`, named after the event and the work: once a change, once a page."""
+    name = name_of("links", event_id, *sorted(work.items()))
+    ports.queue.create([Effect(name, QUEUE, "link_refresh", "follow", {"event": event_id, "work": dict(work)})])
 
 
-def page(ports: Ports, payload: Mapping[str, Any]) -> None:
-    """Refresh one page of the documents that embed a key. Raises `Unavailable` when the task should run again.
+def follow(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Do a task's work: refresh one document's copy of a key, or a page of the documents that embed it.
+
+    Raises `Unavailable` when the task should run again, and `BadValue` when it never could.
+    """
+    match payload:
+        case {"work": {"key": str(key), "document": str(document)}}:
+            refresh(ports, key, ports.store.read(path_of(document), path_of(key)))
+        case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}}:
+            page(ports, event_id, key, cursor)
+        case _:
+            raise BadValue("This payload is neither a page's nor a document's.")
+
+
+def page(ports: Ports, event_id: str, key: str, cursor: str) -> None:
+    """Refresh the documents that embed a key and come after `cursor`, one page of them.
 
     The next page is enqueued first: from then on the chain does not depend on this page.
     """
-    key, event_id, cursor = _page_of(payload)
     found = ports.store.query(linkers(key, cursor, PAGE_COPIES_MAX))
     if len(found) == PAGE_COPIES_MAX:
-        hand_on(ports, key, event_id, found[-1].id)
+        hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
     if found:
         refresh(ports, key, (*found, *ports.store.read(path_of(key))))
-
-
-def _page_of(payload: Mapping[str, Any]) -> tuple[str, str, str]:
-    match payload:
-        case {"key": str(key), "event": str(event_id), "cursor": str(cursor)}:
-            return key, event_id, cursor
-    raise BadValue("A page's payload has a key, an event and a cursor.")
 
 
 def refresh(ports: Ports, key: str, read: Sequence[Snapshot]) -> None:

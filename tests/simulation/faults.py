@@ -6,7 +6,7 @@ simulation has lost its sight, or the clause its reason; either is worth knowing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -79,11 +79,11 @@ def _mark_after_reading(ports: Ports, keys: Sequence[str]) -> dict[str, Content 
     return document_operations.sources(keys, read)
 
 
-def _mark_only_what_differs(ports: Ports, key: str, document: Document, targets: Sequence[str]) -> None:
+def _mark_only_what_differs(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
     contents = document_operations.sources(targets, ports.store.read(*map(path_of, targets)))
     differ = [one for one in targets if links.refresh(key, document, one, contents[one]) is not links.Refresh.UNCHANGED]
     if differ:
-        verify(ports, key, document, differ)
+        verify(ports, event_id, key, document, differ)
 
 
 verify = operations.verify
@@ -110,9 +110,15 @@ def _acknowledge_whatever_happened(ports: Ports, event: Any) -> None:
 fan_out = operations.fan_out
 
 
-def _named_without_the_event(ports: Ports, key: str, event_id: str, cursor: str) -> None:
-    payload = {"key": key, "event": event_id, "cursor": cursor}
-    ports.queue.create([Effect(name_of("links", key, cursor), "links", "link_refresh", "page", payload)])
+def _named_without_the_event(ports: Ports, event_id: str, work: Mapping[str, str]) -> None:
+    name = name_of("links", *sorted(work.items()))
+    ports.queue.create([Effect(name, "links", "link_refresh", "follow", {"event": event_id, "work": dict(work)})])
+
+
+def _write_in_the_event(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
+    for target, source in operations.mark_linked(ports, targets).items():
+        if links.refresh(key, document, target, source) is not links.Refresh.UNCHANGED:
+            operations.refresh(ports, target, ports.store.read(path_of(key), path_of(target)))
 
 
 def _versions_by_counting(
@@ -171,6 +177,7 @@ LINK_FAULTS = (
     _links("link-5", "asking for an event again", operations, "fan_out", _acknowledge_whatever_happened),
     _links("link-6", "the event in a page's name", operations, "hand_on", _named_without_the_event),
     _links("link-6", "the time in a new life's version", documents, "written", _versions_by_counting),
+    _links("event", "a task for what a verification must write", operations, "verify", _write_in_the_event),
     _links("link-8", "marking what does not fit", links, "refresh", _refresh_without_bound),
     _links(
         "link-8", "leaving what can never be written", operations, "_reshape_or_report", _give_up_at_the_first_refusal

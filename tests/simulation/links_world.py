@@ -70,7 +70,7 @@ class LinksWorld:
         self.keys = list(self.kind.keys)
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
         self.world.on_event = lambda ports, event: fan_out.fan_out(ports, event)
-        self.world.handlers["link_refresh"] = lambda ports, payload: fan_out.page(ports, payload)
+        self.world.handlers["link_refresh"] = lambda ports, payload: fan_out.follow(ports, payload)
         self.world.observers.append(self._check_write)
         self.versions: dict[str, set[int]] = defaultdict(set)
         self.history: dict[str, list[str]] = {key: [_shown(None)] for key in self.keys}
@@ -148,7 +148,9 @@ class LinksWorld:
         if new is not None and new.in_shape and old is not None and _by_the_kit(old, new) and _own(old) != _own(new):
             raise Violation(f"a refresh changed what a user wrote in {key}: {old.content} became {new.content}")
         self.history[key].append(_shown(new))
-        if new is not None and new.in_shape:
+        if new is None:
+            self.shown = {pair: state for pair, state in self.shown.items() if pair[0] != key}
+        elif new.in_shape:
             self._check_copies(key, new)
 
     def _check_version(self, key: str, old: documents.Document | None, new: documents.Document | None) -> None:
@@ -159,7 +161,7 @@ class LinksWorld:
         self.versions[key].add(new.stamp.version)
 
     def _check_copies(self, key: str, document: documents.Document) -> None:
-        """Each copy shows a state of its source no older than the state it showed before."""
+        """Each copy shows a state of its source no older than what it showed before, in one life of its document."""
         for _, copy in links.links(document.content):
             target = copy["key"]
             if target == key or "link_too_large" in copy:
