@@ -7,26 +7,30 @@ least once and in any order. Most events end there without a read. The rest lead
     verify    a put brought copies in: were the targets still so when it landed?
     pages     the document's copies elsewhere must follow: a chain of tasks, each for one page of documents
 
-Two rules carry the proof. A target is marked `linked` before its content is read for a copy, so no later change of it
-goes unnoticed. And a page looks at its source again after it has written (and also when it had nothing to write): if
-the source moved, the page starts anew before its task is done, so that an old copy it may have written does not stay.
+Two rules carry the proof. A target is made known (see there) before its content is read for a copy, so no later change
+of it goes unnoticed. And a page looks at its source again after it has written (and also when it had nothing to write):
+if the source moved, the page starts anew before its task is done, so that an old copy it may have written does not stay.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from shared.operations.documents import embed, sources
 from shared.operations.perform import Writes, pause, perform
 from shared.operations.ports import (
+    AlreadyExists,
     Change,
     Condition,
     Conflict,
     DocumentEvent,
+    Must,
     Outcome,
     Ports,
+    Put,
     Query,
     Snapshot,
     Write,
+    WriteResult,
 )
 from shared.rules import documents, links
 from shared.rules.bounds import PAGE_COPIES_MAX, ROUNDS_MAX
@@ -37,6 +41,7 @@ from shared.rules.problems import BadValue, Problem, Unavailable
 QUEUE = "links"
 LINKERS = (RESERVED, "link_keys")
 LINKED = (RESERVED, "linked")
+WANTED = "wanted"
 
 
 def fan_out(ports: Ports, event: DocumentEvent) -> None:
@@ -57,11 +62,17 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
 
 
 def wanted(ports: Ports, key: str) -> bool:
-    """Tell whether anybody embeds a key; if so the document is marked first, so that its next change is noticed."""
-    if not ports.store.query(linkers(key, "", 1)):
+    """Tell whether anybody was waiting for a new document; if so it is marked, so that its next change is noticed."""
+    [note] = ports.store.read(wanted_path(key))
+    if note.data is None:
         return False
-    mark_linked(ports, [key])
+    make_known(ports, [key])
     return True
+
+
+def wanted_path(key: str) -> str:
+    """Give the place of the note that somebody embeds a key under which nothing lies."""
+    return f"{WANTED}/{key}"
 
 
 def linkers(key: str, after: str, limit: int) -> Query:
@@ -74,39 +85,51 @@ def verify(ports: Ports, event_id: str, key: str, document: Document, targets: S
 
     A task, not a write: when this event comes again, it still tells of the put, not of what the first delivery wrote.
     """
-    for target, source in mark_linked(ports, targets).items():
-        if links.refresh(key, document, target, source) is not links.Refresh.UNCHANGED:
+    for target, source in make_known(ports, targets).items():
+        if links.refresh(key, document, target, documents.content_of(source.data)) is not links.Refresh.UNCHANGED:
             hand_on(ports, event_id, {"key": target, "document": key})
 
 
-def mark_linked(ports: Ports, keys: Sequence[str]) -> dict[str, Content | None]:
-    """Mark documents as embedded by somebody; give their contents, none of them read before its mark stood.
+def make_known(ports: Ports, keys: Sequence[str]) -> dict[str, Snapshot]:
+    """Let documents know that somebody embeds them; give them as they were read, none of them read before it knew.
 
-    The mark is a commit of its own, guarded by the read it follows, so that the content is known to have stood under
-    it. Only a stored false is marked: most targets are linked already and cost one read.
+    One that exists is marked `linked`, in a commit of its own that is guarded by the read it follows, so that what was
+    read is known to have stood under the mark. For one that does not exist a note is left where its creation will look,
+    and then it is read again. Most documents know already, and cost one read.
     """
-    contents: dict[str, Content | None] = {}
+    known: dict[str, Snapshot] = {}
+    noted: set[str] = set()
     waiting = list(keys)
     for attempt in range(ROUNDS_MAX):
         read = ports.store.read(*map(path_of, waiting))
-        unmarked = [snapshot for snapshot in read if _unmarked(snapshot)]
-        outcomes = ports.store.write_each([_mark(snapshot) for snapshot in unmarked]) if unmarked else ()
-        lost = {snapshot.id for snapshot in _unsettled(unmarked, outcomes)}
-        contents |= {key: content for key, content in sources(waiting, read).items() if key not in lost}
-        waiting = [key for key in waiting if key in lost]
+        known |= {each.id: each for each in read if _knows(each, noted)}
+        told = [each for each in read if each.id not in known]
+        outcomes = ports.store.write_each([_word(each) for each in told]) if told else ()
+        landed = [each for each, outcome in zip(told, outcomes, strict=True) if _heard(outcome)]
+        known |= {each.id: each for each in landed if each.data is not None}
+        noted |= {each.id for each in landed if each.data is None}
+        waiting = [key for key in waiting if key not in known]
         if not waiting:
-            return contents
+            return known
         pause(ports, attempt)
     raise Unavailable("a link's target is written by many at once")
 
 
-def _unmarked(snapshot: Snapshot) -> bool:
+def _knows(snapshot: Snapshot, noted: Container[str]) -> bool:
     document = documents.decode(snapshot.data)
-    return document is not None and document.linked is False
+    return snapshot.id in noted if document is None else document.linked is not False
 
 
-def _mark(snapshot: Snapshot) -> Change:
+def _word(snapshot: Snapshot) -> Write:
+    """Make the write that lets a document, or its creation, know."""
+    if snapshot.data is None:
+        return Put(wanted_path(snapshot.id), {}, Must.NOT_EXIST)
     return Change(snapshot.path, {LINKED: True}, snapshot.guard)
+
+
+def _heard(outcome: Outcome) -> bool:
+    """Tell whether the word stands: a note may have stood before."""
+    return isinstance(outcome, WriteResult | AlreadyExists)
 
 
 def _unsettled(snapshots: Sequence[Snapshot], outcomes: Sequence[Outcome]) -> list[Snapshot]:
@@ -144,7 +167,7 @@ def page(ports: Ports, event_id: str, key: str, cursor: str) -> None:
     if len(found) == PAGE_COPIES_MAX:
         hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
     if found:
-        refresh(ports, key, (*found, *ports.store.read(path_of(key))))
+        refresh(ports, key, (*found, make_known(ports, [key])[key]))
 
 
 def refresh(ports: Ports, key: str, read: Sequence[Snapshot]) -> None:

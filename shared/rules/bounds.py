@@ -13,8 +13,8 @@ LINKS_MAX = 500
 """Links of one document: a put reads all targets in one call, and their keys stand in one indexed list."""
 
 HOPS_MAX = DEPTH_MAX
-"""Copies stand at most so deep in each other, so no change shows further away. What still travels then is documents in a
-cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be. Beyond this
+"""Copies stand at most so deep in each other, so no change shows further away. What still travels then is documents in
+a cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be. Beyond this
 many links a copy marked as too large stays marked, so that even such a cycle comes to rest."""
 
 PAGE_COPIES_MAX = 300

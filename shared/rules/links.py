@@ -56,8 +56,8 @@ def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Conten
     """Embed: give the content with every link filled from `sources`. Raises `TooLarge` for too many links or bytes.
 
     A document must have room for a mark at each link. Where the copies need more, they are placed in the order of their
-    fields as long as they fit, and the others are marked. A change that has come over more than `HOPS_MAX` links (``hops``)
-    unmarks nothing: see there.
+    fields as long as they fit, and the others are marked. A change that has come over more than `HOPS_MAX` links
+    (``hops``) unmarks nothing: see there.
     """
     found = links(content)
     if len(found) > LINKS_MAX:
@@ -207,9 +207,7 @@ def react(before: Document | None, after: Document | None) -> Reaction:
 
 def react_to_unknown(after: Document | None) -> Reaction:
     """Say what an event without its values calls for, given what lies there now: as if all had changed."""
-    if after is None:
-        return Reaction(pages=True)
-    return replace(react(None, after), pages=counts_as_linked(after) or not after.in_shape)
+    return replace(react(None, after), pages=True)
 
 
 def counts_as_linked(document: Document | None) -> bool:
@@ -232,7 +230,7 @@ def _users_write(before: Document | None, after: Document) -> bool:
 
 
 def _moved_copies(before: Document | None, after: Document) -> tuple[str, ...]:
-    """List the targets whose copies this write changed or brought in."""
-    old = {} if before is None else dict(links(before.content))
+    """List the targets whose copies this write changed or brought in; another client's write vouches for none."""
+    old = dict(links(before.content)) if before is not None and before.in_shape else {}
     moved = (link["key"] for at, link in links(after.content) if at not in old or not _same(old[at], link))
     return tuple(sorted({key for key in moved if documents.valid_key(key)}))

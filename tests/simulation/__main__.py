@@ -68,9 +68,8 @@ def main() -> int:
             print(f"{world} seed {seed}: {what}\n  replay: python -m tests.simulation --world {world} --replay {seed}")
     seconds = time.monotonic() - began
     total = chosen.seeds * len(worlds)
-    print(
-        f"{total:,} seeds of {', '.join(worlds)} in {seconds:.0f} s, {1000 * seconds / total:.1f} ms each: {broken} violations"
-    )
+    pace = f"{seconds:.0f} s, {1000 * seconds / total:.1f} ms each"
+    print(f"{total:,} seeds of {', '.join(worlds)} in {pace}: {broken} violations")
     return 1 if broken else 0
 
 

@@ -1,13 +1,13 @@
 """Faults to plant: the kit with one clause of its protocol left out. The simulation must notice each of them.
 
-A fault replaces a function of the kit by one that lacks the clause, for the time of a `with`. If a fault goes unnoticed, the
-simulation has lost its sight, or the clause its reason; either is worth knowing.
+A fault replaces a function of the kit by one that lacks the clause, for as long as it is planted. One that goes unnoticed
+means that the simulation has lost its sight, or the clause its reason; either is worth knowing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from unittest import mock
 from shared.operations import documents as document_operations
 from shared.operations import links as operations
 from shared.operations import outbox
-from shared.operations.ports import Change, Committed, Conflict, Delete, Must, Ports, Put, Snapshot, Write
+from shared.operations.ports import Change, Committed, Conflict, Delete, Must, Ports, Put, Query, Snapshot, Write
 from shared.rules import documents, links
 from shared.rules.documents import Content, Document, path_of
 from shared.rules.effects import Effect, name_of
@@ -68,15 +68,35 @@ def _gained_only(before: Document | None, after: Document) -> tuple[str, ...]:
     return tuple(key for key in links.link_keys(after.content) if key not in old)
 
 
-def _mark_after_reading(ports: Ports, keys: Sequence[str]) -> dict[str, Content | None]:
+def _mark_after_reading(ports: Ports, keys: Sequence[str]) -> dict[str, Snapshot]:
     read = ports.store.read(*map(path_of, keys))
     for snapshot in read:
-        if operations._unmarked(snapshot):
-            try:
-                ports.store.commit([Change(snapshot.path, {operations.LINKED: True}, Must.EXIST)])
-            except Conflict:
-                pass
-    return document_operations.sources(keys, read)
+        with suppress(Conflict):
+            ports.store.commit([replace(operations._word(snapshot), guard=Must.EXIST if snapshot.data else None)])
+    return {snapshot.id: snapshot for snapshot in read}
+
+
+def _mark_without_guard(snapshot: Snapshot) -> Write:
+    word = operations_word(snapshot)
+    return replace(word, guard=Must.EXIST) if isinstance(word, Change) else word
+
+
+operations_word = operations._word
+
+
+def _no_note(snapshot: Snapshot, noted: Any) -> bool:
+    return snapshot.data is None or knows(snapshot, noted)
+
+
+knows = operations._knows
+
+
+def _page_without_word(ports: Ports, event_id: str, key: str, cursor: str) -> None:
+    found = ports.store.query(operations.linkers(key, cursor, links_world.PAGE_COPIES))
+    if len(found) == links_world.PAGE_COPIES:
+        operations.hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
+    if found:
+        operations.refresh(ports, key, (*found, *ports.store.read(path_of(key))))
 
 
 def _mark_only_what_differs(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
@@ -90,7 +110,7 @@ verify = operations.verify
 
 
 def _wanted_without_mark(ports: Ports, key: str) -> bool:
-    return bool(ports.store.query(operations.linkers(key, "", 1)))
+    return ports.store.read(operations.wanted_path(key))[0].data is not None
 
 
 def _always_guarded_by_nothing(snapshot: Snapshot, content: Content, *rest: Any, **more: Any) -> Put:
@@ -101,10 +121,8 @@ embed = document_operations.embed
 
 
 def _acknowledge_whatever_happened(ports: Ports, event: Any) -> None:
-    try:
+    with suppress(Unavailable):
         fan_out(ports, event)
-    except Unavailable:
-        pass
 
 
 fan_out = operations.fan_out
@@ -116,8 +134,8 @@ def _named_without_the_event(ports: Ports, event_id: str, work: Mapping[str, str
 
 
 def _write_in_the_event(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
-    for target, source in operations.mark_linked(ports, targets).items():
-        if links.refresh(key, document, target, source) is not links.Refresh.UNCHANGED:
+    for target, source in operations.make_known(ports, targets).items():
+        if links.refresh(key, document, target, documents.content_of(source.data)) is not links.Refresh.UNCHANGED:
             operations.refresh(ports, target, ports.store.read(path_of(key), path_of(target)))
 
 
@@ -166,7 +184,10 @@ LINK_FAULTS = (
     _links("link-1", "looking at the source again", operations, "moved_since", lambda *_: False),
     Fault("link-1", "looking again after nothing was written", _only_after_writing, links_world.run),
     _links("link-2", "verifying copies that changed, not only gained ones", links, "_moved_copies", _gained_only),
-    _links("link-3", "marking a target before its content is read", operations, "mark_linked", _mark_after_reading),
+    _links("link-3", "marking a target before its content is read", operations, "make_known", _mark_after_reading),
+    _links("link-3", "the guard that ties the mark to what was read", operations, "_word", _mark_without_guard),
+    _links("link-3", "a note for a target that is missing", operations, "_knows", _no_note),
+    _links("link-3", "making the source known before a page reads it", operations, "page", _page_without_word),
     _links("link-3", "marking where the content is equal", operations, "verify", _mark_only_what_differs),
     _links("link-3", "marking a new document that is wanted", operations, "wanted", _wanted_without_mark),
     _links("link-4", "counting the unknown as linked", links, "counts_as_linked", lambda one: bool(one and one.linked)),
@@ -217,10 +238,8 @@ def _forget_first(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
 
 
 def _forget_even_if_refused(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
-    try:
+    with suppress(Unavailable):
         ports.queue.create(effects)
-    except Unavailable:
-        pass
     ports.store.commit([Delete(record)])
 
 
@@ -233,7 +252,7 @@ hand_over = outbox.hand_over
 
 def _time_to_live(ports: Ports) -> int:
     """What a time-to-live policy would do: records that are old go, whatever they hold."""
-    for snapshot in ports.store.query(outbox.Query(outbox.COLLECTION)):
+    for snapshot in ports.store.query(Query(outbox.COLLECTION)):
         if outbox._left_behind(snapshot):
             ports.store.commit([Delete(snapshot.path)])
     return 0

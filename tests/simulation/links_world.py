@@ -69,8 +69,8 @@ class LinksWorld:
         self.kind = self.world.random.choice(KINDS)
         self.keys = list(self.kind.keys)
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
-        self.world.on_event = lambda ports, event: fan_out.fan_out(ports, event)
-        self.world.handlers["link_refresh"] = lambda ports, payload: fan_out.follow(ports, payload)
+        self.world.on_event = fan_out.fan_out
+        self.world.handlers["link_refresh"] = fan_out.follow
         self.world.observers.append(self._check_write)
         self.versions: dict[str, set[int]] = defaultdict(set)
         self.history: dict[str, list[str]] = {key: [_shown(None)] for key in self.keys}
@@ -141,7 +141,7 @@ class LinksWorld:
 
     # --- what must hold at every write ---
 
-    def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
+    def _check_write(self, _: str, before: Snapshot, after: Snapshot) -> None:
         key = after.id
         old, new = documents.decode(before.data), documents.decode(after.data)
         self._check_version(key, old, new)

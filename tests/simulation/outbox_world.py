@@ -47,7 +47,10 @@ class OutboxWorld:
 
     def _operate(self) -> None:
         path = self.world.random.choice(COUNTERS)
-        self.world.start(f"adds to {path}", lambda: add_one(self.world.ports, path))
+        self.world.start(f"adds to {path}", lambda: self._add_one(path))
+
+    def _add_one(self, path: str) -> None:
+        add_one(self.world.ports, path)
 
     def _sweep(self) -> None:
         self.world.pass_time(self.world.random.choice((0, OUTBOX_PATIENCE_SECONDS)))

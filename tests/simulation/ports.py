@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from shared.operations.ports import Committed, Outcome, Query, Snapshot, Write
@@ -73,9 +74,8 @@ class SimulatedQueue:
 
     def create(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            through(
-                self._world, f"create task {effect.name[:6]} {dict(effect.payload)}", lambda one=effect: self._take(one)
-            )
+            what = f"create task {effect.name[:6]} {dict(effect.payload)}"
+            through(self._world, what, partial(self._take, effect))
 
     def _take(self, effect: Effect) -> None:
         if self._world.refusing:

@@ -2,8 +2,9 @@
 
 Every operation runs in a greenlet and stops before each call of a port; the seed decides who goes on next. So all
 interleavings of all round trips are possible, the code under test is the real one, and a seed replays to the letter.
-What the platform may do to a process, the world does: deliver twice, late and out of order, abort a call, lose the answer
-of one that took effect, kill a process before or after any step. Faults are few a seed, so that every world comes to rest.
+What the platform may do to a process, the world does: deliver twice, late and out of order, abort a call, lose the
+answer of one that took effect, kill a process before or after any step. Faults are few a seed, so that every world
+comes to rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -210,10 +211,14 @@ class World:
         moves: list[tuple[Callable[[], None], float]]
         moves = [(partial(self._go_on, process), process.pace) for process in self.processes]
         if len(self.processes) < TOGETHER_MAX:
-            moves += [(lambda: waiting.pop(0)(), self._pace_of_users)] if waiting else []
+            moves += [(partial(self._begin, waiting), self._pace_of_users)] if waiting else []
             moves += [(self._deliver_event, self._pace_of_events)] if self.events else []
             moves += [(self._dispatch_task, self._pace_of_tasks)] if self.tasks else []
         return moves
+
+    @staticmethod
+    def _begin(waiting: list[Callable[[], None]]) -> None:
+        waiting.pop(0)()
 
     def _go_on(self, process: Process) -> None:
         if self.random.random() < PACE_CHANGES:
