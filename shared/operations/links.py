@@ -9,7 +9,7 @@ least once and in any order. Most events end there without a read. The rest lead
 
 Two rules carry the proof. A target is made known (see there) before its content is read for a copy, so no later change
 of it goes unnoticed. And a page looks at its source again after it has written (and also when it had nothing to write):
-if the source moved, the page starts anew before its task is done, so that an old copy it may have written does not stay.
+if the source moved, the page starts anew before its task is done, so that no old copy it may have written stays.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -62,12 +62,9 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
 
 
 def wanted(ports: Ports, key: str) -> bool:
-    """Tell whether anybody was waiting for a new document; if so it is marked, so that its next change is noticed."""
+    """Tell whether anybody may embed a new document: whoever did so before it was there has left a note."""
     [note] = ports.store.read(wanted_path(key))
-    if note.data is None:
-        return False
-    make_known(ports, [key])
-    return True
+    return note.data is not None
 
 
 def wanted_path(key: str) -> str:

@@ -1,7 +1,7 @@
 """Faults to plant: the kit with one clause of its protocol left out. The simulation must notice each of them.
 
-A fault replaces a function of the kit by one that lacks the clause, for as long as it is planted. One that goes unnoticed
-means that the simulation has lost its sight, or the clause its reason; either is worth knowing.
+A fault replaces a function of the kit by one that lacks the clause, for as long as it is planted. One that goes
+unnoticed means that the simulation has lost its sight, or the clause its reason; either is worth knowing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ from shared.rules.documents import Content, Document, path_of
 from shared.rules.effects import Effect, name_of
 from shared.rules.problems import Problem, Unavailable
 from tests.simulation import links_world, outbox_world
+from tests.simulation.links_world import KINDS, Kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,19 @@ class Fault:
         return f"{self.clause}: {self.without}"
 
 
-def _links(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
-    return Fault(clause, without, lambda: mock.patch.object(module, name, instead), links_world.run)
+def _links(clause: str, without: str, module: object, name: str, instead: Any, kinds: Kinds = KINDS) -> Fault:
+    """A fault of the links, noticed in worlds of these kinds."""
+    plant = partial(mock.patch.object, module, name, instead)
+    return Fault(clause, without, plant, partial(links_world.run, kinds=kinds))
 
 
 def _outbox(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
-    return Fault(clause, without, lambda: mock.patch.object(module, name, instead), outbox_world.run)
+    return Fault(clause, without, partial(mock.patch.object, module, name, instead), outbox_world.run)
 
+
+PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded))
+NARROW = tuple(kind for kind in KINDS if kind.narrow)
+CROWDED = tuple(kind for kind in KINDS if kind.crowded)
 
 # --- links ---
 
@@ -109,10 +117,6 @@ def _mark_only_what_differs(ports: Ports, event_id: str, key: str, document: Doc
 verify = operations.verify
 
 
-def _wanted_without_mark(ports: Ports, key: str) -> bool:
-    return ports.store.read(operations.wanted_path(key))[0].data is not None
-
-
 def _always_guarded_by_nothing(snapshot: Snapshot, content: Content, *rest: Any, **more: Any) -> Put:
     return replace(embed(snapshot, content, *rest, **more), guard=None)
 
@@ -131,12 +135,6 @@ fan_out = operations.fan_out
 def _named_without_the_event(ports: Ports, event_id: str, work: Mapping[str, str]) -> None:
     name = name_of("links", *sorted(work.items()))
     ports.queue.create([Effect(name, "links", "link_refresh", "follow", {"event": event_id, "work": dict(work)})])
-
-
-def _write_in_the_event(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
-    for target, source in operations.make_known(ports, targets).items():
-        if links.refresh(key, document, target, documents.content_of(source.data)) is not links.Refresh.UNCHANGED:
-            operations.refresh(ports, target, ports.store.read(path_of(key), path_of(target)))
 
 
 def _versions_by_counting(
@@ -168,11 +166,6 @@ def _unmark_however_far(key: str, content: Content, sources: links.Sources, _: i
 shape = links.shape
 
 
-def _trust_any_shape(key: str, document: Document, source_key: str, source: Content | None) -> Any:
-    stamped = replace(document, stamp=documents.Stamp(0, "put", documents.digest(document.content)))
-    return refresh(key, stamped, source_key, source)
-
-
 class _Mute(Ports):
     """Ports for asking what would be written, without writing it."""
 
@@ -181,15 +174,20 @@ class _Mute(Ports):
 
 
 LINK_FAULTS = (
-    _links("link-1", "looking at the source again", operations, "moved_since", lambda *_: False),
-    Fault("link-1", "looking again after nothing was written", _only_after_writing, links_world.run),
+    _links("link-1", "looking at the source again", operations, "moved_since", lambda *_: False, NARROW),
+    Fault(
+        "link-1",
+        "looking again after nothing was written",
+        _only_after_writing,
+        partial(links_world.run, kinds=NARROW),
+    ),
     _links("link-2", "verifying copies that changed, not only gained ones", links, "_moved_copies", _gained_only),
     _links("link-3", "marking a target before its content is read", operations, "make_known", _mark_after_reading),
-    _links("link-3", "the guard that ties the mark to what was read", operations, "_word", _mark_without_guard),
+    _links("link-3", "the guard that ties the mark to what was read", operations, "_word", _mark_without_guard, PLAIN),
     _links("link-3", "a note for a target that is missing", operations, "_knows", _no_note),
     _links("link-3", "making the source known before a page reads it", operations, "page", _page_without_word),
     _links("link-3", "marking where the content is equal", operations, "verify", _mark_only_what_differs),
-    _links("link-3", "marking a new document that is wanted", operations, "wanted", _wanted_without_mark),
+    _links("link-3", "looking whether a new document is wanted", operations, "wanted", lambda *_: False),
     _links("link-4", "counting the unknown as linked", links, "counts_as_linked", lambda one: bool(one and one.linked)),
     _links(
         "link-4", "storing the unknown as linked", documents, "linked_after_put", lambda one: bool(one and one.linked)
@@ -198,15 +196,18 @@ LINK_FAULTS = (
     _links("link-5", "asking for an event again", operations, "fan_out", _acknowledge_whatever_happened),
     _links("link-6", "the event in a page's name", operations, "hand_on", _named_without_the_event),
     _links("link-6", "the time in a new life's version", documents, "written", _versions_by_counting),
-    _links("event", "a task for what a verification must write", operations, "verify", _write_in_the_event),
     _links("link-8", "marking what does not fit", links, "refresh", _refresh_without_bound),
     _links(
-        "link-8", "leaving what can never be written", operations, "_reshape_or_report", _give_up_at_the_first_refusal
+        "link-8",
+        "leaving what can never be written",
+        operations,
+        "_reshape_or_report",
+        _give_up_at_the_first_refusal,
+        CROWDED,
     ),
-    _links("link-8", "an end to documents outgrowing each other", links, "shape", _unmark_however_far),
+    _links("link-8", "an end to documents outgrowing each other", links, "shape", _unmark_however_far, CROWDED),
     _links("guard", "the guard of a copy's write", operations, "embed", _always_guarded_by_nothing),
     _links("guard", "the guard of a put", document_operations, "embed", _always_guarded_by_nothing),
-    _links("shape", "reshaping what another client wrote", links, "refresh", _trust_any_shape),
 )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 from unittest import mock
 
@@ -28,10 +29,7 @@ SMALL_DOCUMENT_BYTES = 60
 
 OPERATIONS_MAX = 7
 
-
-def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
-    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
-    LinksWorld(seed, trace).run()
+UNLUCKY = Chances(lose_answer=0.1, kill=0.1, left=8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,8 @@ class Kind:
 
     ``keys`` are put in this order, each linking to those before it, or to any of them in a `cyclic` world. `foreign`
     worlds have another client that writes past the kit; in `crowded` ones records are so small that copies do not fit.
-    `narrow` ones have one source that goes to and fro, and one document that embeds it.
+    `narrow` ones have one source that goes to and fro, and one document that embeds it; in `unlucky` ones much goes
+    wrong.
     """
 
     keys: str
@@ -48,11 +47,13 @@ class Kind:
     foreign: bool = False
     crowded: bool = False
     narrow: bool = False
+    unlucky: bool = False
 
 
 KINDS = (
     Kind("tp", narrow=True),
     Kind("tp", narrow=True, foreign=True),
+    Kind("tp", narrow=True, unlucky=True),
     Kind("tpqr"),
     Kind("tpq", foreign=True),
     Kind("tpqr", cyclic=True),
@@ -61,12 +62,20 @@ KINDS = (
 )
 
 
+Kinds = tuple[Kind, ...]
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
+    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
+    LinksWorld(seed, trace, kinds).run()
+
+
 class LinksWorld:
     """A few keys, a few contents (so that what was comes again), users who put, delete and write past the kit."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
-        self.world = World(seed, Chances(), trace)
-        self.kind = self.world.random.choice(KINDS)
+    def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds) -> None:
+        self.kind = Random(seed).choice(kinds)
+        self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else Chances(), trace)
         self.keys = list(self.kind.keys)
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
         self.world.on_event = fan_out.fan_out
@@ -75,6 +84,7 @@ class LinksWorld:
         self.versions: dict[str, set[int]] = defaultdict(set)
         self.history: dict[str, list[str]] = {key: [_shown(None)] for key in self.keys}
         self.shown: dict[tuple[str, str], int] = {}
+        self.puts = 0
 
     def run(self) -> None:
         with (
@@ -116,7 +126,9 @@ class LinksWorld:
 
     def _content(self, key: str) -> dict[str, Any]:
         random = self.world.random
-        content: dict[str, Any] = {"n": random.choice("ab") * random.choice((1, 1, 30 if self.kind.crowded else 1))}
+        self.puts += 1
+        letter = "ab"[self.puts % 2] if self.kind.narrow and key == "t" else random.choice("ab")
+        content: dict[str, Any] = {"n": letter * random.choice((1, 1, 30 if self.kind.crowded else 1))}
         if key != "t" or self.kind.cyclic:
             targets = self.keys if self.kind.cyclic else self.keys[: self.keys.index(key)]
             for field in random.sample(("x", "y"), 1 if self.kind.narrow else random.choice((0, 1, 1, 2))):

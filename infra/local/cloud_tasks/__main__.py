@@ -81,7 +81,7 @@ async def run(options: argparse.Namespace) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as closing:
         lines = await _open(options, closing)
-        print("ready", flush=True)  # noqa: T201  the line that the local stack waits for
+        print("ready", flush=True)
         await _housekeeping(lines, stopping)
 
 

@@ -121,6 +121,20 @@ def _settle(future: asyncio.Future[None], error: sqlite3.Error | None) -> None:
 
 def _connect(database: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(database, timeout=LOCKED_SECONDS_MAX, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
+    _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging; SQLite waits for no lock here, and the other half may be switching just now."""
+    patience = time.monotonic() + LOCKED_SECONDS_MAX
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > patience:
+                raise
+            time.sleep(0.01)
+        else:
+            return
