@@ -1,0 +1,107 @@
+"""What the README tells a stranger to type works as it stands."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from infra.local import processes
+
+PROJECT = Path(__file__).parents[2]
+README = (PROJECT / "README.md").read_text()
+READY_SECONDS_MAX = 60
+FOLLOW_SECONDS_MAX = 20
+
+
+def block(marker: str) -> str:
+    """Give the fenced block after a marker."""
+    found = re.search(rf"<!-- {re.escape(marker)} -->\n```sh\n(.*?)```", README, re.DOTALL)
+    assert found, f"the README has no block marked {marker!r}"
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def dev() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The README's `make dev`, on a free port."""
+    port = processes.free_port()
+    command = block("run: dev").partition("#")[0].split()
+    environment = {**os.environ, "PORT": str(port)}
+    serving = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        assert processes.wait_until(lambda: answers(port), serving, timeout_seconds=READY_SECONDS_MAX)
+        yield serving, port
+    finally:
+        if serving.poll() is None:
+            os.killpg(serving.pid, signal.SIGINT)
+            serving.wait(30)
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/documents").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def running() -> dict[int, int]:
+    """Give each process's parent."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    return {int(pid): int(parent) for pid, parent in map(str.split, listed.splitlines())}
+
+
+def descendants(pid: int) -> set[int]:
+    """Give all processes that a process has started, and theirs."""
+    parents = running()
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def test_the_first_calls_answer_as_the_readme_says(dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    serving, port = dev
+    calls = block("run: calls").replace("8080", str(port)).replace("curl", "curl -s")
+    shell = subprocess.run(["bash", "-euo", "pipefail", "-c", calls], capture_output=True, text=True, check=True)
+    decoder, text, printed = json.JSONDecoder(), shell.stdout, []
+    while text := text.lstrip():
+        value, end = decoder.raw_decode(text)
+        printed.append(value)
+        text = text[end:]
+    assert printed[1]["address"] == {**printed[0], "key": "1234567"}
+    fred = f"http://127.0.0.1:{port}/documents/897654"
+    assert processes.wait_until(
+        lambda: httpx.get(fred).json()["address"]["city"] == "somewheretown",
+        serving,
+        timeout_seconds=FOLLOW_SECONDS_MAX,
+    )
+    found = httpx.get(f"http://127.0.0.1:{port}/documents", params={"where": "address.zipcode==12345"}).json()
+    assert [document["name"] for document in found["documents"]] == ["Fred"]
+
+
+def test_ctrl_c_leaves_no_process_behind(dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    serving, _ = dev
+    started = descendants(serving.pid)
+    os.killpg(serving.pid, signal.SIGINT)
+    serving.wait(30)
+    assert len(started) > 5
+    assert started & running().keys() == set()
+
+
+def test_every_make_target_in_the_readme_exists() -> None:
+    named = set(re.findall(r"make ([a-z-]+)", README)) - {"and"}
+    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    assert named - targets == set()
+
+
+def test_every_file_the_readme_names_exists() -> None:
+    linked = re.findall(r"\]\(([A-Z]+\.md)\)", README) + re.findall(
+        r"`((?:shared|functions|tests|infra)/[\w./]+)`", README
+    )
+    assert [name for name in linked if not (PROJECT / name).exists()] == []
+    assert len(linked) > 5
