@@ -30,6 +30,9 @@ Author = Literal["put", "refresh"]
 COLLECTION = "documents"
 RESERVED = "_signalbox"
 
+_UNTELLABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+"""Letters that no key may have: UTF-8 has no halves of surrogate pairs, and the headers of an event no control signs."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -74,7 +77,7 @@ def valid_key(key: object) -> bool:
     """Tell whether a record can lie under this key."""
     if not isinstance(key, str) or not key or "/" in key or key in (".", "..") or re.fullmatch("(?s)__.*__", key):
         return False
-    return not any("\ud800" <= letter <= "\udfff" for letter in key) and len(key.encode()) <= KEY_BYTES_MAX
+    return not _UNTELLABLE.search(key) and len(key.encode()) <= KEY_BYTES_MAX
 
 
 def check_key(key: str) -> str:

@@ -40,7 +40,7 @@ class NotAnObject(Problem):
 
 
 class BadKey(Problem):
-    title = "Use a key of 1 to 1,500 bytes of UTF-8, without '/', not '.', '..' or '__…__'"
+    title = "Use a key of 1 to 1,500 bytes of UTF-8, without '/' and control signs, not '.', '..' or '__…__'"
 
 
 class ReservedField(Problem):
