@@ -248,4 +248,5 @@ def reshape(ports: Ports, key: str, hops: int = 0) -> None:
 
 
 def _settled(document: Document, content: Content) -> bool:
-    return document.in_shape and documents.digest(content) == documents.digest(document.content)
+    same = documents.digest(content) == documents.digest(document.content)
+    return document.in_shape and same and links.counts_as_linked(document)

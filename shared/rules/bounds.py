@@ -7,7 +7,8 @@ DEPTH_MAX = 20
 """Firestore's bound on maps and lists inside each other, counted as it stores them (a list in a list counts twice)."""
 
 DOCUMENT_BYTES_MAX = 1_000_000
-"""Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's reserved map."""
+"""Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's reserved map.
+The keys and fields of links stand in that map too, and count here: there may be more of them than that room."""
 
 LINKS_MAX = 500
 """Links of one document: a put reads all targets in one call, and their keys stand in one indexed list."""

@@ -123,10 +123,15 @@ def shown(key: str, content: Content) -> Content:
     return {"key": key, **content}
 
 
+def size_bytes(content: Content, link_keys: list[str], link_fields: list[str]) -> int:
+    """Measure what fills a record: the content, and whom it links to once more, in the reserved map."""
+    return sum(map(values.size_bytes, (content, link_keys, link_fields)))
+
+
 def encode(document: Document, link_keys: list[str], link_fields: list[str]) -> dict[str, Any]:
     """Give the record of a document that the kit has written. Raises `TooLarge` when no record can hold it."""
     assert document.stamp is not None, "the kit writes no document without its stamp"
-    if values.size_bytes(document.content) > DOCUMENT_BYTES_MAX:
+    if size_bytes(document.content, link_keys, link_fields) > DOCUMENT_BYTES_MAX:
         raise TooLarge(f"A document has at most {DOCUMENT_BYTES_MAX:,} bytes, its copies included.")
     stamp = document.stamp
     reserved = {
@@ -142,10 +147,13 @@ def encode(document: Document, link_keys: list[str], link_fields: list[str]) -> 
 
 
 def decode(data: Mapping[str, Any] | None) -> Document | None:
-    """Read a record, whoever wrote it: what is not the kit's own counts as unknown."""
+    """Read a record, whoever wrote it: what is not the kit's own counts as unknown.
+
+    A field `key` can only be another client's. It is dropped: a document's key is its record's id, and no other.
+    """
     if data is None:
         return None
-    content = values.decode({name: value for name, value in data.items() if name != RESERVED})
+    content = values.decode({name: value for name, value in data.items() if name not in (RESERVED, "key")})
     reserved = data.get(RESERVED)
     if not isinstance(reserved, dict):
         return Document(content)

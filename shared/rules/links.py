@@ -52,6 +52,11 @@ def link_fields(content: Content) -> list[str]:
     return sorted({next(step for step in reversed(at) if isinstance(step, str)) for at, _ in links(content)})
 
 
+def size_bytes(content: Content) -> int:
+    """Measure what a document's content fills of its record."""
+    return documents.size_bytes(content, link_keys(content), link_fields(content))
+
+
 def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Content:
     """Embed: give the content with every link filled from `sources`. Raises `TooLarge` for too many links or bytes.
 
@@ -63,7 +68,7 @@ def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Conten
     if len(found) > LINKS_MAX:
         raise TooLarge(f"A document has at most {LINKS_MAX} links.")
     marks = {at: {"key": link["key"], "link_too_large": True} for at, link in found}
-    room = DOCUMENT_BYTES_MAX - values.size_bytes(placed(content, marks))
+    room = DOCUMENT_BYTES_MAX - size_bytes(placed(content, marks))
     if found and room < 0:
         raise TooLarge(f"A document has at most {DOCUMENT_BYTES_MAX:,} bytes, a mark at each of its links included.")
     copies = {at: copy_of(link["key"], _source(link["key"], sources), above=key) for at, link in found}
@@ -155,7 +160,7 @@ def refresh(key: str, document: Document, source_key: str, source: Content | Non
     if all(_same(_at(content, at), copy) for at, copy in copies.items()):
         return Refresh.UNCHANGED
     refreshed = placed(content, copies)
-    if values.size_bytes(refreshed) > DOCUMENT_BYTES_MAX or values.depth(refreshed) > DEPTH_MAX:
+    if size_bytes(refreshed) > DOCUMENT_BYTES_MAX or values.depth(refreshed) > DEPTH_MAX:
         return Refresh.RESHAPE
     return refreshed
 
@@ -216,10 +221,13 @@ def counts_as_linked(document: Document | None) -> bool:
 
 
 def _written_by_another(before: Document | None, after: Document) -> bool:
-    """Tell another client's write: the content is not what the stamp says, or the stamp went back."""
+    """Tell another client's write: the content is not what the stamp says, or the stamp or `linked` went back."""
     if after.stamp is None or not after.in_shape:
         return True
-    return before is not None and before.stamp is not None and after.stamp.version < before.stamp.version
+    if before is None:
+        return False
+    forgets = counts_as_linked(before) and not counts_as_linked(after)
+    return forgets or (before.stamp is not None and after.stamp.version < before.stamp.version)
 
 
 def _users_write(before: Document | None, after: Document) -> bool:

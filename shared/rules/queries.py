@@ -2,8 +2,8 @@
 
 ``where=address.zipcode==54321`` compares a field, embedded ones included; the value is taken as JSON if it is JSON
 (``54321``, ``true``, ``"54321"`` for the text), else as text. Firestore orders an inequality by its own field first,
-so without ``order_by`` that is the order; documents of equal rank are ordered by key, and a page token names the last
-of them: it stays good whatever is written in between.
+so that is the order where ``order_by`` does not say; documents of equal rank are ordered by key, and a page token names
+the last of them: it stays good whatever is written in between.
 """
 
 import base64
@@ -12,9 +12,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
+from shared.rules import values
 from shared.rules.bounds import QUERY_LIMIT_DEFAULT, QUERY_LIMIT_MAX
+from shared.rules.documents import RESERVED
 from shared.rules.problems import BadQuery
 
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "array_contains"]
@@ -33,6 +36,7 @@ _OPERATORS: dict[str, Operator] = {
     "in": "in",
     "contains": "array_contains",
 }
+_TIME_MARK = "__time__"
 _INEQUALITIES = ("!=", "<", "<=", ">", ">=")
 
 
@@ -66,7 +70,7 @@ class Search:
 def parse(where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Search:
     """Read a search. Raises `BadQuery` naming the parameter."""
     conditions = tuple(map(_condition, where))
-    order = tuple(map(_order, order_by)) or _implied_order(conditions)
+    order = _with_implied(tuple(map(_order, order_by)), conditions)
     return Search(conditions, order, _limit(limit), _after(page_token, len(order)))
 
 
@@ -77,7 +81,7 @@ def _condition(text: str) -> Condition:
     operator, value = _OPERATORS[match["operator"]], _value(match["value"])
     if operator == "in" and not (isinstance(value, list) and 1 <= len(value) <= 30):
         raise BadQuery(f"{text!r}: 'in' takes a JSON list of 1 to 30 values.", field="where")
-    return Condition(_field(match["field"], "where"), operator, value)
+    return Condition(_field(match["field"], "where"), operator, _stored(operator, value))
 
 
 def _value(text: str) -> Any:
@@ -87,10 +91,19 @@ def _value(text: str) -> Any:
         return text
 
 
+def _stored(operator: Operator, value: Any) -> Any:
+    """Give what a record holds for a value; what `contains` looks for stands in a list there."""
+    if operator == "in":
+        return [values.encode(one) for one in value]
+    return values.encode([value])[0] if operator == "array_contains" else values.encode(value)
+
+
 def _field(text: str, parameter: str) -> Field:
     names = tuple(text.split("."))
     if not all(names):
         raise BadQuery(f"{text!r} is no field; write name.name.name.", field=parameter)
+    if names[0] in ("key", RESERVED):
+        raise BadQuery(f"{names[0]!r} is no field of what is stored; GET a key at its own address.", field=parameter)
     return names
 
 
@@ -98,9 +111,12 @@ def _order(text: str) -> Order:
     return Order(_field(text.removeprefix("-"), "order_by"), descending=text.startswith("-"))
 
 
-def _implied_order(conditions: Sequence[Condition]) -> tuple[Order, ...]:
-    unequal = (condition.field for condition in conditions if condition.operator in _INEQUALITIES)
-    return tuple(Order(field) for field in dict.fromkeys(unequal))
+def _with_implied(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
+    """Add the fields of inequalities, as Firestore would: without them no page token names a place."""
+    descending = bool(named) and named[-1].descending
+    unequal = {condition.field for condition in conditions if condition.operator in _INEQUALITIES}
+    implied = sorted(unequal - {order.field for order in named})
+    return (*named, *(Order(field, descending) for field in implied))
 
 
 def _limit(text: str) -> int:
@@ -114,7 +130,16 @@ def _limit(text: str) -> int:
 def token(key: str, data: Mapping[str, Any], search: Search) -> str:
     """Name the document after which the next page begins."""
     place = [*(_at(data, order.field) for order in search.order_by), key]
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(place, default=_time_as_json).encode()).decode().rstrip("=")
+
+
+def _time_as_json(moment: datetime) -> dict[str, str]:
+    """Mark a time, which only other clients store, in a way that no map in a record can look like."""
+    return {_TIME_MARK: moment.isoformat()}
+
+
+def _time_from_json(value: dict[str, Any]) -> Any:
+    return datetime.fromisoformat(str(value[_TIME_MARK])) if value.keys() == {_TIME_MARK} else value
 
 
 def _at(data: Any, field: Field) -> Any:
@@ -127,7 +152,8 @@ def _after(page_token: str, orders: int) -> tuple[Any, ...]:
     if not page_token:
         return ()
     try:
-        place = json.loads(base64.urlsafe_b64decode(page_token + "=" * (-len(page_token) % 4)))
+        decoded = base64.urlsafe_b64decode(page_token + "=" * (-len(page_token) % 4))
+        place = json.loads(decoded, object_hook=_time_from_json)
     except (ValueError, binascii.Error, RecursionError):
         place = None
     if not isinstance(place, list) or len(place) != orders + 1 or not isinstance(place[-1], str):

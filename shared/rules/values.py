@@ -23,6 +23,8 @@ _LIST_MARK = re.compile(r"(?:\[\])+\Z")
 _RESERVED_NAME = re.compile(r"__.*__\Z", re.DOTALL)
 _INTEGERS = range(-(2**63), 2**63)
 _FIELD_BYTES_MAX = 1_500
+_INNER_LIST_BYTES = 3
+"""The key of the map around a list that stands in a list."""
 
 
 def canonical(value: Any) -> str:
@@ -58,13 +60,13 @@ def decode(value: Any) -> Any:
 
 
 def size_bytes(value: Any) -> int:
-    """Measure a value by Firestore's storage formula."""
+    """Measure a value as stored, by Firestore's formula; an empty map or list takes a byte."""
     if isinstance(value, str):
         return len(value.encode("utf-8", "surrogatepass")) + 1
     if isinstance(value, dict):
-        return sum(size_bytes(name) + size_bytes(item) for name, item in value.items())
+        return sum(size_bytes(_escaped(value, name)) + size_bytes(item) for name, item in value.items()) or 1
     if isinstance(value, list):
-        return sum(map(size_bytes, value))
+        return sum(size_bytes(item) + _INNER_LIST_BYTES * isinstance(item, list) for item in value) or 1
     return 1 if value is None or isinstance(value, bool) else 8
 
 
@@ -91,7 +93,7 @@ def check(value: Any, at: Path = ()) -> None:
             _check_name(name, at)
             check(item, (*at, name))
     elif isinstance(value, list):
-        _check_depth(at)
+        _check_depth(at, map_between=bool(at) and isinstance(at[-1], int))
         for index, item in enumerate(value):
             check(item, (*at, index))
     elif isinstance(value, str):
@@ -100,8 +102,8 @@ def check(value: Any, at: Path = ()) -> None:
         raise BadValue("This integer does not fit into 64 bits; send it as a string or a float.", field=field_name(at))
 
 
-def _check_depth(at: Path) -> None:
-    if depth_at(at) >= DEPTH_MAX:
+def _check_depth(at: Path, *, map_between: bool = False) -> None:
+    if depth_at(at) + map_between >= DEPTH_MAX:
         raise TooDeep(f"Objects and lists may stand at most {DEPTH_MAX} deep.", field=field_name(at))
 
 
