@@ -7,11 +7,13 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from infra.local import processes
+from shared.rules.problems import Problem
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
@@ -64,15 +66,23 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def test_the_first_calls_answer_as_the_readme_says(dev: tuple[subprocess.Popen[bytes], int]) -> None:
-    serving, port = dev
-    calls = block("run: calls").replace("8080", str(port)).replace("curl", "curl -s")
-    shell = subprocess.run(["bash", "-euo", "pipefail", "-c", calls], capture_output=True, text=True, check=True)
+def typed(calls: str, port: int) -> list[Any]:
+    """Type calls into a shell; give the JSON values that it printed."""
+    commands = f"base=http://127.0.0.1:{port}/\n" + calls.replace("base=http://127.0.0.1:8080/", "").replace(
+        "curl", "curl -s"
+    )
+    shell = subprocess.run(["bash", "-euo", "pipefail", "-c", commands], capture_output=True, text=True, check=True)
     decoder, text, printed = json.JSONDecoder(), shell.stdout, []
     while text := text.lstrip():
         value, end = decoder.raw_decode(text)
         printed.append(value)
         text = text[end:]
+    return printed
+
+
+def test_the_first_calls_answer_as_the_readme_says(dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    serving, port = dev
+    printed = typed(block("run: calls"), port)
     assert printed[1]["address"] == {**printed[0], "key": "1234567"}
     fred = f"http://127.0.0.1:{port}/documents/897654"
     assert processes.wait_until(
@@ -82,6 +92,13 @@ def test_the_first_calls_answer_as_the_readme_says(dev: tuple[subprocess.Popen[b
     )
     found = httpx.get(f"http://127.0.0.1:{port}/documents", params={"where": "address.zipcode==12345"}).json()
     assert [document["name"] for document in found["documents"]] == ["Fred"]
+
+
+def test_semaphores_and_batches_answer_as_the_readme_says(dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    _, port = dev
+    _, mine, yours, *_, batch = typed(block("run: coordination"), port)
+    assert (mine["acquired"], yours["acquired"]) == (True, False)
+    assert (batch["state"], batch["size"], batch["done"]) == ("completed", 3, 3)
 
 
 def test_ctrl_c_leaves_no_process_behind(dev: tuple[subprocess.Popen[bytes], int]) -> None:
@@ -105,3 +122,14 @@ def test_every_file_the_readme_names_exists() -> None:
     )
     assert [name for name in linked if not (PROJECT / name).exists()] == []
     assert len(linked) > 5
+
+
+def test_the_readmes_function_loads_and_holds_its_calls_to_the_signature() -> None:
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    assert code
+    names: dict[str, Any] = {}
+    exec(compile(code[1], "README.md", "exec"), names)  # noqa: S102 - the README is ours
+    assert names["printers"].__name__ == "printers"
+    assert names["printed"].call(text="hello").record()["task"] == "printed"
+    with pytest.raises(Problem):
+        names["printed"].call(txt="hello")
