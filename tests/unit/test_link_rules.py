@@ -1,0 +1,378 @@
+"""Links and their copies: what a put embeds, what a refresh replaces, what an event calls for."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.rules import documents, links, values
+from shared.rules.bounds import DEPTH_MAX, HOPS_MAX, LINKS_MAX
+from shared.rules.documents import Author, Content, Document, Stamp
+from shared.rules.links import Reaction, Refresh
+from shared.rules.problems import TooLarge
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HALF = "x" * 600_000
+"""More than half of what a document holds."""
+
+
+def document(
+    content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False, hops: int = 0
+) -> Document:
+    return Document(content, Stamp(version, author, documents.digest(content), hops), linked)
+
+
+def nested(levels: int, inner: Any) -> Any:
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+# --- what is a link ---
+
+
+def test_a_link_stands_at_any_depth_also_in_mixed_lists() -> None:
+    link = {"key": "t"}
+    content = {"a": link, "b": {"c": link}, "l": [1, link, "x", [link], {"m": [link]}, None]}
+    shaped = links.shape("p", content, {"t": {"n": 1}})
+    copy = {"key": "t", "n": 1}
+    assert shaped == {"a": copy, "b": {"c": copy}, "l": [1, copy, "x", [copy], {"m": [copy]}, None]}
+
+
+def test_a_link_has_a_place_and_what_is_inside_it_does_not_count() -> None:
+    content = {"a": {"key": "t", "b": {"key": "u"}, "l": [{"key": "v"}]}, "l": [{"key": None}]}
+    assert links.links(content) == [(("a",), content["a"]), (("l", 0), {"key": None})]
+    assert links.link_keys(content) == ["t"]
+
+
+def test_link_keys_are_listed_once_and_only_those_that_can_be_keys() -> None:
+    keys = ["u", "t", "u", None, "", 5, "a/b", "..", "__x__", {"key": "v"}, ["v"]]
+    assert links.link_keys({"l": [{"key": key} for key in keys]}) == ["t", "u"]
+
+
+def test_link_fields_are_the_names_over_the_links_and_for_a_list_that_of_the_list() -> None:
+    link = {"key": "t"}
+    assert links.link_fields({"a": link, "b": {"c": link, "n": 1}, "l": [link, [link]], "m": 1}) == ["a", "c", "l"]
+
+
+# --- what a put embeds ---
+
+
+def test_what_stands_beside_a_key_is_discarded_for_the_targets_content() -> None:
+    content = {"address": {"key": "t", "city": "mine", "more": {"key": "u"}}, "n": 1}
+    assert links.shape("p", content, {"t": {"city": "stuffville"}}) == {
+        "address": {"key": "t", "city": "stuffville"},
+        "n": 1,
+    }
+
+
+def test_a_document_without_links_stays_as_it_is() -> None:
+    content: Content = {"n": [1, [2], {}], "m": {"x": None}}
+    assert links.shape("p", content, {}) == content
+
+
+def test_a_link_to_nothing_says_so() -> None:
+    assert links.shape("p", {"a": {"key": "t", "n": 1}}, {"t": None}) == {"a": {"key": "t", "link_missing": True}}
+
+
+@pytest.mark.parametrize("key", [None, "", 5, True, "a/b", "..", "__x__", "a" * 1_501, {"key": "t"}, ["t"]])
+def test_a_link_to_what_can_be_no_key_says_so_and_needs_no_source(key: Any) -> None:
+    assert links.shape("p", {"a": {"key": key, "n": 1}}, {}) == {"a": {"key": key, "link_missing": True}}
+
+
+def test_the_targets_own_copies_come_along_as_last_stored() -> None:
+    street = {"key": "s", "name": "thing st"}
+    shaped = links.shape("p", {"a": {"key": "t"}}, {"t": {"n": 1, "street": street, "l": [[street]]}})
+    assert shaped == {"a": {"key": "t", "n": 1, "street": street, "l": [[street]]}}
+    assert links.link_keys(shaped) == ["t"]
+
+
+def test_a_link_to_itself_is_cut() -> None:
+    assert links.shape("p", {"n": 1, "me": {"key": "p", "n": 2}}, {"p": None}) == {
+        "n": 1,
+        "me": {"key": "p", "link_cycle": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "copy"),
+    [
+        ({"back": {"key": "p", "n": 1}}, {"back": {"key": "p", "link_cycle": True}}),
+        ({"self": {"key": "t", "n": 1}}, {"self": {"key": "t", "link_cycle": True}}),
+        ({"l": [[{"key": "p", "n": 1}], 2]}, {"l": [[{"key": "p", "link_cycle": True}], 2]}),
+        (
+            {"u": {"key": "u", "n": 1, "m": {"t": {"key": "t", "n": 2}}}},
+            {"u": {"key": "u", "n": 1, "m": {"t": {"key": "t", "link_cycle": True}}}},
+        ),
+        (
+            {"u": {"key": "u", "v": {"key": "v", "u": {"key": "u", "n": 3}}}},
+            {"u": {"key": "u", "v": {"key": "v", "u": {"key": "u", "link_cycle": True}}}},
+        ),
+    ],
+)
+def test_a_copy_is_cut_where_it_comes_back_to_a_document_on_its_path(source: Content, copy: Content) -> None:
+    assert links.copy_of("t", source, above="p") == {"key": "t", **copy}
+
+
+def test_the_same_target_on_two_branches_is_no_cycle() -> None:
+    street = {"key": "s", "n": 1}
+    source: Content = {"from": street, "to": street}
+    assert links.copy_of("t", source, above="p") == {"key": "t", "from": street, "to": street}
+
+
+def test_copies_are_placed_in_order_as_long_as_they_fit_and_the_others_are_marked() -> None:
+    sources: dict[str, Content | None] = {"big": {"x": HALF}, "small": {"n": 1}}
+    content = {"d": {"key": "small"}, "c": {"key": "big"}, "b": {"key": "big"}, "a": {"key": "small"}}
+    assert links.shape("p", content, sources) == {
+        "a": {"key": "small", "n": 1},
+        "b": {"key": "big", "x": HALF},
+        "c": {"key": "big", "link_too_large": True},
+        "d": {"key": "small", "n": 1},
+    }
+
+
+def test_what_the_kit_must_know_of_the_links_counts_as_part_of_the_document() -> None:
+    keys = [f"{number:03}" + "k" * 200 for number in range(LINKS_MAX)]
+    text = "x" * 280_000
+    shaped = links.shape("p", {"l": [{"key": key} for key in keys]}, {key: {"x": text} for key in keys})
+    record = documents.encode(document(shaped), links.link_keys(shaped), links.link_fields(shaped))
+    assert values.size_bytes(record) < 1_048_576 - 2_000  # what a record's name takes
+    assert sum("x" in copy for copy in shaped["l"]) == 2
+
+
+def test_a_copy_that_would_stand_too_deep_is_marked() -> None:
+    content = nested(8, {"key": "t"})
+    fitting, too_deep = nested(DEPTH_MAX - 9, {"n": 1}), nested(DEPTH_MAX - 8, {"n": 1})
+    assert links.shape("p", content, {"t": fitting}) == nested(8, {"key": "t", **fitting})
+    assert links.shape("p", content, {"t": too_deep}) == nested(8, {"key": "t", "link_too_large": True})
+
+
+def test_a_list_in_a_list_counts_twice_towards_the_depth_of_a_copy() -> None:
+    fitting = nested(DEPTH_MAX - 3, {"n": 1})
+    assert links.shape("p", {"l": [{"key": "t"}]}, {"t": fitting})["l"][0] == {"key": "t", **fitting}
+    assert links.shape("p", {"l": [[{"key": "t"}]]}, {"t": fitting})["l"][0][0] == {"key": "t", "link_too_large": True}
+
+
+def test_a_document_must_have_room_for_a_mark_at_each_link() -> None:
+    with pytest.raises(TooLarge) as refused:
+        links.shape("p", {"n": "x" * 999_970, "a": {"key": "t"}}, {"t": None})
+    assert refused.value.status == 413
+
+
+def test_500_links_are_taken_and_one_more_is_not() -> None:
+    assert len(links.shape("p", {"l": [{"key": "t"}] * LINKS_MAX}, {"t": {}})["l"]) == 500
+    with pytest.raises(TooLarge):
+        links.shape("p", {"l": [{"key": "t"}] * (LINKS_MAX + 1)}, {"t": {}})
+
+
+def test_a_change_that_has_come_too_far_unmarks_nothing() -> None:
+    marked = {"key": "t", "link_too_large": True}
+    content = {"a": marked, "b": {"key": "t"}}
+    copy = {"key": "t", "n": 1}
+    assert links.shape("p", content, {"t": {"n": 1}}, hops=HOPS_MAX) == {"a": copy, "b": copy}
+    assert links.shape("p", content, {"t": {"n": 1}}, hops=HOPS_MAX + 1) == {"a": marked, "b": copy}
+
+
+def test_shaping_again_changes_nothing() -> None:
+    sources: dict[str, Content | None] = {"t": {"u": {"key": "u", "p": {"key": "p"}}}, "u": None, "big": {"x": HALF}}
+    content = {"a": {"key": "t"}, "l": [{"key": "big"}, {"key": "big"}, {"key": "p"}, {"key": None}, {"key": "u"}]}
+    once = links.shape("p", content, {**sources, "p": content})
+    assert links.shape("p", once, {**sources, "p": once}) == once
+
+
+# --- what a refresh replaces ---
+
+
+def test_a_refresh_replaces_all_copies_of_its_source_and_nothing_else() -> None:
+    old, other = {"key": "t", "n": 1, "gone": 1}, {"key": "u", "n": 1}
+    read = document({"a": old, "l": [old, other, {"m": old}], "b": other, "n": 1})
+    new = {"key": "t", "n": 2}
+    assert links.refresh("p", read, "t", {"n": 2}) == {"a": new, "l": [new, other, {"m": new}], "b": other, "n": 1}
+
+
+def test_a_refresh_marks_what_is_gone_and_fills_what_is_back() -> None:
+    missing = {"key": "t", "link_missing": True}
+    assert links.refresh("p", document({"a": {"key": "t", "n": 1}}), "t", None) == {"a": missing}
+    assert links.refresh("p", document({"a": missing}), "t", {"n": 1}) == {"a": {"key": "t", "n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("content", "source"),
+    [
+        ({"a": {"key": "t", "n": 1}}, {"n": 1}),
+        ({"a": {"key": "t", "link_missing": True}}, None),
+        ({"a": {"key": "u", "n": 1}}, {"n": 2}),
+        ({"n": 1}, {"n": 2}),
+    ],
+)
+def test_a_refresh_that_would_change_nothing_says_so(content: Content, source: Content | None) -> None:
+    assert links.refresh("p", document(content), "t", source) is Refresh.UNCHANGED
+
+
+@pytest.mark.parametrize("n", [1.0, True, "1"])
+def test_equal_to_python_is_not_the_same(n: Any) -> None:
+    assert links.refresh("p", document({"a": {"key": "t", "n": 1}}), "t", {"n": n}) == {"a": {"key": "t", "n": n}}
+
+
+@pytest.mark.parametrize(
+    ("read", "source"),
+    [
+        (Document({"a": {"key": "t"}}), {"n": 1}),
+        (Document({"a": {"key": "t"}}, Stamp(1, "put", "of something else")), {"n": 1}),
+        (document({"a": {"key": "t"}, "b": {"key": "u", "link_too_large": True}}), {"n": 1}),
+        (document({"a": {"key": "t"}, "n": HALF}), {"n": HALF}),
+        (document({"a": {"key": "t"}}), nested(DEPTH_MAX - 1, {})),
+    ],
+    ids=["without a stamp", "changed under its stamp", "has a mark", "too large", "too deep"],
+)
+def test_what_cannot_be_decided_by_one_source_is_left_to_reshaping(read: Document, source: Content) -> None:
+    assert links.refresh("p", read, "t", source) is Refresh.RESHAPE
+
+
+KEYS = st.sampled_from(["p", "t", "u", "v", None])
+LINKING = st.recursive(
+    st.integers(0, 2) | KEYS.map(lambda key: {"key": key}),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=6,
+)
+CONTENTS = st.dictionaries(st.sampled_from("xy"), LINKING, max_size=2)
+SOURCES = st.fixed_dictionaries(dict.fromkeys("ptuv", st.none() | CONTENTS))
+
+
+@given(CONTENTS, SOURCES, st.none() | CONTENTS)
+def test_a_refresh_gives_what_a_put_now_would_embed(
+    content: Content, sources: dict[str, Content | None], moved: Content | None
+) -> None:
+    before = links.shape("p", content, sources)
+    expected = links.shape("p", content, {**sources, "t": moved})
+    refreshed = links.refresh("p", document(before), "t", moved)
+    assert (before if refreshed is Refresh.UNCHANGED else refreshed) == expected
+
+
+# --- what an event calls for ---
+
+LINKING_A = {"n": 1, "a": {"key": "t", "x": 1}}
+LINKING_B = {"n": 1, "a": {"key": "t", "x": 2}}
+FOREIGN = Document({"n": 2})
+CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", documents.digest({"n": 1})), linked=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reaction"),
+    [
+        (None, None, Reaction()),
+        (None, document({}), Reaction(look=True)),
+        (None, document(LINKING_A), Reaction(look=True, verify=("t",))),
+        (None, document({}, linked=True), Reaction(pages=True)),
+        (document({}), document({"n": 1}, version=2), Reaction()),
+        (document({}, linked=True), document({"n": 1}, version=2, linked=True), Reaction(pages=True)),
+        (document({}, linked=None), document({"n": 1}, version=2, linked=True), Reaction(pages=True)),
+        (document({}, linked=True), document({}, version=2, linked=True), Reaction()),
+        (document({}), document({}, linked=True), Reaction()),
+        (document({}), None, Reaction()),
+        (document({}, linked=True), None, Reaction(pages=True)),
+        (FOREIGN, None, Reaction(pages=True)),
+        (document({}, linked=True), document({"n": 1.0}, version=2, linked=True), Reaction(pages=True)),
+    ],
+    ids=[
+        "nothing and nothing",
+        "created",
+        "created with a link",
+        "created and known to be wanted",
+        "changed, nobody embeds it",
+        "changed, embedded",
+        "changed, perhaps embedded",
+        "put as it was",
+        "marked as embedded",
+        "deleted, nobody embeds it",
+        "deleted, embedded",
+        "deleted, perhaps embedded",
+        "changed only in kind",
+    ],
+)
+def test_an_event_of_the_kits_own_write_calls_for(
+    before: Document | None, after: Document | None, reaction: Reaction
+) -> None:
+    assert links.react(before, after) == reaction
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verified"),
+    [
+        (document(LINKING_A), document(LINKING_B, version=2), ("t",)),
+        (document(LINKING_A), document({**LINKING_A, "n": 2}, version=2), ()),
+        (document(LINKING_A), document({**LINKING_A, "b": {"key": "u"}}, version=2), ("u",)),
+        (document(LINKING_A), document({"n": 1}, version=2), ()),
+        (document({"l": [LINKING_A["a"]]}), document({"l": [0, LINKING_A["a"]]}, version=2), ("t",)),
+        (document({}), document({"l": [{"key": "u"}, {"key": "t"}, {"key": "u"}]}, version=2), ("t", "u")),
+        (document({}), document({"a": {"key": None}, "b": {"key": "x/y"}}, version=2), ()),
+        (FOREIGN, document(LINKING_A, version=2, linked=True), ("t",)),
+        (Document(LINKING_A), document(LINKING_A, version=2, linked=True), ("t",)),
+        (document(LINKING_A), document(LINKING_B, "refresh", version=2), ()),
+        (document(LINKING_A), document(LINKING_A, linked=True), ()),
+    ],
+    ids=[
+        "a copy changed",
+        "a copy kept",
+        "a link gained",
+        "a link given up",
+        "a copy moved",
+        "each target once",
+        "no keys",
+        "after another client's write",
+        "after another client's copies",
+        "a refresh",
+        "a mark",
+    ],
+)
+def test_the_targets_of_copies_that_a_put_changed_are_verified(
+    before: Document, after: Document, verified: tuple[str, ...]
+) -> None:
+    assert links.react(before, after).verify == verified
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reaction"),
+    [
+        (None, FOREIGN, Reaction(reshape=True, pages=True)),
+        (document({}), FOREIGN, Reaction(reshape=True, pages=True)),
+        (document({"n": 2}), FOREIGN, Reaction(reshape=True)),
+        (document({"n": 1}), CHANGED_UNDER_ITS_STAMP, Reaction(reshape=True, pages=True)),
+        (None, CHANGED_UNDER_ITS_STAMP, Reaction(reshape=True, pages=True)),
+        (document({}, version=2), document(LINKING_A, version=1), Reaction(reshape=True, pages=True)),
+        (document({}, version=2), document({}, version=1), Reaction(reshape=True)),
+        (document({}, linked=True), document({}), Reaction(reshape=True)),
+        (document({}, linked=None), document({}), Reaction(reshape=True)),
+    ],
+    ids=[
+        "created",
+        "written over",
+        "written over with what was there",
+        "changed under its stamp",
+        "created with a stamp that does not fit",
+        "an older state restored",
+        "an older state with the same content",
+        "the mark taken away",
+        "a mark where nothing was known",
+    ],
+)
+def test_another_clients_write_is_brought_into_shape(
+    before: Document | None, after: Document, reaction: Reaction
+) -> None:
+    assert links.react(before, after) == reaction
+
+
+@pytest.mark.parametrize(
+    ("after", "reaction"),
+    [
+        (None, Reaction(pages=True)),
+        (document(LINKING_A), Reaction(verify=("t",), look=True, pages=True)),
+        (document({}, linked=True), Reaction(pages=True)),
+        (FOREIGN, Reaction(reshape=True, pages=True)),
+    ],
+    ids=["nothing there", "a document", "an embedded one", "another client's"],
+)
+def test_an_event_without_its_data_counts_as_a_change_of_everything(after: Document | None, reaction: Reaction) -> None:
+    assert links.react_to_unknown(after) == reaction
