@@ -48,3 +48,12 @@ QUERY_LIMIT_MAX = 1_000
 """Documents a query answers at once: one screenful for a program, one page of memory for a function."""
 
 QUERY_LIMIT_DEFAULT = 100
+
+DELAY_SECONDS_MAX = 29 * 24 * 3_600
+"""Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
+
+EXECUTIONS_MAX = 10
+"""How often a user's task is run before the kit gives it up: with the queue's pauses, some minutes."""
+
+RETRIES_MAX = 100
+"""The same, counted with the deliveries that reached no process: with the longest pauses, more than an hour."""

@@ -79,6 +79,19 @@ class NotAllowed(Problem):
     title = "Call as somebody who may"
 
 
+class BadCall(Problem):
+    title = "Name a function of the catalogue, one of its tasks, and a payload that is an object"
+
+
+class BadArgument(Problem):
+    title = "Call the task with the arguments that its signature names"
+
+
+class UnknownTask(Problem):
+    status = 404
+    title = "Name a task that the function has"
+
+
 class Unavailable(Exception):
     """Unknown or passing: the call may or may not have taken effect; ask again.
 
