@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -49,6 +49,10 @@ class Call:
             queue=_name({"queue": QUEUE_DEFAULT} | fields, "queue", _QUEUE, field),
             delay_seconds=_delay(fields.get("delay_seconds", 0), f"{field}.delay_seconds"),
         )
+
+    def after(self, delay_seconds: float) -> Self:
+        """Give the same call for so many seconds after it is due."""
+        return replace(self, delay_seconds=_delay(delay_seconds, "delay_seconds"))
 
     def record(self) -> dict[str, Any]:
         """Give the call as a record holds it: its payload as text, so that any JSON fits."""
