@@ -130,3 +130,11 @@ class BatchSealed(Problem):
 class NothingToRun(Problem):
     status = 409
     title = "This batch has no task to run its units again"
+
+
+class BadSemaphore(Problem):
+    title = "Send limits, a wait or a lease as documented"
+
+
+class NoSemaphore(NotFound):
+    title = "Create the semaphore first"
