@@ -60,7 +60,7 @@ def checks(client: Documents, table: str, seats: int, rounds: int) -> Sequence[C
     meals = [_meal(client, table, seat, number) for seat in range(seats) for number in range(1, rounds + 1)]
     written = len(list(client.find({"table": table})))
     forks = [client.call("GET", f"semaphores/{table}-fork-{number}").json() for number in range(seats)]
-    held = [fork["name"] for fork in forks if fork.get("leases") or fork.get("waiting")]
+    held = [fork["name"] for fork in forks if fork["leases"] or fork["line"]]
     wanted = seats * rounds
     return (
         Check(f"{wanted} meals of {wanted}", "" if written == 2 * wanted else f"{written} records", wanted),
