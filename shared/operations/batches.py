@@ -60,7 +60,7 @@ def populate(ports: Ports, batch: str, order: Order, parent: Unit | None = None)
 
 
 def _begin(ports: Ports, batch: str, order: Order, parent: Unit | None) -> tuple[Life, Header, bool]:
-    incarnation = ports.store.new_id()
+    incarnation = draw_incarnation(ports)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Header, bool]]:
         held = rules.decode(read[0].data)
@@ -82,6 +82,11 @@ def _begin(ports: Ports, batch: str, order: Order, parent: Unit | None) -> tuple
 
     (header, created), _ = perform(ports, [rules.path_of(batch)], decide)
     return Life(batch, header.incarnation), header, created
+
+
+def draw_incarnation(ports: Ports) -> str:
+    """Draw what tells this life of an id from all others."""
+    return ports.store.new_id()
 
 
 def _same(batch: str, held: Header, order: Order) -> Header:
