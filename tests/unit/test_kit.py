@@ -1,0 +1,301 @@
+"""A user's function as the framework calls it: addresses for people, tasks from queues, and the two examples."""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import flask
+import pytest
+
+from shared.adapters import runtime
+from shared.adapters.cloud_tasks import task_request
+from shared.adapters.memory import MemoryStore
+from shared.adapters.settings import from_environment
+from shared.kit import Answer, Call, Function, Lease, Problem, Request, Unit, batch, documents, semaphore
+from shared.operations.ports import Query
+from shared.rules.effects import Effect
+from shared.rules.problems import BadArgument, BadBatch
+
+ROOT = Path(__file__).parents[2]
+Entry = Callable[[flask.Request], flask.Response]
+WEB = flask.Flask(__name__)
+OWN = {"philosophers": "examples", "quilt": "examples"}
+
+
+DELIVERIES_MAX = 3_000
+
+
+class Town:
+    """A store and a queue in this process; its time passes only when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+        self.store = MemoryStore(lambda: self.time)
+        self.waiting: dict[str, Effect] = {}
+        self.taken: set[str] = set()
+        self.functions: dict[str, Entry] = {}
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        self.waiting |= {effect.name: effect for effect in effects if effect.name not in self.taken}
+        self.taken |= {effect.name for effect in effects}
+
+    def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+    def jitter(self) -> float:
+        return 0.5
+
+    def deliver(self, effect: Effect, **headers: int) -> int:
+        """Deliver a task as Cloud Tasks does, and give the status it is answered with."""
+        request = task_request(from_environment({}), effect, "")["task"]["http_request"]
+        counts = {f"X-CloudTasks-Task{name.title()}Count": str(count) for name, count in headers.items()}
+        with WEB.test_request_context(effect.path, method="POST", data=request["body"], headers=counts):
+            entry = self.functions.get(effect.function) or self.functions.setdefault(
+                effect.function, _entry(effect.function)
+            )
+            return entry(flask.request._get_current_object()).status_code  # type: ignore[attr-defined]
+
+    def run(self, again_every: int = DELIVERIES_MAX) -> None:
+        """Deliver all tasks, each when it is due, until there are none; each so-many-th one again at once."""
+        for number in range(1, DELIVERIES_MAX + 1):
+            if not self.waiting:
+                return
+            effect = min(self.waiting.values(), key=lambda each: each.not_before or self.time)
+            self.time = max(self.time, effect.not_before or self.time)
+            del self.waiting[effect.name]
+            for _ in range(1 + (number % again_every == 0)):
+                status = self.deliver(effect)
+                assert status in (204, 503), (effect.task, status)
+            if status == 503:
+                self.sleep(1)
+                self.waiting[effect.name] = effect
+        raise AssertionError(f"still waiting: {[each.task for each in self.waiting.values()]}")
+
+    def ask(self, function: Entry, path: str, method: str = "POST", json: Any = None) -> Any:
+        with WEB.test_request_context(path, method=method, json=json):
+            response = function(flask.request._get_current_object())  # type: ignore[attr-defined]
+        return response.status_code, response.get_json(silent=True) or response.data
+
+    def documents(self) -> dict[str, Any]:
+        return {each.id: documents.get(each.id) for each in self.store.query(Query("documents", limit=1000))}
+
+
+def _entry(name: str) -> Any:
+    path = ROOT / OWN.get(name, "functions") / name / "main.py"
+    spec = importlib.util.spec_from_file_location(f"main_of_{name}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
+
+
+@pytest.fixture
+def town() -> Iterator[Town]:
+    created = Town()
+    Function("any").bind(created.store, created, created)
+    yield created
+    runtime.bind(None)
+
+
+class Sour(Problem):
+    title = "Cook something sweeter"
+
+
+@pytest.fixture
+def kitchen(town: Town) -> Function:
+    app = Function("kitchen")
+
+    @app.http("GET", "/{dish}")
+    def look(request: Request, dish: str) -> dict[str, Any]:
+        return {"dish": dish, "query": request.query.get("q")}
+
+    @app.http("PUT", "/{dish}")
+    def order(request: Request, dish: str) -> Answer:
+        return Answer(201, {"dish": dish, **request.json_object()})
+
+    @app.http("DELETE", "/{dish}")
+    def forget(request: Request, dish: str) -> None: ...
+
+    @app.task
+    def cook(dish: str, salt: float = 0) -> str:
+        if dish == "lemon":
+            raise Sour("It is sour.")
+        if dish == "fire":
+            raise RuntimeError
+        documents.put(dish, {"salt": salt})
+        return f"{dish} done"
+
+    @app.task(attempts_max=2)
+    def stir(lease: Lease, dish: str) -> None:
+        documents.put(f"stirred-{dish}", {"token": lease.token})
+        if dish == "fire":
+            raise RuntimeError
+
+    @app.task
+    def taste(unit: Unit, dish: str) -> dict[str, Any]:
+        return {"dish": dish, "index": unit.index}
+
+    town.functions["kitchen"] = app.entry_point()
+    app.cook, app.stir, app.taste = cook, stir, taste  # type: ignore[attr-defined]
+    return app
+
+
+@pytest.mark.usefixtures("kitchen")
+def test_people_are_answered_with_what_a_handler_returns(town: Town) -> None:
+    entry = town.functions["kitchen"]
+    assert town.ask(entry, "/soup?q=1", "GET") == (200, {"dish": "soup", "query": "1"})
+    assert town.ask(entry, "/soup", "PUT", {"hot": True}) == (201, {"dish": "soup", "hot": True})
+    assert town.ask(entry, "/soup", "DELETE")[0] == 204
+    assert town.ask(entry, "/soup", "PATCH")[0] == 405
+    assert town.ask(entry, "/tasks/cook", "GET")[0] == 405
+
+
+def test_a_task_says_how_it_is_called_and_can_be_run_in_a_test(kitchen: Any) -> None:
+    assert kitchen.cook.call(dish="soup", salt=1.5) == Call("kitchen", "cook", {"dish": "soup", "salt": 1.5})
+    with pytest.raises(BadArgument) as refused:
+        kitchen.cook.call(dish=7)
+    assert (refused.value.field, refused.value.detail) == ("dish", "cook: dish must be str, not int.")
+    assert kitchen.cook(dish="soup") == "soup done"
+
+
+def effect(call: Call, **beside: Any) -> Effect:
+    return call.effect("operation", datetime(2026, 1, 1, tzinfo=UTC), **beside)
+
+
+def test_a_task_runs_when_a_queue_delivers_it(town: Town, kitchen: Any) -> None:
+    assert town.deliver(effect(kitchen.cook.call(dish="soup", salt=2))) == 204
+    assert town.documents() == {"soup": {"key": "soup", "salt": 2}}
+
+
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        (Call("kitchen", "cook", {"dish": "lemon"}), 204),
+        (Call("kitchen", "cook", {"dish": 7}), 204),
+        (Call("kitchen", "cook", {}), 204),
+        (Call("kitchen", "bake", {}), 204),
+        (Call("kitchen", "stir", {"dish": "soup"}), 204),
+        (Call("kitchen", "cook", {"dish": "fire"}), 500),
+    ],
+)
+@pytest.mark.usefixtures("kitchen")
+def test_a_queue_is_told_to_ask_again_only_where_that_may_help(town: Town, call: Call, status: int) -> None:
+    assert town.deliver(effect(call)) == status
+    assert town.documents() == {}
+
+
+@pytest.mark.usefixtures("kitchen")
+def test_a_task_that_died_every_time_is_not_run_any_more(town: Town) -> None:
+    call = Call("kitchen", "cook", {"dish": "fire"})
+    assert [town.deliver(effect(call), execution=count) for count in (0, 9, 10)] == [500, 500, 204]
+
+
+def test_a_continuation_runs_under_its_lease_and_the_permit_is_back_when_it_returns(town: Town, kitchen: Any) -> None:
+    semaphore("stove").ensure(permits=1)
+    assert semaphore("stove").wait(kitchen.stir.call(dish="soup"), release_on_return=True)
+    assert not semaphore("stove").wait(kitchen.stir.call(dish="rice"), release_on_return=True)
+    assert semaphore("stove").acquire() is None
+    town.run()
+    assert town.documents().keys() == {"stirred-soup", "stirred-rice"}
+    assert semaphore("stove").acquire() is not None
+
+
+def test_a_continuation_that_dies_every_time_gives_its_permit_back(town: Town, kitchen: Any) -> None:
+    semaphore("stove").ensure(permits=1)
+    semaphore("stove").wait(kitchen.stir.call(dish="fire"))
+    [effect] = [each for each in town.waiting.values() if each.task == "stir"]
+    assert [town.deliver(effect, execution=count) for count in (0, 1, 2)] == [500, 500, 204]
+    assert semaphore("stove").acquire() is not None
+
+
+def test_a_lease_is_renewed_and_signalled_once(town: Town) -> None:
+    semaphore("stove").ensure(permits=1, lease_seconds=10)
+    lease = semaphore("stove").acquire()
+    assert lease is not None
+    town.sleep(8)
+    assert semaphore("stove").renew(lease)
+    town.sleep(8)
+    assert semaphore("stove").signal(lease)
+    assert not semaphore("stove").signal(lease)
+    assert not semaphore("stove").renew(lease.id)
+
+
+def test_a_batch_of_calls_is_done_and_counted(town: Town, kitchen: Any) -> None:
+    calls = [kitchen.taste.call(dish=f"dish {number}") for number in range(5)]
+    batch("menu").populate(calls)
+    town.run(again_every=1)
+    assert {name: batch("menu").status()[name] for name in ("state", "size", "done", "failed")} == {
+        "state": "completed",
+        "size": 5,
+        "done": 5,
+        "failed": 0,
+    }
+    assert batch("menu").populate(calls)["state"] == "completed"
+
+
+def test_a_batch_counts_what_its_task_refuses_as_failed(town: Town, kitchen: Any) -> None:
+    batch("menu").populate([kitchen.cook.call(dish=dish) for dish in ("soup", "lemon")])
+    town.run()
+    assert (batch("menu").status()["state"], batch("menu").status()["failed"]) == ("completed", 1)
+
+
+def test_a_batch_is_of_one_task(kitchen: Any) -> None:
+    with pytest.raises(BadBatch):
+        batch("menu").populate([kitchen.cook.call(dish="soup"), kitchen.taste.call(dish="soup")])
+
+
+def test_a_batch_larger_than_one_call_takes_is_loaded_page_by_page(
+    town: Town, kitchen: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.front.batches.CALL_UNITS_MAX", 3)
+    batch("menu").populate(kitchen.taste.call(dish="soup") for _ in range(250))
+    town.run()
+    assert (batch("menu").status()["state"], batch("menu").status()["size"]) == ("completed", 250)
+
+
+def test_two_tasks_of_one_name_and_a_handler_among_the_tasks_are_refused() -> None:
+    app = Function("kitchen")
+    app.task(_cook)
+    with pytest.raises(ValueError, match="two tasks"):
+        app.task(_cook)
+    with pytest.raises(ValueError, match="where the tasks are"):
+        app.http("POST", "/tasks/{name}")
+
+
+def _cook() -> None: ...
+
+
+@pytest.mark.parametrize("again_every", [3_000, 7, 3])
+def test_philosophers_eat_all_their_meals_and_put_every_fork_back(town: Town, again_every: int) -> None:
+    entry = _entry("philosophers")
+    asked = {"table": "t", "seats": 5, "rounds": 5}
+    assert town.ask(entry, "/", json=asked) == (202, {"table": "t", "meals": 25})
+    assert town.ask(entry, "/", json=asked)[0] == 202
+    town.run(again_every)
+    assert len([key for key in town.documents() if key.endswith("-ends")]) == 25
+    assert all(semaphore(f"t-fork-{number}").acquire() for number in range(5))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"table": "t", "seats": 1, "rounds": 1}, {"table": "t", "seats": 2, "rounds": 0}]
+)
+def test_a_table_that_cannot_be_laid_is_refused(town: Town, wrong: Any) -> None:
+    assert town.ask(_entry("philosophers"), "/", json=wrong)[0] == 400
+    assert town.waiting == {}
+
+
+@pytest.mark.parametrize("side", [0, 1, 8])
+def test_a_quilt_is_sewn_and_said_to_be_complete_once(town: Town, side: int) -> None:
+    entry = _entry("quilt")
+    assert town.ask(entry, "/", json={"quilt": "q", "side": side})[0] == 202
+    assert town.ask(entry, "/", json={"quilt": "q", "side": side})[0] == 202
+    town.run()
+    said = [each for each in town.documents().values() if each["kind"] == "announcement"]
+    assert [each["squares"] for each in said] == [side * side]
+
+
+def test_a_quilt_without_a_name_is_refused(town: Town) -> None:
+    assert town.ask(_entry("quilt"), "/", json={"quilt": "", "side": 2})[0] == 400
