@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.operations.ports import Delete, Ports, Snapshot, Write
-from shared.operations.semaphore_changes import Looks, Seen, Step, change, spilled
+from shared.operations.semaphore_changes import Looks, Seen, Step, change
 from shared.operations.semaphore_leases import taken
 from shared.operations.semaphore_removal import clean_deleted
 from shared.operations.semaphore_waits import read_waiter, time_out
@@ -18,8 +18,6 @@ from shared.rules import line
 from shared.rules.bounds import LINE_PAGE, RELEASES_PAGE
 from shared.rules.problems import NoSemaphore, Unavailable
 from shared.rules.semaphores import Semaphore, reopened
-
-LOOK = Looks(waiters=LINE_PAGE, releases=RELEASES_PAGE)
 
 
 def run(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
@@ -41,7 +39,7 @@ def admit(ports: Ports, name: str, not_before: datetime | None = None) -> None:
         return admitted(seen)
 
     try:
-        change(ports, name, decide, looks=lambda _: LOOK)
+        change(ports, name, decide, looks=lambda _: Looks(LINE_PAGE, RELEASES_PAGE))
     except NoSemaphore:
         ports.log.info("nothing to admit to: the semaphore was deleted", semaphore=name)
 
@@ -64,12 +62,11 @@ def admitted(seen: Seen) -> Step[None]:
     )
     writes: tuple[Write, ...] = (
         *taken(waiting, grants, seen.now),
-        *spilled(seen.name, lapsed),
         *(Delete(one.path, one.guard) for one in stale),
         *(Delete(one.path) for one in seen.releases),
     )
     effects = tuple(line.continuation(seen.name, one, seen.now) for one in grants)
-    return Step(after.moved_to(mode, seen.now), None, writes, effects, nudge=more)
+    return Step(after.moved_to(mode, seen.now), None, writes, effects, nudge=more, spilled=lapsed)
 
 
 def _released(seen: Seen) -> Semaphore:

@@ -72,6 +72,8 @@ class Seen:
 class Step(Generic[Answer]):
     """A decision: the semaphore that follows, the answer, what else to write, and whether an admit run must follow.
 
+    `spilled` are lapsed leases without room in the record; what became of them is noted at their waiters.
+
     A step whose semaphore is as it was, and that writes nothing, commits nothing.
     """
 
@@ -80,6 +82,7 @@ class Step(Generic[Answer]):
     writes: tuple[Write, ...] = ()
     effects: tuple[Effect, ...] = ()
     nudge: bool = False
+    spilled: tuple[Held, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +161,6 @@ def line_query(name: str, limit: int) -> Query:
     return Query(f"{semaphores.path_of(name)}/waiters", order_by=(Order(SINCE),), limit=limit)
 
 
-def spilled(name: str, lapsed: Sequence[Held]) -> tuple[Write, ...]:
-    """Note at the waiters what became of leases that have no room in the record."""
-    return tuple(Change(waiter_path(name, one.id), {("state",): "lost"}, Must.EXIST) for one in lapsed)
-
-
 def nudge(ports: Ports, name: str, incarnation: int, moment: datetime) -> None:
     """Have an admit run look at what was committed at `moment`; one run for all of a slot. Raises `Unavailable`."""
     ends_at = slot_end(moment)
@@ -212,4 +210,11 @@ def _commit(ports: Ports, seen: Seen, step: Step[Any]) -> Committed:
     """Commit under the record's guard; an alarm goes with the other effects, where there are any."""
     record = Put(seen.snapshot.path, semaphores.encode(step.semaphore, seen.now), seen.snapshot.guard)
     effects = (*step.effects, *_new_alarm(seen, step.semaphore)) if step.effects else ()
-    return outbox.commit(ports, [record, *step.writes], effects)
+    return outbox.commit(ports, [record, *step.writes, *_notes(seen.name, step)], effects)
+
+
+def _notes(name: str, step: Step[Any]) -> list[Write]:
+    """Note lost leases at their waiters; one that is written anyway is another life of its wait, and owed nothing."""
+    written = {write.path for write in step.writes}
+    paths = {waiter_path(name, lapsed.id) for lapsed in step.spilled} - written
+    return [Change(path, {("state",): "lost"}, Must.EXIST) for path in sorted(paths)]

@@ -32,7 +32,6 @@ from shared.operations.semaphore_changes import (
     nudge,
     release_path,
     see,
-    spilled,
     waiter_path,
 )
 from shared.operations.semaphore_waits import deadline_task, leave, no_wait, read_waiter
@@ -79,10 +78,10 @@ def end_by_hand(ports: Ports, name: str, lease: str, reason: str) -> bool:
     return released
 
 
-def end(ports: Ports, name: str, ending: Ending, rounds: int = GUARDED_ROUNDS) -> bool:
+def end(ports: Ports, name: str, ending: Ending) -> bool:
     """End a lease and pass its permits on in one commit. Raises `Contended` if others are faster too often."""
     done = change(
-        ports, name, lambda seen: _end(seen, ending), looks=lambda seen: _line_for(seen, ending), rounds=rounds
+        ports, name, lambda seen: _end(seen, ending), looks=lambda seen: _line_for(seen, ending), rounds=GUARDED_ROUNDS
     )
     return done.answer is not None and (done.committed is None or done.committed.commit_time < done.answer)
 
@@ -106,7 +105,7 @@ def _end(seen: Seen, ending: Ending) -> Step[datetime | None]:
     if not live and not held.continued:
         return Step(seen.semaphore, None)
     step = passed_on(seen, seen.semaphore.end(held, ending.operation if live else ""))
-    return Step(step.semaphore, held.ends_at if live else None, step.writes, step.effects, step.nudge)
+    return Step(step.semaphore, held.ends_at if live else None, step.writes, step.effects, step.nudge, step.spilled)
 
 
 def passed_on(seen: Seen, semaphore: Semaphore) -> Step[None]:
@@ -116,9 +115,11 @@ def passed_on(seen: Seen, semaphore: Semaphore) -> Step[None]:
     waiting = {one.id: one for one in seen.line if one not in stale}
     after, grants = line.pass_on(settled, [w for one in waiting.values() if (w := read_waiter(one))], seen.now)
     mode = reopened(semaphore.mode, found=False, left=bool(seen.line)) if seen.looked else semaphore.mode
-    writes = (*taken(waiting, grants, seen.now), *spilled(seen.name, lapsed))
+    writes = taken(waiting, grants, seen.now)
     effects = tuple(line.continuation(seen.name, one, seen.now) for one in grants)
-    return Step(after.moved_to(mode, seen.now), None, writes, effects, nudge=mode == "opening" or bool(stale))
+    return Step(
+        after.moved_to(mode, seen.now), None, writes, effects, nudge=mode == "opening" or bool(stale), spilled=lapsed
+    )
 
 
 def taken(waiting: Mapping[str, Snapshot], grants: tuple[line.Grant, ...], now: datetime) -> tuple[Write, ...]:

@@ -37,7 +37,6 @@ from shared.operations.semaphore_changes import (
     Step,
     change,
     see,
-    spilled,
     waiter_path,
 )
 from shared.rules import line
@@ -78,12 +77,12 @@ def _acquire(seen: Seen, wish: Wish) -> Step[Answered]:
         return Step(seen.semaphore, {"acquired": False})
     seconds = wish.lease_seconds or settled.lease_seconds
     after, held = settled.grant(wish.id, wish.permits, seconds, seen.now, claim_seconds=None)
-    return Step(after, {"acquired": True, "lease": held.shown()}, spilled(seen.name, lapsed))
+    return Step(after, {"acquired": True, "lease": held.shown()}, spilled=lapsed)
 
 
 def _lease_of(seen: Seen, id_: str) -> Answered | None:
     """Find what an earlier delivery of this wait was given."""
-    held = next((one for one in seen.semaphore.leases if one.id == id_), None)
+    held = next((one for one in seen.semaphore.leases if one.id == id_ and not one.continued), None)
     past = held or seen.semaphore.past(id_)
     return {"acquired": True, "lease": past.shown()} if past else None
 
@@ -127,16 +126,15 @@ def _join(seen: Seen, wish: Wish) -> Step[Answered]:
     waiter = _waiter(wish, seen)
     guard = seen.others[0].guard if seen.others else Must.NOT_EXIST
     enough = wish.permits <= settled.free(seen.now)
-    noted = spilled(seen.name, lapsed)
     if enough and not seen.line:
         after, granted = line.grant(settled, waiter, seen.now)
         answer = {"acquired": True, "lease": granted.held.shown()}
         receipt = put_waiter(seen.name, replace(granted.waiter, answer=answer), seen.now, guard)
         task = line.continuation(seen.name, granted, seen.now)
-        return Step(after.receipted(seen.now), answer, (receipt, *noted), (task,))
+        return Step(after.receipted(seen.now), answer, (receipt,), (task,), spilled=lapsed)
     put = put_waiter(seen.name, waiter, seen.now, guard)
     closed = settled.moved_to("closed", seen.now)
-    return Step(closed, WAITING, (put, *noted), deadline_task(seen.name, waiter), nudge=enough)
+    return Step(closed, WAITING, (put,), deadline_task(seen.name, waiter), nudge=enough, spilled=lapsed)
 
 
 def _known(seen: Seen, others: Sequence[Snapshot]) -> Waiter | None:

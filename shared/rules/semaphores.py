@@ -61,7 +61,7 @@ class Semaphore:
 
     def __post_init__(self) -> None:
         assert self.permits >= 1, "a semaphore without permits lets nobody in, ever"
-        assert len({lease.id for lease in self.leases}) == len(self.leases), "a wait holds one lease"
+        assert len({(lease.id, lease.grant) for lease in self.leases}) == len(self.leases), "each grant is one lease"
 
     # --- what it holds ---
 

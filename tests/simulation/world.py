@@ -95,6 +95,7 @@ class World:
         self.task_handlers: dict[str, Callable[[Ports, Effect], None]] = {}
         self.due: dict[str, datetime] = {}
         self.queue_ahead_seconds = 0.0
+        self.step_microseconds_max = 50
         self.leaps: tuple[float, ...] = ()
         self.leaps_left = 0
         self.on_event: Callable[[Ports, DocumentEvent], None] | None = None
@@ -154,7 +155,7 @@ class World:
     def stop_here(self, what: str) -> None:
         """Called by a process before each step: let others go first; perhaps die."""
         self._main.switch()
-        self._microseconds += self.random.randrange(1, 50)
+        self._microseconds += self.random.randrange(1, self.step_microseconds_max)
         self.say(what)
 
     def _resume(self, process: Process) -> None:

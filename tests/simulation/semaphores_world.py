@@ -1,0 +1,354 @@
+"""Waits, signals, renewals and cancels in one simulated world, and what must hold of them.
+
+One semaphore, a handful of waits, some with a continuation and some without, callers that repeat what was not answered,
+holders that die. The bounds are small, so that pages fill, leases lapse and the combining way is taken often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
+from typing import Any
+from unittest import mock
+
+from shared.operations import (
+    outbox,
+    semaphore_admission,
+    semaphore_leases,
+    semaphore_waits,
+    semaphores,
+)
+from shared.operations.ports import Ports, Query, Snapshot
+from shared.rules import line
+from shared.rules import semaphores as rules
+from shared.rules.calls import Call
+from shared.rules.effects import Effect
+from shared.rules.leases import parse_lease
+from shared.rules.occasions import Lease
+from shared.rules.problems import NotFound
+from shared.rules.semaphore_requests import Wish
+from tests.simulation.world import Chances, Violation, World
+
+NAME = "s"
+RECORD = rules.path_of(NAME)
+LEASE_SECONDS = 4.0
+CLAIM_SECONDS = 3
+PAGE = 2
+RETRIES_MAX = 12
+SWEEPS = 6
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
+    try:
+        SemaphoresWorld(seed, trace).run()
+    except Violation:
+        raise
+    except AssertionError as error:
+        raise Violation(f"the kit's own assertion failed: {error}") from error
+
+
+class SemaphoresWorld:
+    """One semaphore and its callers. `began` and `told` are the milliseconds of a wait's first call and first answer."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
+        self.world = World(seed, trace=trace)
+        random = self.world.random
+        self.calm = random.random() < 0.4
+        self.world.chances = Chances(left=0 if self.calm else 5)
+        self.world.step_microseconds_max = 3_000
+        self.world.leaps = (0.1, 1.0, 3.5)
+        self.world.leaps_left = random.choice((0, 2, 6))
+        self.world.queue_ahead_seconds = random.choice((0.0, 0.05, 0.3, 1.0))
+        self.rounds = random.choice((0, 0, 1, 2))
+        self.permits = random.choice((1, 1, 2))
+        self.limits = {"permits": self.permits, "lease_seconds": LEASE_SECONDS}
+        self.world.task_handlers["semaphore_admit"] = self._admit
+        self.world.task_handlers["user"] = self._continue
+        self.world.observers.append(self._observed)
+        self.began: dict[str, int] = {}
+        self.told: dict[str, int] = {}
+        self.cancelling: set[str] = set()
+        self.given_back: set[str] = set()
+        self.seen: set[tuple[str, int]] = set()
+        self.ran: set[tuple[str, int]] = set()
+        self.whole: set[str] = set()
+        self.over: dict[str, int] = {}
+        self.timed: set[str] = set()
+        self.token_max = 0
+        self.cancelled: set[str] = set()
+        self.ends: dict[tuple[str, int], datetime] = {}
+        self.left: dict[tuple[str, int], datetime] = {}
+        self.left_releases: dict[str, datetime] = {}
+        self.grants: dict[str, int] = {}
+        self.reborn = random.random() < 0.15
+
+    def run(self) -> None:
+        random = self.world.random
+        with self._bounds():
+            semaphores.put(
+                Ports(self.world.store, self.world.ports.queue, self.world.ports.clock, self.world.ports.log),
+                NAME,
+                self.limits,
+            )
+            acts: list[Callable[[], None]] = []
+            for index in range(random.randint(2, 5)):
+                acts += [self._waiting(f"w{index}")] * random.choice((1, 1, 2))
+                if random.random() < 0.15:
+                    acts.append(self._cancelling(f"w{index}"))
+            acts += [self._acquiring(f"i{index}") for index in range(random.choice((0, 1, 2)))]
+            if self.reborn:
+                acts.append(self._rebirth)
+            random.shuffle(acts)
+            self.world.run(acts)
+            if self.calm:
+                self._check_prompt()
+            self._let_the_sweeper_finish()
+            self._check_rest()
+
+    @contextmanager
+    def _bounds(self) -> Iterator[None]:
+        patches: list[tuple[Any, str, Any]] = [
+            (line, "CLAIM_SECONDS", CLAIM_SECONDS),
+            (semaphore_leases, "LINE_PAGE", PAGE),
+            (semaphore_leases, "GUARDED_ROUNDS", self.rounds),
+            (semaphore_waits, "GUARDED_ROUNDS", self.rounds),
+            (semaphore_admission, "LINE_PAGE", PAGE),
+            (semaphore_admission, "RELEASES_PAGE", PAGE),
+            (rules, "LAPSED_LEASES_MAX", 1),
+        ]
+        with ExitStack() as stack:
+            for module, name, value in patches:
+                stack.enter_context(mock.patch.object(module, name, value))
+            yield
+
+    # --- the callers ---
+
+    def _persistently(self, name: str, work: Callable[[], None], left: int = RETRIES_MAX) -> None:
+        """Call until it is answered, as a queue would."""
+
+        def ended(done: bool) -> None:
+            if not done and left:
+                self._persistently(name, work, left - 1)
+
+        self.world.start(name, work, ended)
+
+    def _waiting(self, id_: str) -> Callable[[], None]:
+        deadline = 5.0 if self.world.random.random() < 0.1 else None
+        call = Call("user", "continue", {"id": id_})
+        wish = Wish(id_, call, deadline_seconds=deadline, on_timeout=Call("user", "timeout", {"id": id_}))
+
+        def work() -> None:
+            self.began.setdefault(id_, self._millisecond())
+            answer = semaphores.wait(self.world.ports, NAME, wish)
+            if answer.get("waiting"):
+                self.told.setdefault(id_, self._millisecond())
+            else:
+                self.told.setdefault(id_, 10**15)
+
+        return lambda: self._persistently(f"wait {id_}", work)
+
+    def _cancelling(self, id_: str) -> Callable[[], None]:
+        def work() -> None:
+            self.cancelling.add(id_)
+            with suppress(NotFound):
+                if semaphores.cancel(self.world.ports, NAME, id_):
+                    self.cancelled.add(id_)
+
+        return lambda: self._persistently(f"cancel {id_}", work)
+
+    def _acquiring(self, id_: str) -> Callable[[], None]:
+        """Take a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
+        random = self.world.random
+        renewing, vanishing = random.random() < 0.5, random.random() < 0.3
+
+        def work() -> None:
+            self.began.setdefault(id_, self._millisecond())
+            answer = semaphores.wait(self.world.ports, NAME, Wish(id_))
+            if not answer["acquired"] or vanishing:
+                return
+            lease = answer["lease"]["id"]
+            self._hold()
+            if renewing:
+                semaphores.renew(self.world.ports, NAME, lease)
+            self.given_back.add(lease)
+            self._check_released(lease, semaphores.signal(self.world.ports, NAME, lease, f"signal of {lease}"))
+
+        return lambda: self._persistently(f"acquire {id_}", work, left=3)
+
+    def _rebirth(self) -> None:
+        """Delete the semaphore and create it anew: nothing is owed to who waited, and tokens grow on."""
+
+        def work() -> None:
+            with suppress(NotFound):
+                semaphores.delete(self.world.ports, NAME)
+            semaphores.put(self.world.ports, NAME, self.limits)
+
+        self._persistently("rebirth", work)
+
+    def _hold(self) -> None:
+        for _ in range(self.world.random.choice((0, 1, 3))):
+            self.world.ports.clock.sleep(0.1)
+
+    # --- the tasks ---
+
+    @staticmethod
+    def _admit(ports: Ports, effect: Effect) -> None:
+        semaphores.run(ports, effect.task, effect.payload)
+
+    def _continue(self, ports: Ports, effect: Effect) -> None:
+        id_ = effect.payload["id"]
+        if effect.task == "timeout":
+            self.timed.add(id_)
+            return
+        given = effect.beside["lease"]
+        began, cancelled = self.world.now(), id_ in self.cancelled
+        lease = semaphores.claim(ports, given)
+        if lease is None:
+            return
+        if cancelled:
+            raise Violation(f"{id_} was cancelled, and begins")
+        self._check_run(id_, lease, began)
+        self._hold()
+        self.whole.add(id_)
+        self.given_back.add(lease.id)
+        self._check_released(lease.id, semaphores.release(ports, lease))
+
+    def _check_run(self, id_: str, lease: Lease, began: datetime) -> None:
+        self.world.say(f"  RUNS {lease.id}")
+        if (id_, lease.token) not in self.seen:
+            raise Violation(f"{id_} runs under token {lease.token}, which nobody granted")
+        if self.left.get((id_, lease.token), self.ends[id_, lease.token]) <= began:
+            raise Violation(f"{id_} runs under {lease.id}, which was over when it came to claim it")
+        if (id_, lease.token) in self.ran:
+            raise Violation(f"{id_} runs twice under token {lease.token}")
+        if self.over.get(id_, 10**20) < lease.token:
+            raise Violation(f"{id_} runs again after its lease was signalled")
+        self.ran.add((id_, lease.token))
+
+    def _check_released(self, name: str, released: bool) -> None:
+        """A lease that its holder's signal ended in time was released, and no other was."""
+        id_, token = parse_lease(name)
+        left, ends_at = self.left.get((id_, token)), self.ends.get((id_, token))
+        if left is None or ends_at is None or id_ in self.cancelling or self.reborn:
+            return
+        in_time = left < ends_at or self.left_releases.get(name, ends_at) < ends_at
+        if in_time and not released:
+            raise Violation(f"{name} was ended in time by its holder's signal, who is told it was lost")
+        if released and not in_time:
+            raise Violation(f"{name} had lapsed when its signal came, and its holder is told it was released")
+
+    # --- what must hold at every write ---
+
+    def _millisecond(self) -> int:
+        """Tell the time as the order of the line has it: what shares a millisecond overlaps."""
+        return rules.microseconds(self.world.now()) // 1000
+
+    def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        if path.startswith(f"{RECORD}/releases/") and after.data is not None:
+            self.left_releases[after.id] = after.create_time or after.read_time
+        if path != RECORD or after.data is None:
+            return
+        new = rules.decode(after.data)
+        old = rules.decode(before.data) if before.data is not None else rules.Semaphore(self.permits, LEASE_SECONDS)
+        at = after.update_time or after.read_time
+        self.ends |= {(lease.id, lease.token): lease.ends_at for lease in new.leases}
+        now_held = {(lease.id, lease.token) for lease in new.leases}
+        self.left |= {(one.id, one.token): at for one in old.leases if (one.id, one.token) not in now_held}
+        self._check_permits(new, at)
+        self._check_tokens(old, new)
+        for lease in old.leases:
+            if lease.live(at):
+                self._check_kept(lease, new)
+        self._check_order(old, new)
+        if new.mode != "open" and new.sweep_at(at) is None:
+            raise Violation("somebody may wait, and nothing says when to look")
+
+    def _check_permits(self, new: rules.Semaphore, at: datetime) -> None:
+        if new.free(at) < 0:
+            held = [lease.name for lease in new.leases if lease.live(at)]
+            raise Violation(f"{held} live at once with {new.permits} permits")
+
+    def _check_tokens(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
+        known = {(lease.id, lease.token) for lease in old.leases}
+        for lease in new.leases:
+            if (lease.id, lease.token) in known:
+                continue
+            if lease.token <= self.token_max:
+                raise Violation(f"token {lease.token} of {lease.id} is not larger than all before")
+            self.seen.add((lease.id, lease.token))
+            if not lease.continued and self.grants.setdefault(lease.id, lease.grant) != lease.grant and not self.reborn:
+                raise Violation(f"one acquire, delivered again, took a second lease: {lease.name}")
+        self.token_max = max([self.token_max, *(lease.token for lease in new.leases)])
+
+    def _check_kept(self, lease: rules.Held, new: rules.Semaphore) -> None:
+        """Nobody loses a lease before its end but by a signal, a cancel, or another delivery of his own task."""
+        kept = new.granted_as(lease.id, lease.grant)
+        if kept is None:
+            if lease.id in self.began and lease.name not in self.given_back and lease.id not in self.cancelling:
+                raise Violation(f"{lease.name} was taken away before its end")
+            self.over.setdefault(lease.id, lease.token)
+        elif kept.ends_at < lease.ends_at and kept.token == lease.token and lease.claimed:
+            raise Violation(f"{lease.name} ends earlier than it was promised")
+
+    def _check_order(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
+        """Who was told to wait is passed only by waits whose call had begun by then."""
+        held = {(lease.id, lease.grant) for lease in old.leases}
+        granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
+        waiting = [id_ for id_ in self._line() if id_ not in granted]
+        for id_ in granted:
+            passed = [one for one in waiting if one in self.told and self.told[one] < self.began[id_]]
+            if passed:
+                raise Violation(f"{id_}, whose call began after {passed[0]} was told to wait, passes it")
+
+    # --- what must hold at rest ---
+
+    def _line(self) -> list[str]:
+        """List who waits for the semaphore that there is."""
+        return [one.id for one in self._waits() if one.data and "since" in one.data]
+
+    def _waits(self) -> list[Snapshot]:
+        [semaphore] = self.world.store.read(RECORD)
+        if semaphore.create_time is None:
+            return []
+        incarnation = rules.microseconds(semaphore.create_time)
+        found = self.world.store.query(Query(f"{RECORD}/waiters", limit=1000))
+        return [one for one in found if one.data and one.data["incarnation"] == incarnation]
+
+    def _check_prompt(self) -> None:
+        """Where nothing failed, no sweeper is needed."""
+        if line_ := self._line():
+            raise Violation(f"nothing failed, nothing is left to run, and {line_} still wait")
+
+    def _let_the_sweeper_finish(self) -> None:
+        self.world.chances.left = 0
+        for _ in range(SWEEPS):
+            self.world.pass_time(30)
+            self.world.start("sweep", lambda: self._sweep(self.world.ports))
+            self.world.run()
+
+    @staticmethod
+    def _sweep(ports: Ports) -> None:
+        outbox.sweep(ports)
+        semaphores.sweep(ports)
+
+    def _check_rest(self) -> None:
+        [snapshot] = self.world.store.read(RECORD)
+        semaphore = rules.decode(snapshot.data or {})
+        if line_ := self._line():
+            raise Violation(f"{line_} wait for ever; {semaphore}")
+        if semaphore.free(snapshot.read_time) != self.permits:
+            raise Violation(f"permits are missing: {semaphore}")
+        if semaphore.mode != "open":
+            raise Violation(f"nobody waits, and the semaphore stays {semaphore.mode}")
+        for one in self._waits():
+            self._check_wait(one)
+
+    def _check_wait(self, snapshot: Snapshot) -> None:
+        state = (snapshot.data or {})["state"]
+        if state in ("cancelled", "timed_out"):
+            if state == "timed_out" and snapshot.id not in self.timed:
+                raise Violation(f"{snapshot.id} timed out, and nobody was told")
+        elif snapshot.id not in self.whole and snapshot.id not in self.cancelling:
+            raise Violation(f"{snapshot.id} was {state}, and its continuation never ran to its end")
