@@ -27,7 +27,7 @@ def _fault(clause: str, without: str, module: object, name: str, instead: Any) -
     return Fault(clause, without, lambda: mock.patch.object(module, name, instead), batches_world.run)
 
 
-def _faults_together(*plants: tuple[object, str, Any]) -> Callable[[], AbstractContextManager[Any]]:
+def _together(*plants: tuple[object, str, Any]) -> Callable[[], AbstractContextManager[Any]]:
     def plant() -> AbstractContextManager[Any]:
         stack = ExitStack()
         for module, name, instead in plants:
@@ -176,6 +176,14 @@ def _asking_again(ports: Ports, unit: Unit, outcome: Outcome) -> None:
         raise Unavailable("the counter may come back") from gone
 
 
+def _not_over(ports: Ports, unit: Unit) -> bool:
+    [counter] = ports.store.read(unit.counter_path)
+    return counter.data is not None and resume_unit(ports, unit)
+
+
+resume_unit = batch_units.resume_unit
+
+
 def _units_first(ports: Ports, life: Life, header: Header, snapshot: Snapshot) -> None:
     turned = _Turned(life.batch, life.incarnation)
     remove(ports, turned, header, snapshot)
@@ -288,7 +296,7 @@ FAULTS = (
     Fault(
         "batch-2",
         "the check in the seal's commit",
-        _faults_together((batches, "_sealing", _no_check), (batches, "seal", _checked_once)),
+        _together((batches, "_sealing", _no_check), (batches, "seal", _checked_once)),
         batches_world.run,
     ),
     _fault("batch-2", "the check of the last node", tree, "last_of_level_2", _by_halves),
@@ -303,7 +311,16 @@ FAULTS = (
     _fault("batch-3", "the root above all pages", tree, "root", _root_too_low),
     _fault("batch-4", "the incarnation", batches, "draw_incarnation", lambda _: "always"),
     _fault("batch-4", "counters that must exist", batch_units, "_create", _resurrecting),
-    _fault("batch-4", "acknowledging a unit whose batch is gone", batches, "complete_unit", _asking_again),
+    Fault(
+        "batch-4",
+        "acknowledging a unit whose batch is gone",
+        _together(
+            (batches, "complete_unit", _asking_again),
+            (batches, "resume_unit", _not_over),
+            (batches, "unit_is_wanted", lambda *_: True),
+        ),
+        batches_world.run,
+    ),
     _fault("batch-4", "removing counters before outcomes", batch_sweep, "remove", _units_first),
     _fault("batch-6", "the guard of a retry", batch_units, "_overwritten", _overwritten_blindly),
     _fault("batch-6", "overwriting by a later attempt only", units, "may_overwrite", _forgetful_retry),
