@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from examples.demo.scenes import quiet, scene, until
+from examples.demo.scenes import scene, until
 from examples.gazetteer.checks import Check
 from examples.gazetteer.client import Documents
 from examples.gazetteer.job import Result, Site, Watch
@@ -19,8 +19,9 @@ def play(run: str, side: int = SIDE, units: int = UNITS) -> Callable[[Documents,
     """Give the act on batches named after the run."""
 
     def act(client: Documents, site: Site, _: Watch) -> Iterator[Result]:
-        yield _sewn(client, site, f"quilt-{run}", side)
-        yield _counted(client, site, f"large-{run}", units)
+        quilt, large = f"quilt-{run}", f"large-{run}"
+        yield _sewn(client, site, quilt, side)
+        yield _counted(client, site, large, units, lambda: once(client, quilt, side * side))
 
     return act
 
@@ -33,17 +34,17 @@ def _sewn(client: Documents, site: Site, quilt: str, side: int) -> Result:
         f"{side} × {side} squares, a unit each",
         site,
         lambda: sew(client, "quilt", body, quilt),
-        lambda: [quiet(site, SECONDS_MAX), *checks(client, quilt, size, side)],
+        lambda: checks(client, quilt, size, side),
     )
 
 
-def _counted(client: Documents, site: Site, batch: str, units: int) -> Result:
+def _counted(client: Documents, site: Site, batch: str, units: int, earlier: Callable[[], Check]) -> Result:
     return scene(
         "large batch",
         f"{units:,} units, sent as they are to {{base}}batches",
         site,
         lambda: sew(client, "batches", order(batch, units), batch),
-        lambda: [quiet(site, SECONDS_MAX), *checks(client, batch, units, COLUMNS)],
+        lambda: [*checks(client, batch, units, COLUMNS), earlier()],
     )
 
 
@@ -56,10 +57,10 @@ def order(batch: str, units: int) -> dict[str, Any]:
 
 
 def sew(client: Documents, path: str, body: dict[str, Any], batch: str, seconds_max: float = SECONDS_MAX) -> Check:
-    """Send a batch, and wait until it says that it is complete."""
+    """Send a batch, and wait until it says that it is complete, both when asked and by itself."""
     client.call("POST", path, json=body)
     sentence = f"complete within {seconds_max:g} s"
-    return until(sentence, seconds_max, lambda: bool(status(client, batch)["state"] == "completed"))
+    return until(sentence, seconds_max, lambda: bool(said(client, batch)))
 
 
 def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[Check]:
@@ -68,15 +69,24 @@ def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[C
     results = units_of(client, batch)
     times = Counter(unit["index"] for unit in results)
     misplaced = [unit["index"] for unit in results if _place(unit["result"]) != divmod(unit["index"], columns)]
-    announced = list(client.find({"quilt": batch, "kind": "announcement"}))
-    counted = (stands["size"], stands["done"], stands["failed"]) == (size, size, 0)
-    said = [each["squares"] for each in announced]
+    counted = [stands[name] for name in ("state", "size", "done", "failed")] == ["completed", size, size, 0]
     return (
         Check(f"{size:,} of {size:,} done, none failed", "" if counted else str(stands), 1),
         Check("each unit once", "" if sorted(times.elements()) == list(range(size)) else _odd(times, size), size),
         Check("each result its own unit's", ", ".join(map(str, misplaced[:5])), size),
-        Check("complete was said once, after the last", "" if said == [size] else f"said of {said}", 1),
+        once(client, batch, size),
     )
+
+
+def once(client: Documents, batch: str, size: int) -> Check:
+    """Compare what was said with one announcement, of all units."""
+    heard = said(client, batch)
+    return Check(f"{batch} was said to be complete once, with all its units", "" if heard == [size] else f"{heard}", 1)
+
+
+def said(client: Documents, batch: str) -> list[int]:
+    """Give the number of units in each announcement of a batch."""
+    return [each["squares"] for each in client.find({"quilt": batch, "kind": "announcement"})]
 
 
 def status(client: Documents, batch: str) -> dict[str, Any]:

@@ -32,14 +32,5 @@ def until(sentence: str, seconds_max: float, over: Callable[[], bool]) -> Check:
     return Check(sentence)
 
 
-def quiet(site: Site, seconds_max: float) -> Check:
-    """Wait until nothing is under way where the functions run."""
-    try:
-        site.wait_until_quiet(seconds_max)
-    except TimeoutError as error:
-        return Check(f"all was quiet within {seconds_max:g} s", str(error))
-    return Check(f"all was quiet within {seconds_max:g} s")
-
-
 def _spent(site: Site) -> Spent:
     return Spent(time.monotonic(), Counts.of(site.counts()))

@@ -67,6 +67,7 @@ def test_what_a_task_runs_for_is_given_by_its_type_and_is_no_argument() -> None:
     signature = Signature.of(picky)
     given = {"how": "raw", "anything": [[1]], "x": [[1], []]}
     assert signature.filled(given, UNIT) == given | {"unit": UNIT}
+    wrong: dict[str, Any]
     for wrong in (given | {"unit": {}}, given | {"how": "burnt"}, given | {"x": [["1"]]}):
         with pytest.raises(BadArgument):
             signature.check(wrong)
