@@ -9,7 +9,7 @@ would be created again. The header goes last, so the id is free only when nothin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from shared.operations import batch_walk as walk
@@ -155,8 +155,7 @@ def _undone(ports: Ports, life: Life, counters: Iterable[Counter]) -> list[int]:
 
 def remove(ports: Ports, life: Life, header: Header, snapshot: Snapshot) -> None:
     """Remove an ended batch, as far as one sweep goes: counters, units, pages, header, in this order."""
-    if header.state != "removed":
-        ports.store.commit([Put(life.header, replace(header, state="removed").record(), snapshot.guard)])
+    ports.store.commit([Put(life.header, rules.removing(header, snapshot.read_time).record(), snapshot.guard)])
     for collection in (life.counters, life.units, life.pages):
         if not _emptied(ports, collection):
             return

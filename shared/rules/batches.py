@@ -5,8 +5,7 @@
     batches/{id}/counters/{life}-…    counters and nodes of the tree (`batch_tree.py`)
     batches/{id}/units/{life}-{i}     what became of a unit
 
-A batch's *incarnation* tells its life from an earlier one under the same id: it is part of every record's id, of every
-task's name and payload. So what is left of an earlier life meets nothing of this one.
+`batch_identity.py` says what a life is, and names all this.
 
 States: open ─seal→ sealed ─all done→ completed; from open and sealed also → cancelled (by a caller, at the deadline, by
 too many failures: `reason` says which); an ended batch is removed after a while.
@@ -16,127 +15,18 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from shared.rules import batch_tree as tree
 from shared.rules import values
-from shared.rules.batch_tree import Node
+from shared.rules.batch_identity import COLLECTION as COLLECTION
+from shared.rules.batch_identity import Life as Life
+from shared.rules.batch_identity import Unit as Unit
+from shared.rules.batch_identity import path_of as path_of
 from shared.rules.bounds import BATCH_KEEP_SECONDS, BATCH_LOOK_SECONDS
 from shared.rules.calls import Call
-from shared.rules.effects import Effect, name_of
-
-COLLECTION = "batches"
-QUEUE = "batches"
-FUNCTION = "batch_expand"
+from shared.rules.effects import Effect
 
 State = Literal["open", "sealed", "completed", "cancelled", "removed"]
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """One life of a batch's id; gives the paths of its records and the names of its tasks."""
-
-    batch: str
-    incarnation: str
-
-    @property
-    def header(self) -> str:
-        return path_of(self.batch)
-
-    @property
-    def pages(self) -> str:
-        return f"{self.header}/pages"
-
-    @property
-    def counters(self) -> str:
-        return f"{self.header}/counters"
-
-    @property
-    def units(self) -> str:
-        return f"{self.header}/units"
-
-    def page(self, number: int) -> str:
-        return f"{self.pages}/{self.incarnation}-{number}"
-
-    def counter(self, page: int, counter: int) -> str:
-        return f"{self.counters}/{self.incarnation}-c-{page}-{counter}"
-
-    def node(self, node: Node) -> str:
-        return f"{self.counters}/{self.incarnation}-{node.level}-{node.index}"
-
-    def unit(self, index: int) -> str:
-        return f"{self.units}/{self.unit_id(index)}"
-
-    def unit_id(self, index: int) -> str:
-        """Name a unit's record so that the order of ids is that of indexes."""
-        return f"{self.incarnation}-{index:08d}"
-
-    def task_name(self, *what: object) -> str:
-        return name_of(self.header, self.incarnation, *what)
-
-    def record(self) -> dict[str, str]:
-        return {"batch": self.batch, "incarnation": self.incarnation}
-
-    def ask(self, task: str, *what: object, **more: Any) -> Effect:
-        """Ask for one of the kit's own tasks on this batch, named after the task and `what`."""
-        return Effect(self.task_name(task, *what), QUEUE, FUNCTION, task, self.record() | more)
-
-
-def path_of(batch: str) -> str:
-    """Give the path of a batch's header."""
-    return f"{COLLECTION}/{batch}"
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One unit of work and its place: its task carries it, so that completing it needs no read.
-
-    `index` counts from 0 through the batch; `offset` is the place in page `page`, which has `page_units` units;
-    `attempt` is 0 until somebody asks for a retry of what failed.
-    """
-
-    batch: str
-    incarnation: str
-    index: int
-    attempt: int
-    page: int
-    offset: int
-    page_units: int
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `record` gave; what else the record holds is not the unit's."""
-        return cls(**{one.name: record[one.name] for one in fields(cls)})
-
-    def record(self) -> dict[str, Any]:
-        """Give the unit as the ``unit`` of a task's envelope."""
-        return asdict(self)
-
-    @property
-    def life(self) -> Life:
-        return Life(self.batch, self.incarnation)
-
-    @property
-    def child(self) -> str:
-        """Name the sub-batch that may be this unit's work: the same in every delivery, another in every life."""
-        return self.life.task_name("child", self.index)
-
-    @property
-    def counter(self) -> int:
-        return tree.counter_of(self.offset, self.page_units)
-
-    @property
-    def path(self) -> str:
-        return self.life.unit(self.index)
-
-    @property
-    def counter_path(self) -> str:
-        return self.life.counter(self.page, self.counter)
-
-    def effect(self, call: Call, payload: Mapping[str, Any], now: datetime) -> Effect:
-        """Ask for the task that does this unit: the batch's call with the unit's own payload over it."""
-        whole = replace(call, payload={**call.payload, **payload})
-        return whole.effect(self.life.task_name("unit", self.index, self.attempt), now, unit=self.record())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +88,11 @@ def sealed(header: Header, pages: int, size: int, now: datetime) -> Header:
 def looked_at(header: Header, now: datetime) -> Header:
     """Say when the sweeper should look again."""
     return replace(header, due_at=min(header.deadline_at, now + timedelta(seconds=BATCH_LOOK_SECONDS)))
+
+
+def removing(header: Header, now: datetime) -> Header:
+    """Say that a batch is being removed; a minute later another sweep goes on, and lets others have their turn."""
+    return replace(header, state="removed", due_at=now + timedelta(seconds=BATCH_LOOK_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,7 +298,7 @@ class BatchesWorld:
         order = self._order(self.world.random.randint(1, 4), sealed=True)
         self.world.chances.left = 0
         for _ in range(3):
-            self._later(1, batches.sweep)
+            self._later(BATCH_LOOK_SECONDS, batches.sweep)
         if self._header("b") is not None:
             raise Violation("a batch that ended long ago was not removed")
         self._check_nothing_left_behind()
@@ -309,6 +309,7 @@ class BatchesWorld:
         self._settle()
 
     def _clean(self) -> None:
+        self.world.pass_time(BATCH_LOOK_SECONDS)
         self.world.start("sweep", lambda: self._swept(batches.sweep))
 
     # --- what must hold at every write ---

@@ -17,7 +17,7 @@ from shared.rules import batches as rules
 from shared.rules.batch_tree import Node
 from shared.rules.batch_units import Outcome
 from shared.rules.batches import Ending, Header, Life, Unit
-from shared.rules.effects import Effect
+from shared.rules.effects import Effect, name_of
 from shared.rules.problems import Unavailable
 from tests.simulation import batches_world
 from tests.simulation.faults import Fault
@@ -153,6 +153,10 @@ def _page_without_task(ports: Ports, writes: Sequence[Write], effects: Sequence[
 
 
 # --- batch-4: incarnations, must-exist, clean-up ---
+
+
+def _named_without_the_life(life: Life, *what: object) -> str:
+    return name_of(life.header, *what)
 
 
 def _resurrecting(ports: Ports, unit: Unit, outcome: Outcome) -> bool:
@@ -310,6 +314,7 @@ FAULTS = (
     _fault("batch-3", "the left edge from the beginning", tree, "begun_by", _no_left_edge),
     _fault("batch-3", "the root above all pages", tree, "root", _root_too_low),
     _fault("batch-4", "the incarnation", batches, "draw_incarnation", lambda _: "always"),
+    _fault("batch-4", "the incarnation in tasks' names", Life, "task_name", _named_without_the_life),
     _fault("batch-4", "counters that must exist", batch_units, "_create", _resurrecting),
     Fault(
         "batch-4",

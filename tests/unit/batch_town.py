@@ -15,7 +15,7 @@ from shared.adapters.clock import SystemClock
 from shared.adapters.logs import JsonLog
 from shared.adapters.memory import MemoryStore
 from shared.operations import batches
-from shared.operations.ports import Data, Ports, Query
+from shared.operations.ports import Data, Ports, Query, Store
 from shared.rules import batch_units as units
 from shared.rules.batches import Unit
 from shared.rules.effects import Effect
@@ -41,9 +41,9 @@ def entry(function: str) -> Callable[[flask.Request], flask.Response]:
 class Town:
     """A store whose time a test moves on, and a queue that takes a name once."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store | None = None) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
-        self.store = MemoryStore(lambda: self.time)
+        self.store = store or MemoryStore(lambda: self.time)
         self.names: set[str] = set()
         self.waiting: list[Effect] = []
         self.announced: list[dict[str, Any]] = []

@@ -12,6 +12,7 @@ from shared.adapters import runtime
 from shared.adapters.meter import Cost, measure
 from shared.operations import batches
 from shared.rules import batch_units as units
+from shared.rules.batch_requests import parse_order
 from shared.rules.batches import Unit
 from tests.unit.batch_town import ANNOUNCE, TASK, Town
 
@@ -28,7 +29,7 @@ def town() -> Iterator[Town]:
 def whole(town: Town) -> Cost:
     """Count all that a batch costs, its own calls included."""
     with measure() as cost:
-        order = batches.requests.parse_order({name: value for name, value in ORDER.items() if name != "id"})
+        order = parse_order({name: value for name, value in ORDER.items() if name != "id"})
         batches.populate(town.ports, "b", order)
         batches.seal(town.ports, "b", PAGES)
         town.work()
