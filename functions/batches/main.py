@@ -1,6 +1,7 @@
 """Batches for people: load units of work, seal, watch, retry, cancel."""
 
 from shared.adapters import runtime
+from shared.adapters.continuations import check_deployed
 from shared.adapters.http import Answer, Request, Routes
 from shared.operations import batches as operations
 from shared.rules import batch_requests as requests
@@ -13,6 +14,7 @@ routes = Routes("batches")
 def populate(request: Request) -> Answer:
     body = request.json_object(CALL_BYTES_MAX)
     order = requests.parse_order(body)
+    check_deployed(task=order.task, on_complete=order.on_complete)
     batch = requests.id_of(body, request.header("Idempotency-Key"))
     status = operations.populate(runtime.ports(), batch or runtime.ports().store.new_id(), order)
     return Answer(201 if status.created else 200, status.batch)

@@ -1,6 +1,7 @@
 """Wait for permits of a semaphore, at once or with a continuation that runs when they are ours; cancel such a wait."""
 
 from shared.adapters import runtime
+from shared.adapters.continuations import check_deployed
 from shared.adapters.http import Answer, Request, Routes
 from shared.operations import semaphores
 from shared.rules.semaphore_answers import as_json
@@ -13,6 +14,7 @@ routes = Routes("semaphore_wait")
 def wait(request: Request, name: str) -> Answer:
     ports = runtime.ports()
     wish = Wish.parse(request.json_object(), request.header("Idempotency-Key") or ports.store.new_id())
+    check_deployed(continuation=wish.continuation, on_timeout=wish.on_timeout)
     return Answer(202 if wish.continuation else 200, as_json(semaphores.wait(ports, name, wish)))
 
 

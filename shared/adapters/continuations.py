@@ -1,19 +1,19 @@
-"""Calls that a request names: read, and held to the catalogue, before anything is stored.
+"""Calls that a request names are held to the catalogue before anything is stored.
 
 A task for a function or a queue that there is not would be asked for again and again, long after its caller has gone.
 So whoever names one hears of it at once.
 """
-
-from typing import Any
 
 from shared.adapters.settings import settings
 from shared.rules.calls import Call
 from shared.rules.problems import BadCall
 
 
-def continuation(value: Any, field: str = "continuation") -> Call:
-    """Read a call out of a request, where it stood under `field`. Raises `BadCall` or `TooLarge` naming the place."""
-    return deployed(Call.parse(value, field), field)
+def check_deployed(**calls: Call | None) -> None:
+    """Refuse calls that this deployment cannot carry out; each goes by the name of its field. Raises `BadCall`."""
+    for field, call in calls.items():
+        if call is not None:
+            deployed(call, field)
 
 
 def deployed(call: Call, field: str = "continuation") -> Call:

@@ -87,9 +87,9 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("catalogue")
 def test_a_call_names_a_function_and_a_queue_of_the_catalogue() -> None:
-    assert continuations.continuation(CALL).function == "kitchen"
+    continuations.check_deployed(continuation=Call.parse(CALL, "continuation"), on_timeout=None)
     for change, part in (({"function": "cellar"}, "function"), ({"queue": "slow"}, "queue")):
         with pytest.raises(Problem) as refused:
-            continuations.continuation(CALL | change)
-        assert refused.value.field == f"continuation.{part}"
+            continuations.check_deployed(on_complete=Call.parse(CALL | change, "on_complete"))
+        assert refused.value.field == f"on_complete.{part}"
         assert next(iter(change.values())) in refused.value.detail
