@@ -54,7 +54,7 @@ def populate(ports: Ports, batch: str, order: Order, parent: Unit | None = None)
         for number, units in enumerate(cut):
             pages.load(ports, life, header, number, first, units)
             first += len(units)
-    if not order.sealed:
+    if not order.sealed or header.ended:
         return _counted(ports, life, header, created)
     return Status(seal(ports, batch, len(cut)).batch, created)
 

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from shared.operations import batch_units, semaphores
+from shared.operations import batch_units, batches, semaphores
 from shared.operations.ports import Ports
-from shared.rules.batch_units import Outcome, failed, succeeded
-from shared.rules.batches import Unit as PlacedUnit
+from shared.rules.batch_units import failed, succeeded
+from shared.rules.batch_identity import Unit as PlacedUnit
+from shared.rules.batch_requests import Order
 from shared.rules.effects import Json
 from shared.rules.occasions import Lease, Occasion, Unit, occasion_of
 from shared.rules.problems import GaveUp, Problem
@@ -25,8 +26,9 @@ from shared.rules.problems import GaveUp, Problem
 IsWanted = Callable[[PlacedUnit], bool]
 """Tells whether a unit's batch goes on; the answer may be some seconds old."""
 
-Code = Callable[[Occasion | None], Json]
-"""The user's function, its arguments given but for what it runs for."""
+Code = Callable[[Occasion | None], Json | Order]
+"""The user's function, its arguments given but for what it runs for. What a unit gives is its result; an `Order`: the
+batch whose end is its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Patience:
 def run(ports: Ports, delivery: Delivery, patience: Patience, is_wanted: IsWanted, code: Code) -> None:
     """Run the code as the table above says. Raises what the queue should hear of."""
 
-    def attempt(occasion: Occasion | None) -> Json:
+    def attempt(occasion: Occasion | None) -> Json | Order:
         patience.check(delivery)
         return code(occasion)
 
@@ -72,7 +74,7 @@ def run(ports: Ports, delivery: Delivery, patience: Patience, is_wanted: IsWante
         case Unit() as unit:
             place = PlacedUnit.of(delivery.beside["unit"])
             if is_wanted(place) and not (delivery.is_repeated and batch_units.resume_unit(ports, place)):
-                batch_units.complete_unit(ports, place, _outcome(ports, place, lambda: attempt(unit)))
+                _as_unit(ports, place, lambda: attempt(unit))
         case occasion:
             attempt(occasion)
 
@@ -100,9 +102,15 @@ def _released_if_refused(ports: Ports, lease: Lease | Mapping[str, Any]) -> Iter
         raise
 
 
-def _outcome(ports: Ports, unit: PlacedUnit, attempt: Callable[[], Json]) -> Outcome:
+def _as_unit(ports: Ports, unit: PlacedUnit, attempt: Callable[[], Json | Order]) -> None:
+    """Record what the code gives, or begin the batch that will complete the unit in its stead."""
     try:
-        return succeeded(attempt())
+        given = attempt()
+        if isinstance(given, Order):
+            batches.populate(ports, unit.child, given, parent=unit)
+            return
+        outcome = succeeded(given)
     except Problem as problem:
         ports.log.error("unit failed", batch=unit.batch, index=unit.index, detail=problem.detail)
-        return failed(problem.detail)
+        outcome = failed(problem.detail)
+    batch_units.complete_unit(ports, unit, outcome)

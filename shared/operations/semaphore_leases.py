@@ -78,10 +78,10 @@ def end_by_hand(ports: Ports, name: str, lease: str, reason: str) -> bool:
     return released
 
 
-def end(ports: Ports, name: str, ending: Ending) -> bool:
+def end(ports: Ports, name: str, ending: Ending, rounds: int) -> bool:
     """End a lease and pass its permits on in one commit. Raises `Contended` if others are faster too often."""
     done = change(
-        ports, name, lambda seen: _end(seen, ending), looks=lambda seen: _line_for(seen, ending), rounds=GUARDED_ROUNDS
+        ports, name, lambda seen: _end(seen, ending), looks=lambda seen: _line_for(seen, ending), rounds=rounds
     )
     return done.answer is not None and (done.committed is None or done.committed.commit_time < done.answer)
 
@@ -131,12 +131,17 @@ def taken(waiting: Mapping[str, Snapshot], grants: tuple[line.Grant, ...], now: 
 
 
 def leave_release(ports: Ports, name: str, ending: Ending) -> bool:
-    """Leave the release to an admit run: a record of its own, which nobody can hinder. Raises `Unavailable`."""
+    """Leave the release to an admit run: a record of its own, which nobody can hinder. Raises `Unavailable`.
+
+    A continuation that has not begun could begin before that run: its lease is ended under the guard, or not at all.
+    """
     for _ in range(ROUNDS_MAX):
         seen = see(ports, name)
         held = ending.of(seen.semaphore)
         if held is None or not held.live(seen.now):
             return _end(seen, ending).answer is not None
+        if not held.claimed:
+            return end(ports, name, ending, ROUNDS_MAX)
         try:
             return _left(ports, seen, held, ending.operation)
         except Unavailable:
@@ -145,17 +150,22 @@ def leave_release(ports: Ports, name: str, ending: Ending) -> bool:
 
 
 def _left(ports: Ports, seen: Seen, held: Held, operation: str) -> bool:
-    path = release_path(seen.name, held.name)
-    data = {"id": held.id, "token": held.token, "operation": operation, "incarnation": seen.incarnation}
+    put = _release(seen, held, operation)
     try:
-        committed_at = ports.store.commit([Put(path, data, Must.NOT_EXIST)]).commit_time
+        committed_at = ports.store.commit([put]).commit_time
         ours = True
     except AlreadyExists:
-        [there] = ports.store.read(path)
+        [there] = ports.store.read(put.path)
         ours = there.data is not None and there.data["operation"] == operation
         committed_at = there.create_time or there.read_time
     nudge(ports, seen.name, seen.incarnation, max(committed_at, seen.now))
     return ours and committed_at < held.ends_at
+
+
+def _release(seen: Seen, held: Held, operation: str) -> Put:
+    """Write that a token is over: by a signal, or because another delivery of the task takes the lease over."""
+    data = {"id": held.id, "token": held.token, "operation": operation, "incarnation": seen.incarnation}
+    return Put(release_path(seen.name, held.name), data, Must.NOT_EXIST)
 
 
 # --- renew ---
@@ -196,17 +206,24 @@ def claim(ports: Ports, given: Mapping[str, Any]) -> Lease | None:
         return _claimed(ports, name, id_, grant)
     except NoSemaphore:
         return None
+    except Contended:
+        seen = see(ports, name)  # a release may have been left by a process that then died
+        nudge(ports, name, seen.incarnation, seen.now)
+        raise
 
 
 def _claimed(ports: Ports, name: str, id_: str, grant: int) -> Lease | None:
-    """Claim by the semaphore's record alone, where that tells; otherwise with the wait's."""
+    """Claim by the semaphore's record alone, where that tells; otherwise with the wait's.
+
+    A second delivery takes the lease over in the same commit that takes the first one's chance to leave a release.
+    """
     path = waiter_path(name, id_)
 
     def decide(seen: Seen) -> Step[Held | bool | None]:
         held = seen.semaphore.granted_as(id_, grant)
         if held and held.live(seen.now):
             after, claimed = seen.semaphore.claim(held, seen.now)
-            return Step(after, claimed)
+            return Step(after, claimed, _taken_over(seen, held), nudge=held.claimed)
         return _lost(seen, held, grant) if seen.others else Step(seen.semaphore, False)
 
     held = change(ports, name, decide).answer
@@ -224,10 +241,17 @@ def _lost(seen: Seen, held: Held | None, grant: int) -> Step[Held | bool | None]
     if held is None and waiter.state != "lost":
         return Step(seen.semaphore, None)
     left = seen.semaphore.end(held) if held else seen.semaphore
+    over = _taken_over(seen, held) if held else ()
     if waiter.late(seen.now):
-        return Step(left, None, (leave(snapshot, "timed_out", seen.now),), line.timeout(seen.name, waiter, seen.now))
+        gone = leave(snapshot, "timed_out", seen.now)
+        return Step(left, None, (gone, *over), line.timeout(seen.name, waiter, seen.now))
     closed = left.moved_to("closed", seen.now)
-    return Step(closed, None, (_back(snapshot, waiter),), deadline_task(seen.name, waiter), nudge=True)
+    return Step(closed, None, (_back(snapshot, waiter), *over), deadline_task(seen.name, waiter), nudge=True)
+
+
+def _taken_over(seen: Seen, held: Held) -> tuple[Write, ...]:
+    """Take from another delivery the chance to leave a release; if it has left one, this commit fails."""
+    return (_release(seen, held, "another delivery"),) if held.claimed else ()
 
 
 def _back(snapshot: Snapshot, waiter: Waiter) -> Change:
@@ -249,7 +273,7 @@ def release(ports: Ports, lease: Lease | Mapping[str, Any]) -> bool:
 
 def _end_or_leave(ports: Ports, name: str, ending: Ending) -> bool:
     try:
-        return end(ports, name, ending)
+        return end(ports, name, ending, GUARDED_ROUNDS)
     except Contended:
         return leave_release(ports, name, ending)
 

@@ -24,7 +24,7 @@ from shared.rules import line
 from shared.rules import semaphores as rules
 from shared.rules.calls import Call
 from shared.rules.effects import Effect
-from shared.rules.leases import parse_lease
+from shared.rules.leases import Held, parse_lease
 from shared.rules.occasions import Lease
 from shared.rules.problems import NotFound
 from shared.rules.semaphore_requests import Wish
@@ -50,7 +50,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class SemaphoresWorld:
-    """One semaphore and its callers. `began` and `told` are the milliseconds of a wait's first call and first answer."""
+    """One semaphore and its callers. `began` and `told` are the milliseconds of a wait's first call and answer."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         self.world = World(seed, trace=trace)
@@ -79,6 +79,7 @@ class SemaphoresWorld:
         self.token_max = 0
         self.cancelled: set[str] = set()
         self.ends: dict[tuple[str, int], datetime] = {}
+        self.gone: set[tuple[str, int]] = set()
         self.left: dict[tuple[str, int], datetime] = {}
         self.left_releases: dict[str, datetime] = {}
         self.grants: dict[str, int] = {}
@@ -207,7 +208,7 @@ class SemaphoresWorld:
         lease = semaphores.claim(ports, given)
         if lease is None:
             return
-        if cancelled:
+        if cancelled and not self.reborn:
             raise Violation(f"{id_} was cancelled, and begins")
         self._check_run(id_, lease, began)
         self._hold()
@@ -233,6 +234,10 @@ class SemaphoresWorld:
         left, ends_at = self.left.get((id_, token)), self.ends.get((id_, token))
         if left is None or ends_at is None or id_ in self.cancelling or self.reborn:
             return
+        if released and (id_, token) not in self.gone:
+            raise Violation(f"{name} is another delivery's by now, and its signal is said to have released it")
+        if (id_, token) not in self.gone:
+            return
         in_time = left < ends_at or self.left_releases.get(name, ends_at) < ends_at
         if in_time and not released:
             raise Violation(f"{name} was ended in time by its holder's signal, who is told it was lost")
@@ -255,7 +260,9 @@ class SemaphoresWorld:
         at = after.update_time or after.read_time
         self.ends |= {(lease.id, lease.token): lease.ends_at for lease in new.leases}
         now_held = {(lease.id, lease.token) for lease in new.leases}
-        self.left |= {(one.id, one.token): at for one in old.leases if (one.id, one.token) not in now_held}
+        left = [one for one in old.leases if (one.id, one.token) not in now_held]
+        self.left |= {(one.id, one.token): at for one in left}
+        self.gone |= {(one.id, one.token) for one in left if new.granted_as(one.id, one.grant) is None}
         self._check_permits(new, at)
         self._check_tokens(old, new)
         for lease in old.leases:
@@ -282,13 +289,13 @@ class SemaphoresWorld:
                 raise Violation(f"one acquire, delivered again, took a second lease: {lease.name}")
         self.token_max = max([self.token_max, *(lease.token for lease in new.leases)])
 
-    def _check_kept(self, lease: rules.Held, new: rules.Semaphore) -> None:
+    def _check_kept(self, lease: Held, new: rules.Semaphore) -> None:
         """Nobody loses a lease before its end but by a signal, a cancel, or another delivery of his own task."""
         kept = new.granted_as(lease.id, lease.grant)
         if kept is None:
             if lease.id in self.began and lease.name not in self.given_back and lease.id not in self.cancelling:
                 raise Violation(f"{lease.name} was taken away before its end")
-            self.over.setdefault(lease.id, lease.token)
+            self.over.setdefault(lease.id, 10**20 if self.reborn else lease.token)
         elif kept.ends_at < lease.ends_at and kept.token == lease.token and lease.claimed:
             raise Violation(f"{lease.name} ends earlier than it was promised")
 
@@ -298,7 +305,7 @@ class SemaphoresWorld:
         granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
         waiting = [id_ for id_ in self._line() if id_ not in granted]
         for id_ in granted:
-            passed = [one for one in waiting if one in self.told and self.told[one] < self.began[id_]]
+            passed = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
             if passed:
                 raise Violation(f"{id_}, whose call began after {passed[0]} was told to wait, passes it")
 
