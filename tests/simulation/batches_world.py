@@ -53,7 +53,8 @@ class Kind:
     `paged` ones load page by page, and race the seal. Units `from_outside` are completed by callers who do not ask
     twice. `failing` units fail at first and are tried again. `cancelled` batches are cancelled at some time. `removed`
     ones are removed, and their id is used again while old deliveries are still about. In `nested` ones the first unit
-    is a batch. `hurried` ones reach their deadline, without some units or just with the last.
+    is a batch. `hurried` ones reach their deadline, without some units or just with the last. In `walked` ones the
+    sweeper walks while units come in.
     """
 
     units_max: int
@@ -64,6 +65,7 @@ class Kind:
     removed: bool = False
     nested: bool = False
     hurried: bool = False
+    walked: bool = False
     failures_max: int | None = None
 
 
@@ -77,6 +79,8 @@ KINDS = (
     Kind(9, from_outside=True, paged=True),
     Kind(6, from_outside=True, hurried=True),
     Kind(4, hurried=True),
+    Kind(9, walked=True),
+    Kind(6, walked=True, failing=True, failures_max=1),
     Kind(6, failing=True),
     Kind(6, failing=True, failures_max=1),
     Kind(6, cancelled=True),
@@ -129,8 +133,8 @@ class BatchesWorld:
             lost = random.choice((0, 0, 1, 2)) if self.kind.hurried else 0
             beginnings += [partial(self._outside, index) for index in random.sample(range(size), max(0, size - lost))]
             beginnings.append(self._look)
-        if self.kind.hurried and random.random() < 0.7:
-            beginnings.append(self._look)
+        if (self.kind.hurried or self.kind.walked) and random.random() < 0.7:
+            beginnings += [self._look] * random.randint(1, 2)
         if self.kind.cancelled and random.random() < 0.8:
             beginnings.append(lambda: self._call("cancels", lambda: batches.cancel(self.world.ports, "b")))
         if self.kind.failing and random.random() < 0.5:

@@ -59,6 +59,30 @@ def test_the_same_batch_again_is_no_news_and_another_under_its_id_is_refused(tow
     assert town.records() == before
 
 
+def test_a_cancelled_batch_ordered_again_is_shown_as_it_is(town: Town) -> None:
+    town.ask("POST", "/", batch(3))
+    town.ask("DELETE", "/b")
+    code, shown = town.ask("POST", "/", batch(3))
+    assert (code, shown["state"]) == (200, "cancelled")
+
+
+def test_a_call_that_died_half_way_is_finished_by_its_repeat(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as dying:
+        dying.setattr("shared.operations.batches.seal", lambda *_: 1 / 0)
+        assert town.ask("POST", "/", batch(150))[0] == 500
+    assert town.ask("POST", "/", batch(150))[0] == 200
+    town.work()
+    assert [said["done"] for said in town.announced] == [150]
+    assert len(town.ran) == 150
+
+
+def test_a_batch_has_at_most_as_many_pages_as_its_tree_holds(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.rules.batch_tree.NODE_CHILDREN_MAX", 1)
+    town.ask("POST", "/", batch(100, sealed=False))
+    code, problem = town.ask("POST", "/b/units", {"page": 1, "units": [{}]})
+    assert (code, problem["detail"]) == (413, "A batch has at most 1 pages of 100.")
+
+
 def test_an_idempotency_key_is_the_id_of_a_batch_that_names_none(town: Town) -> None:
     body = {"units": squares(1), "task": TASK}
     first = town.ask("POST", "/", body, headers={"Idempotency-Key": "order-7"})
