@@ -19,6 +19,7 @@ else it raises brings it again, until its `attempts_max` are used up.
 """
 
 from shared.adapters.http import Answer, Request
+from shared.front.batches import SubBatch, sub_batch
 from shared.front.functions import Function, Task
 from shared.front.nouns import batch, documents, semaphore
 from shared.operations.ports import DocumentEvent
@@ -36,10 +37,12 @@ __all__ = [
     "NotFound",
     "Problem",
     "Request",
+    "SubBatch",
     "Task",
     "Unavailable",
     "Unit",
     "batch",
     "documents",
     "semaphore",
+    "sub_batch",
 ]

@@ -54,6 +54,27 @@ class Batch:
         return operations.cancel(runtime.ports(), self.id).batch
 
 
+SubBatch = Order
+"""What a unit's task returns whose result is to be that of units of its own."""
+
+
+def sub_batch(calls: Iterable[Call], *, on_complete: Call | None = None, failures_max: int | None = None) -> SubBatch:
+    """Give a unit units of its own: return this from its task, and it is done when they are.
+
+    Its result is how that batch has ended. Raises `BadBatch` or `TooLarge` for calls that no batch can hold.
+    """
+    units = list(calls)
+    order = Order(
+        units=[dict(call.payload) for call in units],
+        task=_task_of(units),
+        on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
+        sealed=True,
+        failures_max=failures_max,
+    )
+    check_units(order.units, order.task)
+    return order
+
+
 def _task_of(units: list[Call]) -> Call | None:
     kinds = {(call.function, call.task, call.queue, call.delay_seconds) for call in units}
     if len(kinds) > 1:

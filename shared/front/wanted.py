@@ -9,7 +9,7 @@ from threading import Lock
 
 from shared.adapters import runtime
 from shared.operations import batch_units
-from shared.rules.batches import Unit
+from shared.rules.batch_identity import Unit
 
 FRESH_SECONDS = 5.0
 BATCHES_MAX = 1_000  # remembered by a process; beyond that it begins anew

@@ -16,9 +16,9 @@ from typing import Any
 
 from shared.operations import batch_units, batches, semaphores
 from shared.operations.ports import Ports
-from shared.rules.batch_units import failed, succeeded
 from shared.rules.batch_identity import Unit as PlacedUnit
 from shared.rules.batch_requests import Order
+from shared.rules.batch_units import failed, succeeded
 from shared.rules.effects import Json
 from shared.rules.occasions import Lease, Occasion, Unit, occasion_of
 from shared.rules.problems import GaveUp, Problem

@@ -1,6 +1,7 @@
 """A user's function as the framework calls it: addresses for people, tasks from queues, and the two examples."""
 
 import importlib.util
+import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,20 @@ from shared.adapters import runtime
 from shared.adapters.cloud_tasks import task_request
 from shared.adapters.memory import MemoryStore
 from shared.adapters.settings import from_environment
-from shared.kit import Answer, Call, Function, Lease, Problem, Request, Unit, batch, documents, semaphore
+from shared.kit import (
+    Answer,
+    Call,
+    Function,
+    Lease,
+    Problem,
+    Request,
+    SubBatch,
+    Unit,
+    batch,
+    documents,
+    semaphore,
+    sub_batch,
+)
 from shared.operations.ports import Query
 from shared.rules.effects import Effect
 from shared.rules.problems import BadArgument, BadBatch
@@ -57,15 +71,16 @@ class Town:
             )
             return entry(flask.request._get_current_object()).status_code  # type: ignore[attr-defined]
 
-    def run(self, again_every: int = DELIVERIES_MAX) -> None:
-        """Deliver all tasks, each when it is due, until there are none; each so-many-th one again at once."""
-        for number in range(1, DELIVERIES_MAX + 1):
+    def run(self, twice: float = 0, seed: int = 0) -> None:
+        """Deliver all tasks, each when it is due, until there are none; that share of them twice."""
+        chance = random.Random(seed)
+        for _ in range(DELIVERIES_MAX):
             if not self.waiting:
                 return
             effect = min(self.waiting.values(), key=lambda each: each.not_before or self.time)
             self.time = max(self.time, effect.not_before or self.time)
             del self.waiting[effect.name]
-            for _ in range(1 + (number % again_every == 0)):
+            for _ in range(1 + (chance.random() < twice)):
                 status = self.deliver(effect)
                 assert status in (204, 503), (effect.task, status)
             if status == 503:
@@ -138,8 +153,12 @@ def kitchen(town: Town) -> Function:
     def taste(unit: Unit, dish: str) -> dict[str, Any]:
         return {"dish": dish, "index": unit.index}
 
+    @app.task
+    def course(unit: Unit, dishes: int) -> SubBatch:
+        return sub_batch(taste.call(dish=f"dish {unit.index}-{number}") for number in range(dishes))
+
     town.functions["kitchen"] = app.entry_point()
-    app.cook, app.stir, app.taste = cook, stir, taste  # type: ignore[attr-defined]
+    app.cook, app.stir, app.taste, app.course = cook, stir, taste, course  # type: ignore[attr-defined]
     return app
 
 
@@ -226,7 +245,7 @@ def test_a_lease_is_renewed_and_signalled_once(town: Town) -> None:
 def test_a_batch_of_calls_is_done_and_counted(town: Town, kitchen: Any) -> None:
     calls = [kitchen.taste.call(dish=f"dish {number}") for number in range(5)]
     batch("menu").populate(calls)
-    town.run(again_every=1)
+    town.run(twice=1)
     assert {name: batch("menu").status()[name] for name in ("state", "size", "done", "failed")} == {
         "state": "completed",
         "size": 5,
@@ -240,6 +259,15 @@ def test_a_batch_counts_what_its_task_refuses_as_failed(town: Town, kitchen: Any
     batch("menu").populate([kitchen.cook.call(dish=dish) for dish in ("soup", "lemon")])
     town.run()
     assert (batch("menu").status()["state"], batch("menu").status()["failed"]) == ("completed", 1)
+
+
+@pytest.mark.parametrize("twice", [0, 1])
+def test_a_unit_that_has_units_of_its_own_is_done_when_they_are(town: Town, kitchen: Any, twice: float) -> None:
+    batch("dinner").populate(kitchen.course.call(dishes=dishes) for dishes in (0, 1, 3))
+    town.run(twice)
+    assert [batch("dinner").status()[name] for name in ("state", "size", "done", "failed")] == ["completed", 3, 3, 0]
+    inner = [each for each in town.store.query(Query("batches", limit=100)) if each.id != "dinner"]
+    assert sorted(batch(each.id).status()["size"] for each in inner) == [0, 1, 3]
 
 
 def test_a_batch_is_of_one_task(kitchen: Any) -> None:
@@ -268,13 +296,13 @@ def test_two_tasks_of_one_name_and_a_handler_among_the_tasks_are_refused() -> No
 def _cook() -> None: ...
 
 
-@pytest.mark.parametrize("again_every", [3_000, 7, 3])
-def test_philosophers_eat_all_their_meals_and_put_every_fork_back(town: Town, again_every: int) -> None:
+@pytest.mark.parametrize(("twice", "seed"), [(0, 0), (0.1, 1), (0.1, 2), (0.3, 3)])
+def test_philosophers_eat_all_their_meals_and_put_every_fork_back(town: Town, twice: float, seed: int) -> None:
     entry = _entry("philosophers")
     asked = {"table": "t", "seats": 5, "rounds": 5}
     assert town.ask(entry, "/", json=asked) == (202, {"table": "t", "meals": 25})
     assert town.ask(entry, "/", json=asked)[0] == 202
-    town.run(again_every)
+    town.run(twice, seed)
     assert len([key for key in town.documents() if key.endswith("-ends")]) == 25
     assert all(semaphore(f"t-fork-{number}").acquire() for number in range(5))
 
