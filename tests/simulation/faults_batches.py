@@ -10,7 +10,7 @@ from unittest import mock
 
 from shared.operations import batch_pages, batch_sweep, batch_tasks, batch_units, batch_walk, batches, outbox
 from shared.operations.batch_walk import PASSED
-from shared.operations.ports import AlreadyExists, Change, Increment, Must, NotFound, Ports, Put, Snapshot, Write
+from shared.operations.ports import AlreadyExists, Change, Increment, Must, NotFound, Ports, Put, Snapshot, Stale, Write
 from shared.rules import batch_tree as tree
 from shared.rules import batch_units as units
 from shared.rules import batches as rules
@@ -260,7 +260,10 @@ def _unpromised(ports: Ports, life: Life, ending: Callable[[Header], Ending | No
     if header is None or how is None:
         return header
     over = rules.ended(header, how, read.read_time)
-    ports.store.commit([Put(life.header, over.record(), read.guard)])
+    try:
+        ports.store.commit([Put(life.header, over.record(), read.guard)])
+    except Stale as overtaken:
+        raise Unavailable("the header has moved") from overtaken
     ports.queue.create(rules.announcements(life, over, read.read_time))
     return over
 
