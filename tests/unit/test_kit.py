@@ -1,19 +1,12 @@
-"""A user's function as the framework calls it: addresses for people, tasks from queues, and the two examples."""
+"""A user's function as the framework calls it: addresses for people, tasks from queues, semaphores and batches."""
 
-import importlib.util
-import random
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
-import flask
 import pytest
 
 from shared.adapters import runtime
-from shared.adapters.cloud_tasks import task_request
-from shared.adapters.memory import MemoryStore
-from shared.adapters.settings import from_environment
 from shared.kit import (
     Answer,
     Call,
@@ -31,80 +24,7 @@ from shared.kit import (
 from shared.operations.ports import Query
 from shared.rules.effects import Effect
 from shared.rules.problems import BadArgument, BadBatch
-
-ROOT = Path(__file__).parents[2]
-Entry = Callable[[flask.Request], flask.Response]
-WEB = flask.Flask(__name__)
-OWN = {"philosophers": "examples", "quilt": "examples"}
-
-
-DELIVERIES_MAX = 3_000
-
-
-class Town:
-    """A store and a queue in this process; its time passes only when it is told to."""
-
-    def __init__(self) -> None:
-        self.time = datetime(2026, 1, 1, tzinfo=UTC)
-        self.store = MemoryStore(lambda: self.time)
-        self.waiting: dict[str, Effect] = {}
-        self.taken: set[str] = set()
-        self.functions: dict[str, Entry] = {}
-
-    def create(self, effects: Sequence[Effect]) -> None:
-        self.waiting |= {effect.name: effect for effect in effects if effect.name not in self.taken}
-        self.taken |= {effect.name for effect in effects}
-
-    def sleep(self, seconds: float) -> None:
-        self.time += timedelta(seconds=seconds)
-
-    def jitter(self) -> float:
-        return 0.5
-
-    def deliver(self, effect: Effect, **headers: int) -> int:
-        """Deliver a task as Cloud Tasks does, and give the status it is answered with."""
-        request = task_request(from_environment({}), effect, "")["task"]["http_request"]
-        counts = {f"X-CloudTasks-Task{name.title()}Count": str(count) for name, count in headers.items()}
-        with WEB.test_request_context(effect.path, method="POST", data=request["body"], headers=counts):
-            entry = self.functions.get(effect.function) or self.functions.setdefault(
-                effect.function, _entry(effect.function)
-            )
-            return entry(flask.request._get_current_object()).status_code  # type: ignore[attr-defined]
-
-    def run(self, twice: float = 0, seed: int = 0) -> None:
-        """Deliver all tasks, each when it is due, until there are none; that share of them twice."""
-        chance = random.Random(seed)
-        for _ in range(DELIVERIES_MAX):
-            if not self.waiting:
-                return
-            effect = min(self.waiting.values(), key=lambda each: each.not_before or self.time)
-            self.time = max(self.time, effect.not_before or self.time)
-            del self.waiting[effect.name]
-            for _ in range(1 + (chance.random() < twice)):
-                status = self.deliver(effect)
-                assert status in (204, 503), (effect.task, status)
-            if status == 503:
-                self.sleep(1)
-                self.waiting[effect.name] = effect
-        raise AssertionError(f"still waiting: {[each.task for each in self.waiting.values()]}")
-
-    def ask(self, function: Entry, path: str, method: str = "POST", json: Any = None) -> Any:
-        with WEB.test_request_context(path, method=method, json=json):
-            response = function(flask.request._get_current_object())  # type: ignore[attr-defined]
-        return response.status_code, response.get_json(silent=True) or response.data
-
-    def documents(self) -> dict[str, Any]:
-        return {each.id: documents.get(each.id) for each in self.store.query(Query("documents", limit=1000))}
-
-
-def _entry(name: str) -> Any:
-    path = ROOT / OWN.get(name, "functions") / name / "main.py"
-    spec = importlib.util.spec_from_file_location(f"main_of_{name}", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name)
+from tests.unit.kit_town import Town
 
 
 @pytest.fixture
@@ -294,36 +214,3 @@ def test_two_tasks_of_one_name_and_a_handler_among_the_tasks_are_refused() -> No
 
 
 def _cook() -> None: ...
-
-
-@pytest.mark.parametrize(("twice", "seed"), [(0, 0), (0.1, 1), (0.1, 2), (0.3, 3)])
-def test_philosophers_eat_all_their_meals_and_put_every_fork_back(town: Town, twice: float, seed: int) -> None:
-    entry = _entry("philosophers")
-    asked = {"table": "t", "seats": 5, "rounds": 5}
-    assert town.ask(entry, "/", json=asked) == (202, {"table": "t", "meals": 25})
-    assert town.ask(entry, "/", json=asked)[0] == 202
-    town.run(twice, seed)
-    assert len([key for key in town.documents() if key.endswith("-ends")]) == 25
-    assert all(semaphore(f"t-fork-{number}").acquire() for number in range(5))
-
-
-@pytest.mark.parametrize(
-    "wrong", [{}, {"table": "t", "seats": 1, "rounds": 1}, {"table": "t", "seats": 2, "rounds": 0}]
-)
-def test_a_table_that_cannot_be_laid_is_refused(town: Town, wrong: Any) -> None:
-    assert town.ask(_entry("philosophers"), "/", json=wrong)[0] == 400
-    assert town.waiting == {}
-
-
-@pytest.mark.parametrize("side", [0, 1, 8])
-def test_a_quilt_is_sewn_and_said_to_be_complete_once(town: Town, side: int) -> None:
-    entry = _entry("quilt")
-    assert town.ask(entry, "/", json={"quilt": "q", "side": side})[0] == 202
-    assert town.ask(entry, "/", json={"quilt": "q", "side": side})[0] == 202
-    town.run()
-    said = [each for each in town.documents().values() if each["kind"] == "announcement"]
-    assert [each["squares"] for each in said] == [side * side]
-
-
-def test_a_quilt_without_a_name_is_refused(town: Town) -> None:
-    assert town.ask(_entry("quilt"), "/", json={"quilt": "", "side": 2})[0] == 400
