@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from unittest import mock
 
@@ -37,6 +37,7 @@ CLAIM_SECONDS = 3
 PAGE = 2
 RETRIES_MAX = 12
 SWEEPS = 6
+LATE_SECONDS = 1.9
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -55,14 +56,16 @@ class SemaphoresWorld:
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         self.world = World(seed, trace=trace)
         random = self.world.random
-        self.calm = random.random() < 0.4
+        self.racing = random.random() < 0.4
+        self.calm = self.racing or random.random() < 0.3
         self.world.chances = Chances(left=0 if self.calm else 5)
         self.world.step_microseconds_max = 3_000
-        self.world.leaps = (0.1, 1.0, 3.5)
-        self.world.leaps_left = random.choice((0, 2, 6))
+        self.world.leaps = (0.05, 0.1, 0.2) if self.racing else (0.1, 1.0, 3.5)
+        self.world.leaps_left = random.choice((0, 4, 10)) if self.racing else random.choice((0, 2, 6))
+        self.unhurried = self.calm and (self.racing or not self.world.leaps_left)
         self.world.queue_ahead_seconds = random.choice((0.0, 0.05, 0.3, 1.0))
-        self.rounds = random.choice((0, 0, 1, 2))
-        self.permits = random.choice((1, 1, 2))
+        self.rounds = 0 if self.racing else random.choice((0, 1, 2))
+        self.permits = 1 if self.racing else random.choice((1, 1, 2))
         self.limits = {"permits": self.permits, "lease_seconds": LEASE_SECONDS}
         self.world.task_handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["user"] = self._continue
@@ -83,7 +86,11 @@ class SemaphoresWorld:
         self.left: dict[tuple[str, int], datetime] = {}
         self.left_releases: dict[str, datetime] = {}
         self.grants: dict[str, int] = {}
-        self.reborn = random.random() < 0.15
+        self.reborn = random.random() < 0.15 and not self.racing
+        self.life = 0
+        self.lives: dict[str, int] = {}
+        self.in_line_at: dict[str, datetime] = {}
+        self.forgetting: set[str] = set()
 
     def run(self) -> None:
         random = self.world.random
@@ -95,10 +102,11 @@ class SemaphoresWorld:
             )
             acts: list[Callable[[], None]] = []
             for index in range(random.randint(2, 5)):
-                acts += [self._waiting(f"w{index}")] * random.choice((1, 1, 2))
-                if random.random() < 0.15:
+                acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
+                if random.random() < 0.15 and not self.racing:
                     acts.append(self._cancelling(f"w{index}"))
-            acts += [self._acquiring(f"i{index}") for index in range(random.choice((0, 1, 2)))]
+            acquires = random.randint(1, 4) if self.racing else random.choice((0, 1, 2))
+            acts += [self._acquiring(f"i{index}") for index in range(acquires)]
             if self.reborn:
                 acts.append(self._rebirth)
             random.shuffle(acts)
@@ -138,7 +146,11 @@ class SemaphoresWorld:
     def _waiting(self, id_: str) -> Callable[[], None]:
         deadline = 5.0 if self.world.random.random() < 0.1 else None
         call = Call("user", "continue", {"id": id_})
-        wish = Wish(id_, call, deadline_seconds=deadline, on_timeout=Call("user", "timeout", {"id": id_}))
+        seconds = self.world.random.choice((None, None, 1.0))
+        if self.world.random.random() < 0.2:
+            self.forgetting.add(id_)
+        late = Call("user", "timeout", {"id": id_})
+        wish = Wish(id_, call, lease_seconds=seconds, deadline_seconds=deadline, on_timeout=late)
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
@@ -163,10 +175,11 @@ class SemaphoresWorld:
         """Take a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
         random = self.world.random
         renewing, vanishing = random.random() < 0.5, random.random() < 0.3
+        wish = Wish(id_, lease_seconds=random.choice((None, 1.0)))
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, Wish(id_))
+            answer = semaphores.wait(self.world.ports, NAME, wish)
             if not answer["acquired"] or vanishing:
                 return
             lease = answer["lease"]["id"]
@@ -213,6 +226,8 @@ class SemaphoresWorld:
         self._check_run(id_, lease, began)
         self._hold()
         self.whole.add(id_)
+        if id_ in self.forgetting:
+            return
         self.given_back.add(lease.id)
         self._check_released(lease.id, semaphores.release(ports, lease))
 
@@ -253,6 +268,10 @@ class SemaphoresWorld:
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         if path.startswith(f"{RECORD}/releases/") and after.data is not None:
             self.left_releases[after.id] = after.create_time or after.read_time
+        if path.startswith(f"{RECORD}/waiters/"):
+            self._note_life(before, after)
+        if path == RECORD and after.data is None:
+            self.life += 1
         if path != RECORD or after.data is None:
             return
         new = rules.decode(after.data)
@@ -269,6 +288,7 @@ class SemaphoresWorld:
             if lease.live(at):
                 self._check_kept(lease, new)
         self._check_order(old, new)
+        self._check_passing(old, new, before, at)
         if new.mode != "open" and new.sweep_at(at) is None:
             raise Violation("somebody may wait, and nothing says when to look")
 
@@ -309,6 +329,26 @@ class SemaphoresWorld:
             if passed:
                 raise Violation(f"{id_}, whose call began after {passed[0]} was told to wait, passes it")
 
+    def _note_life(self, before: Snapshot, after: Snapshot) -> None:
+        if after.data and (before.data is None or before.data["joined"] != after.data["joined"]):
+            self.lives[after.id] = self.life
+        if after.data and "since" in after.data and not (before.data and "since" in before.data):
+            self.in_line_at[after.id] = after.update_time or after.read_time
+
+    def _check_passing(self, old: rules.Semaphore, new: rules.Semaphore, before: Snapshot, at: datetime) -> None:
+        """The line is of this semaphore; where nothing failed, permits that time set free are passed on at once."""
+        held, line_ = {(lease.id, lease.grant) for lease in old.leases}, self._line()
+        passed_on = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in line_]
+        for id_ in passed_on:
+            if self.lives[id_] != self.life:
+                raise Violation(f"{id_} waited for an earlier semaphore of this name")
+        ends = sorted((lease.ends_at for lease in old.leases), reverse=True)
+        if self.unhurried and passed_on and len(ends) >= old.permits and before.update_time:
+            free_since = ends[old.permits - 1]
+            late = at - max(before.update_time, free_since, self.in_line_at[passed_on[0]])
+            if late > timedelta(seconds=LATE_SECONDS):
+                raise Violation(f"{passed_on[0]} got its permit {late} after it was free")
+
     # --- what must hold at rest ---
 
     def _line(self) -> list[str]:
@@ -327,6 +367,9 @@ class SemaphoresWorld:
         """Where nothing failed, no sweeper is needed."""
         if line_ := self._line():
             raise Violation(f"nothing failed, nothing is left to run, and {line_} still wait")
+        [snapshot] = self.world.store.read(RECORD)
+        if snapshot.data and snapshot.data["mode"] != "open":
+            raise Violation(f"nothing failed, nothing is left to run, and the semaphore stays {snapshot.data['mode']}")
 
     def _let_the_sweeper_finish(self) -> None:
         self.world.chances.left = 0
