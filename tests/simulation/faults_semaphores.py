@@ -60,7 +60,7 @@ class _Planted(AbstractContextManager[None]):
 # --- sem-1 ---
 
 
-def _open_at_once(mode: rules.Mode, *, found: bool, left: bool) -> rules.Mode:
+def _open_at_once(_: rules.Mode, *, found: bool, left: bool) -> rules.Mode:
     return "closed" if left or found else "open"
 
 
@@ -104,7 +104,7 @@ def _run_unclaimed(_: Ports, given: Any) -> Lease:
     return Lease(given["semaphore"], given["id"], given["token"], datetime.fromisoformat(given["ends_at"]))
 
 
-def _drop_what_was_lost(seen: Seen, held: Held | None, grant: int) -> Step[Held | bool | None]:
+def _drop_what_was_lost(seen: Seen, _: Held | None, __: int) -> Step[Held | bool | None]:
     return Step(seen.semaphore, None)
 
 

@@ -95,13 +95,9 @@ class SemaphoresWorld:
     def run(self) -> None:
         random = self.world.random
         with self._bounds():
-            semaphores.put(
-                Ports(self.world.store, self.world.ports.queue, self.world.ports.clock, self.world.ports.log),
-                NAME,
-                self.limits,
-            )
+            semaphores.put(self.world.ports_of_store(), NAME, self.limits)
             acts: list[Callable[[], None]] = []
-            for index in range(random.randint(2, 5)):
+            for index in range(random.randint(2, 3 if self.racing else 5)):
                 acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
                 if random.random() < 0.15 and not self.racing:
                     acts.append(self._cancelling(f"w{index}"))
@@ -147,7 +143,7 @@ class SemaphoresWorld:
         deadline = 5.0 if self.world.random.random() < 0.1 else None
         call = Call("user", "continue", {"id": id_})
         seconds = self.world.random.choice((None, None, 1.0))
-        if self.world.random.random() < 0.2:
+        if self.world.random.random() < (0.05 if self.racing else 0.2):
             self.forgetting.add(id_)
         late = Call("user", "timeout", {"id": id_})
         wish = Wish(id_, call, lease_seconds=seconds, deadline_seconds=deadline, on_timeout=late)
@@ -202,7 +198,7 @@ class SemaphoresWorld:
         self._persistently("rebirth", work)
 
     def _hold(self) -> None:
-        for _ in range(self.world.random.choice((0, 1, 3))):
+        for _ in range(self.world.random.choice((0, 0, 1) if self.racing else (0, 1, 3))):
             self.world.ports.clock.sleep(0.1)
 
     # --- the tasks ---
