@@ -154,18 +154,24 @@ def _undone(ports: Ports, life: Life, counters: Iterable[Counter]) -> list[int]:
 
 
 def remove(ports: Ports, life: Life, header: Header, snapshot: Snapshot) -> None:
-    """Remove an ended batch, as far as one sweep goes: counters, units, pages, header, in this order."""
-    ports.store.commit([Put(life.header, rules.removing(header, snapshot.read_time).record(), snapshot.guard)])
+    """Remove an ended batch, as far as one sweep goes: counters, units, pages, header, in this order.
+
+    Only what bears this life's incarnation, and the header only as it was left here: a sweep that stood still for long
+    may find the id in use again.
+    """
+    write = Put(life.header, rules.removing(header, snapshot.read_time).record(), snapshot.guard)
+    [written] = ports.store.commit([write]).results
     for collection in (life.counters, life.units, life.pages):
-        if not _emptied(ports, collection):
+        if not _emptied(ports, life, collection):
             return
-    ports.store.commit([Delete(life.header)])
+    ports.store.commit([Delete(life.header, written.update_time)])
 
 
-def _emptied(ports: Ports, collection: str) -> bool:
+def _emptied(ports: Ports, life: Life, collection: str) -> bool:
     for _ in range(CLEAN_COMMITS_MAX):
         found = ports.store.query(Query(collection, limit=CLEAN_RECORDS_MAX))
-        if not found:
+        ours = [Delete(one.path) for one in found if one.id.startswith(life.incarnation)]
+        if not ours:
             return True
-        ports.store.commit([Delete(one.path) for one in found])
+        ports.store.commit(ours)
     return False

@@ -24,7 +24,7 @@ from shared.rules.batch_requests import Order
 from shared.rules.batches import Unit
 from shared.rules.bounds import BATCH_DEADLINE_SECONDS, BATCH_KEEP_SECONDS, BATCH_LOOK_SECONDS, OUTBOX_PATIENCE_SECONDS
 from shared.rules.effects import Effect
-from shared.rules.problems import Problem
+from shared.rules.problems import Problem, Unavailable
 from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, HURRIED_SECONDS, KINDS, SMALL, WORK
 from tests.simulation.world import Chances, Violation, World
@@ -198,17 +198,10 @@ class BatchesWorld:
 
     def _complete_what_got_lost(self) -> None:
         """A commit that did not land is its caller's to repeat; one that landed is not repeated."""
-        header = self.checks.header("b")
-        if header is None:
-            return
-        for node in self.checks.records(f"{rules.path_of('b')}/counters"):
-            for index in range(node.get("first", 0), node.get("first", 0) + node["units"] if "first" in node else 0):
-                if (
-                    self.world.store.read(f"{rules.path_of('b')}/units/{header.incarnation}-{index:08d}")[0].data
-                    is None
-                ):
-                    self._outside(index)
-                    self.world.run()
+        loaded = self.checks.loaded("b")
+        for index in sorted(set(range(loaded)) - set(self.checks.done("b"))):
+            self._outside(index)
+            self.world.run()
 
     def _try_again(self) -> None:
         header = self.checks.header("b")
@@ -224,28 +217,47 @@ class BatchesWorld:
         self.checks.check_rest(retried=True)
 
     def _second_life(self) -> None:
-        """Long after the end the batch is removed, the id used again, and old tasks come once more."""
+        """Long after the end the batch is removed, its id used again, perhaps at once, and old tasks come once more."""
         self.world.chances.left = 3
         late = self.world.random.sample(self.unit_tasks, min(2, len(self.unit_tasks)))
         for task in late:
             self.deliveries[task.name] = 0  # as if the queue had kept it all the time
         self.world.pass_time(BATCH_KEEP_SECONDS + BATCH_DEADLINE_SECONDS)
-        again: list[Callable[[], None]] = [partial(self.world.tasks.append, task) for task in late]
-        sweeps: list[Callable[[], None]] = [self._clean] * 3
-        acts = [*again, *sweeps] if self.world.random.random() < 0.5 else [*sweeps, *again]
-        self.world.run(acts)
+        old = self.checks.header("b")
         order = self._order(self.world.random.randint(1, 4), sealed=True)
+        self.checks.announced.clear()
+        self.world.run(self._removing(late, order))
         self.world.chances.left = 0
         for _ in range(3):
             self._later(BATCH_LOOK_SECONDS, batches.sweep)
-        if self.checks.header("b") is not None:
+        now = self.checks.header("b")
+        if now is not None and old is not None and now.incarnation == old.incarnation:
             raise Violation("a batch that ended long ago was not removed")
         self.checks.check_nothing_left_behind()
         self.world.chances.left = 3
-        self.checks.announced.clear()
         self._call("populates again", lambda: batches.populate(self.world.ports, "b", order))
         self.world.run([partial(self.world.tasks.append, task) for task in late])
         self._settle()
+
+    def _removing(self, late: list[Effect], order: Order) -> list[Callable[[], None]]:
+        """Sweepers, deliveries from the life before, and somebody who wants the id again: in some order."""
+        again: list[Callable[[], None]] = [partial(self.world.tasks.append, task) for task in late]
+        sweeps: list[Callable[[], None]] = [self._clean] * 3
+        if self.world.random.random() < 0.5:
+            return [*sweeps[:1], partial(self._populate_anew, order, 8), *sweeps[1:], *again]
+        return [*again, *sweeps] if self.world.random.random() < 0.5 else [*sweeps, *again]
+
+    def _populate_anew(self, order: Order, tries: int) -> None:
+        """Ask for the id until it is free, but not for ever."""
+
+        def work() -> None:
+            try:
+                batches.populate(self.world.ports, "b", order)
+            except Problem as taken:
+                raise Unavailable(taken.detail) from taken
+
+        again = partial(self._populate_anew, order, tries - 1)
+        self.world.start("populates anew", work, lambda done: None if done or not tries else again())
 
     def _clean(self) -> None:
         self.world.pass_time(BATCH_LOOK_SECONDS)

@@ -10,7 +10,20 @@ from unittest import mock
 
 from shared.operations import batch_pages, batch_sweep, batch_tasks, batch_units, batch_walk, batches, outbox
 from shared.operations.batch_walk import PASSED
-from shared.operations.ports import AlreadyExists, Change, Increment, Must, NotFound, Ports, Put, Snapshot, Stale, Write
+from shared.operations.ports import (
+    AlreadyExists,
+    Change,
+    Delete,
+    Increment,
+    Must,
+    NotFound,
+    Ports,
+    Put,
+    Query,
+    Snapshot,
+    Stale,
+    Write,
+)
 from shared.rules import batch_tree as tree
 from shared.rules import batch_units as units
 from shared.rules import batches as rules
@@ -196,6 +209,18 @@ def _units_first(ports: Ports, life: Life, header: Header, snapshot: Snapshot) -
 remove = batch_sweep.remove
 
 
+def _whatever_the_life(ports: Ports, life: Life, collection: str) -> bool:
+    while found := ports.store.query(Query(collection, limit=4)):
+        ports.store.commit([Delete(one.path) for one in found])
+    return bool(life)
+
+
+def _header_blindly(ports: Ports, life: Life, header: Header, snapshot: Snapshot) -> None:
+    ports.store.commit([Put(life.header, rules.removing(header, snapshot.read_time).record(), snapshot.guard)])
+    if all(batch_sweep._emptied(ports, life, part) for part in (life.counters, life.units, life.pages)):
+        ports.store.commit([Delete(life.header)])
+
+
 class _Turned(Life):
     """A life whose counters are cleaned up after its units."""
 
@@ -330,6 +355,8 @@ FAULTS = (
         batches_world.run,
     ),
     _fault("batch-4", "removing counters before outcomes", batch_sweep, "remove", _units_first),
+    _fault("batch-4", "removing what is of one life only", batch_sweep, "_emptied", _whatever_the_life),
+    _fault("batch-4", "the guard of a header's removal", batch_sweep, "remove", _header_blindly),
     _fault("batch-6", "the guard of a retry", batch_units, "_overwritten", _overwritten_blindly),
     _fault("batch-6", "overwriting by a later attempt only", units, "may_overwrite", _forgetful_retry),
     _fault("batch-6", "leaving a retry uncounted", batch_units, "_overwritten", _counted_again),
