@@ -38,6 +38,7 @@ PAGE = 2
 RETRIES_MAX = 12
 SWEEPS = 6
 LATE_SECONDS = 1.9
+ARRIVALS_SECONDS = (0.0, 0.3, 0.302, 0.304, 0.5, 0.502, 0.504)
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -106,7 +107,7 @@ class SemaphoresWorld:
             if self.reborn:
                 acts.append(self._rebirth)
             random.shuffle(acts)
-            self.world.run(acts)
+            self.world.run([] if self.racing and self._put_off(acts) else acts)
             if self.calm:
                 self._check_prompt()
             self._let_the_sweeper_finish()
@@ -127,6 +128,14 @@ class SemaphoresWorld:
             for module, name, value in patches:
                 stack.enter_context(mock.patch.object(module, name, value))
             yield
+
+    def _put_off(self, acts: list[Callable[[], None]]) -> bool:
+        """Let callers come while admit runs are due, not only before."""
+        self.world.task_handlers["caller"] = lambda _, effect: acts[effect.payload["act"]]()
+        for index in range(len(acts)):
+            at = self.world.now() + timedelta(seconds=self.world.random.choice(ARRIVALS_SECONDS))
+            self.world.tasks.append(Effect(f"caller {index}", "q", "caller", "come", {"act": index}, not_before=at))
+        return True
 
     # --- the callers ---
 
