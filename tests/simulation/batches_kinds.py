@@ -64,6 +64,8 @@ KINDS = (
     Kind(6, failing=True, failures_max=1),
     Kind(6, cancelled=True),
     Kind(4, removed=True),
+    Kind(1, removed=True),
+    Kind(1, removed=True),
     Kind(5, removed=True, cancelled=True),
     Kind(4, nested=True),
     Kind(3, nested=True, cancelled=True),
