@@ -85,7 +85,6 @@ def _task_of(units: list[Call]) -> Call | None:
 def _load(ports: Ports, batch: str, order: Order, units: list[dict[str, Any]]) -> Status:
     """Send all in one call where it fits, else page by page: each of them can be repeated."""
     if len(units) <= CALL_UNITS_MAX:
-        check_units(units, order.task)
         return operations.populate(ports, batch, replace(order, units=units, sealed=True)).batch
     pages = cut(units)
     operations.populate(ports, batch, order)

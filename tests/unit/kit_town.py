@@ -55,6 +55,11 @@ class Town:
             )
             return entry(flask.request._get_current_object()).status_code  # type: ignore[attr-defined]
 
+    def take(self, task: str) -> Effect:
+        """Take the one task of that name out of the queue."""
+        [effect] = [each for each in self.waiting.values() if each.task == task]
+        return self.waiting.pop(effect.name)
+
     def run(self, twice: float = 0, seed: int = 0) -> None:
         """Deliver all tasks, each when it is due, until there are none; that share of them twice."""
         chance = random.Random(seed)
