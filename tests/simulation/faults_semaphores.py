@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -42,6 +43,10 @@ def _without(clause: str, without: str, *patches: tuple[Any, str, Any]) -> Fault
         return _Planted([mock.patch.object(module, name, instead) for module, name, instead in patches])
 
     return Fault(clause, without, plant, semaphores_world.run)
+
+
+def _racing(clause: str, without: str, *patches: tuple[Any, str, Any]) -> Fault:
+    return replace(_without(clause, without, *patches), run=partial(semaphores_world.run, racing=True))
 
 
 class _Planted(AbstractContextManager[None]):
@@ -235,7 +240,7 @@ def _without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequence[Eff
 A, L, W, C = semaphore_admission, semaphore_leases, semaphore_waits, semaphore_changes
 
 FAULTS = (
-    _without("sem-1", "two steps to open", (A, "reopened", _open_at_once), (L, "reopened", _open_at_once)),
+    _racing("sem-1", "two steps to open", (A, "reopened", _open_at_once), (L, "reopened", _open_at_once)),
     _without("sem-1", "reading again after creating a waiter", (W, "confirm", _confirm_blindly)),
     _without("sem-1", "the next slot after a run that leaves work", (A, "admitted", _admit_and_rest)),
     _without("sem-2", "the commit's time in a slot", (C, "slot_end", _slot_before_the_commit)),
