@@ -37,7 +37,7 @@ CLAIM_SECONDS = 3
 PAGE = 2
 RETRIES_MAX = 12
 SWEEPS = 6
-LATE_SECONDS = 1.9
+LATE_SECONDS = 2.2
 ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
 
 
@@ -350,6 +350,9 @@ class SemaphoresWorld:
         for id_ in passed_on:
             if self.lives[id_] != self.life:
                 raise Violation(f"{id_} waited for an earlier semaphore of this name")
+        opens_late = before.update_time and at - before.update_time > timedelta(seconds=LATE_SECONDS)
+        if self.unhurried and (old.mode, new.mode) == ("opening", "open") and opens_late:
+            raise Violation("it took too long to open what nobody waits for")
         ends = sorted((lease.ends_at for lease in old.leases), reverse=True)
         if self.unhurried and passed_on and len(ends) >= old.permits and before.update_time:
             free_since = ends[old.permits - 1]
