@@ -137,6 +137,18 @@ class Catalogue:
         self._callers_agree("triggers", self.triggers, "event")
         self._callers_agree("schedules", self.schedules, "schedule")
 
+    @property
+    def task_functions(self) -> frozenset[str]:
+        """Name the functions of a user's own that take tasks: those that queues invoke and that are not the kit's."""
+        of_the_kit = self.root / "functions"
+        users = (each for each in self.functions.values() if of_the_kit not in each.folder.parents)
+        return frozenset(each.name for each in users if "queue" in each.invoked_by)
+
+    @property
+    def task_queues(self) -> frozenset[str]:
+        """Name the queues that may carry a user's tasks: the kit counts attempts, so the queue must never give up."""
+        return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)
+
     def _callers_agree(self, kind: str, callers: Mapping[str, Trigger] | Mapping[str, Schedule], invoker: str) -> None:
         for name, caller in callers.items():
             function = self.functions.get(caller.function)

@@ -55,6 +55,7 @@ class Documents:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._base_url = base_url
         self._collection = f"{base_url}documents"
         self._patience_seconds = patience_seconds
         self._sleep = sleep
@@ -100,6 +101,10 @@ class Documents:
     def first(self, where: Mapping[str, Any]) -> Document | None:
         """Find the one with the first key, or None; that costs one read."""
         return next(iter(self._page(where, 1)["documents"]), None)
+
+    def call(self, method: str, path: str, *, allowed: tuple[int, ...] = (), **request: Any) -> httpx.Response:
+        """Call another function below the base URL, in the same way: only for what may run twice."""
+        return self._ask(method, f"{self._base_url}{path}", allowed=allowed, **request)
 
     def _page(self, where: Mapping[str, Any], limit: int, token: str = "") -> dict[str, Any]:
         # As JSON, or the text "1" would be taken for the number.

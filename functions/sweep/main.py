@@ -2,9 +2,11 @@
 
 from shared.adapters import runtime
 from shared.adapters.tasks import schedule_entry
-from shared.operations import outbox
+from shared.operations import batches, outbox, semaphores
 
 
 @schedule_entry("sweep")
 def sweep() -> None:
     outbox.sweep(runtime.ports())
+    semaphores.sweep(runtime.ports())
+    batches.sweep(runtime.ports())

@@ -65,6 +65,8 @@ def plan(
         events_url=f"http://127.0.0.1:{ports['events-receive']}",
         function_url=base_url + "{function}",
         triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
+        task_functions=catalogue.task_functions,
+        task_queues=catalogue.task_queues,
     )
     return Plan(
         catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket
@@ -181,6 +183,8 @@ def _environment(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_EVENTS_URL": settings.events_url,
         "SIGNALBOX_FUNCTION_URL": settings.function_url,
         "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
+        "SIGNALBOX_TASK_FUNCTIONS": json.dumps(sorted(settings.task_functions or ())),
+        "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
     }

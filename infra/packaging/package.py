@@ -82,11 +82,11 @@ def _entry(path: str) -> zipfile.ZipInfo:
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    """Give a folder's files but caches, hidden files, editors' copies, and requirements, which are handled apart."""
+    """Give a folder's files but caches, hidden files, editors' copies, READMEs, and requirements, handled apart."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
         left_out = any(part.startswith(".") or part == "__pycache__" for part in parts)
-        left_out |= path.name.endswith(("~", ".pyc")) or parts in {(REQUIREMENTS,), ("requirements.in",)}
+        left_out |= path.name.endswith(("~", ".pyc", ".md")) or parts in {(REQUIREMENTS,), ("requirements.in",)}
         if not left_out and path.is_file():
             yield path
 

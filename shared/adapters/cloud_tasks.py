@@ -127,7 +127,7 @@ def _call(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
         "url": address + effect.path,
         "http_method": "POST",
         "headers": {"Content-Type": "application/json"} | ({"traceparent": trace} if trace else {}),
-        "body": render({"operation": effect.name, "task": effect.task, "payload": effect.payload}),
+        "body": render({"operation": effect.name, "task": effect.task, "payload": effect.payload, **effect.beside}),
     }
     if settings.tasks_account:
         call["oidc_token"] = {"service_account_email": settings.tasks_account, "audience": address}

@@ -16,7 +16,8 @@ class Settings:
     ``firestore_emulator`` and ``tasks_emulator`` are ``HOST:PORT``, empty in the cloud; the former may be ``embedded``:
     an in-memory store in this process, whose events go to ``events_url``. ``triggers`` says which: patterns of records
     (``documents/{key}``) by trigger. ``function_url`` is the address that queues call, with ``{function}``
-    where a function's URL segment goes.
+    where a function's URL segment goes. ``task_functions`` are the functions whose tasks a call may name, and
+    ``task_queues`` the queues that may carry them; None: whatever is named.
     """
 
     project: str
@@ -29,6 +30,8 @@ class Settings:
     queue_prefix: str
     tasks_account: str
     triggers: Mapping[str, str] = field(default_factory=dict)
+    task_functions: frozenset[str] | None = None
+    task_queues: frozenset[str] | None = None
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -45,7 +48,13 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         queue_prefix=get("SIGNALBOX_QUEUE_PREFIX", ""),
         tasks_account=get("SIGNALBOX_TASKS_ACCOUNT", ""),
         triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
+        task_functions=_names(get("SIGNALBOX_TASK_FUNCTIONS")),
+        task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
     )
+
+
+def _names(listed: str | None) -> frozenset[str] | None:
+    return None if listed is None else frozenset(json.loads(listed))
 
 
 @cache

@@ -5,7 +5,7 @@ So the answer says whether to: a `Problem` would be refused again and is acknowl
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import flask
@@ -25,8 +25,8 @@ ENVELOPE_BYTES_MAX = 1024 * 1024
 class Task:
     """A delivery of a task. The same `operation` may be delivered again, also at the same time.
 
-    ``name`` says what to do with the payload. ``executions`` counts deliveries before this one that a process answered,
-    ``retries`` all before this one. ``trace`` is a W3C ``traceparent``.
+    ``name`` says what to do with the payload, ``beside`` what it does so for. ``executions`` counts deliveries
+    before this one that a process answered, ``retries`` all before this one. ``trace`` is a W3C ``traceparent``.
     """
 
     operation: str
@@ -35,6 +35,7 @@ class Task:
     executions: int
     retries: int
     trace: str
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
 
 def task_entry(function: str) -> Callable[[Callable[[Task], None]], EntryPoint]:
@@ -85,9 +86,13 @@ def _response(request: flask.Request, handle: Callable[[flask.Request], None], a
 def _task(request: flask.Request) -> Task:
     envelope = json_body(request, ENVELOPE_BYTES_MAX)
     match envelope:
-        case {"operation": str(operation), "task": str(name), "payload": dict(payload)}:
-            return Task(operation, name, payload, *_counts(request.headers), current_trace())
+        case {"operation": str(operation), "task": str(name), "payload": dict(payload), **beside}:
+            return Task(operation, name, payload, *_counts(request.headers), current_trace(), _named(beside))
     raise BadValue('A task\'s body is {"operation": …, "task": …, "payload": {…}}')
+
+
+def _named(beside: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): value for name, value in beside.items()}
 
 
 def _counts(headers: Headers) -> tuple[int, int]:

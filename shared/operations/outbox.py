@@ -31,6 +31,8 @@ from shared.rules.problems import Problem, TooLarge, Unavailable
 
 COLLECTION = "outbox"
 
+_AS_TEXT = ("payload", "beside")
+
 
 def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
     """Commit the writes with their effects, then hand the effects over. Raises as `Store.commit` does.
@@ -92,7 +94,8 @@ def _swept(ports: Ports, snapshot: Snapshot) -> bool:
 def encode(effects: Sequence[Effect]) -> dict[str, Any]:
     """Give the record that holds effects. Payloads go as text, so that any JSON fits. Raises `TooLarge`."""
     tasks = [_encoded(effect) for effect in effects]
-    if len(tasks) > OUTBOX_TASKS_MAX or sum(len(task["payload"]) for task in tasks) > OUTBOX_BYTES_MAX:
+    size_bytes = sum(len(task["payload"]) + len(task["beside"]) for task in tasks)
+    if len(tasks) > OUTBOX_TASKS_MAX or size_bytes > OUTBOX_BYTES_MAX:
         raise TooLarge(
             f"One commit asks for at most {OUTBOX_TASKS_MAX} tasks and {OUTBOX_BYTES_MAX:,} bytes of payload."
         )
@@ -103,9 +106,9 @@ def _encoded(effect: Effect) -> dict[str, Any]:
     names = {
         name: getattr(effect, name) for name in ("name", "queue", "function", "task", "path", "trace", "not_before")
     }
-    return names | {"payload": json.dumps(effect.payload)}
+    return names | {name: json.dumps(getattr(effect, name)) for name in _AS_TEXT}
 
 
 def decode(data: Any) -> tuple[Effect, ...]:
     """Read the effects of an outbox record."""
-    return tuple(Effect(**(task | {"payload": json.loads(task["payload"])})) for task in data["tasks"])
+    return tuple(Effect(**task | {name: json.loads(task[name]) for name in _AS_TEXT}) for task in data["tasks"])

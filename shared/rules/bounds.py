@@ -49,3 +49,137 @@ QUERY_LIMIT_MAX = 1_000
 """Documents a query answers at once: one screenful for a program, one page of memory for a function."""
 
 QUERY_LIMIT_DEFAULT = 100
+
+DELAY_SECONDS_MAX = 29 * 24 * 3_600
+"""Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
+
+EXECUTIONS_MAX = 10
+"""How often a user's task is run before the kit gives it up: with the queue's pauses, some minutes."""
+
+RETRIES_MAX = 100
+"""The same, counted with the deliveries that reached no process: with the longest pauses, more than an hour."""
+
+# --- batches ---
+
+PAGE_UNITS_MAX = 100
+"""Units of one page: its expansion hands over one task each in about a second, and repeats them all if it dies."""
+
+PAGE_BYTES_MAX = 900_000
+"""A page is one record, and must fit beside its id and times under Firestore's 1 MiB."""
+
+CALL_UNITS_MAX = 10_000
+"""Units of one call: a hundred pages, each a commit, end well within a function's minute."""
+
+CALL_BYTES_MAX = 8 * 1024 * 1024
+"""Of a call that brings units; it is held in memory as a whole."""
+
+COUNTER_UNITS_MAX = 20
+"""Units that share a counter: Firestore wants about one write a second on a record, and a unit is about one."""
+
+NODE_CHILDREN_MAX = 20
+"""Children of a node of a batch's tree: few enough that no record is hot, many enough that three levels will do."""
+
+TREE_TOP = 4
+"""The level of a batch's top node; pages' nodes have level 1. Each level multiplies the largest batch by 20."""
+
+RESULT_BYTES_MAX = 100 * 1024
+"""A unit's result: as large as a payload may be, so that results can be handed on."""
+
+ERROR_LETTERS_MAX = 2_000
+"""Of a failed unit's error: a message, not a log."""
+
+BATCH_DEADLINE_SECONDS = 7 * 24 * 3600
+"""For a batch that names no deadline. Every batch ends: nothing else would tell of a unit that is never completed."""
+
+BATCH_DEADLINE_SECONDS_MAX = 30 * 24 * 3600
+"""Cloud Tasks keeps a task for 31 days: what has not run by then never will."""
+
+BATCH_KEEP_SECONDS = 7 * 24 * 3600
+"""An ended batch and its results are kept so long, then cleaned up; longer than any call or delivery lasts."""
+
+BATCH_LOOK_SECONDS = 60
+"""A sealed batch that did not move for so long is walked: what a process that died did not pass on is passed on."""
+
+BATCHES_SWEPT_MAX = 20
+"""Batches that one sweep looks at, so that it ends well before the next begins."""
+
+WALK_NODES_MAX = 100
+"""Nodes of one level that a walk reads. What lies beyond is reached when these are done."""
+
+MISSING_NAMED_MAX = 100
+"""Units that a batch names when its deadline has come without them."""
+
+CLEAN_RECORDS_MAX = 300
+"""Records that one commit of a clean-up deletes; Firestore takes 500 writes a commit comfortably."""
+
+CLEAN_COMMITS_MAX = 10
+"""Of one batch in one sweep."""
+
+RETRY_UNITS_MAX = 1_000
+"""Units that one call may name for another try; a call that names none means all that failed."""
+
+UNITS_LISTED_MAX = 100
+"""Units in one answer: with results of 100 KiB each they still fit into a function's memory."""
+
+PERMITS_MAX = 1_000
+"""Permits of a semaphore: each lease lies in its one record, some 200 bytes with an ordinary id."""
+
+SEMAPHORE_NAME_BYTES_MAX = 1_000
+"""A semaphore's name: paths below its record must fit under Firestore's bounds too."""
+
+WAIT_ID_BYTES_MAX = 128
+"""A wait's id: a thousand leases with ids this long fit into one record."""
+
+LEASE_SECONDS_MAX = 24 * 3600
+"""A lease that must last longer is renewed: whoever cannot do so in a day is gone."""
+
+DELETE_AFTER_SECONDS_MAX = 366 * 24 * 3600
+"""For a semaphore that nobody uses any more."""
+
+DEADLINE_SECONDS_MAX = 30 * 24 * 3600
+"""Cloud Tasks takes a task at most so far ahead."""
+
+CLAIM_SECONDS = 30
+"""A granted continuation must have begun by then; cold starts and a busy queue take seconds."""
+
+RECEIPT_SECONDS = 32 * 24 * 3600
+"""A wait's answer is kept so long after it ended: Cloud Tasks delivers a task for up to 31 days."""
+
+ENDED_LEASES_MAX = 50
+"""Leases that are over and still remembered in the record, to answer a call that comes again."""
+
+LAPSED_LEASES_MAX = 100
+"""Lapsed leases of continuations that wait in the record for their tasks; more are noted at their waiters."""
+
+GUARDED_ROUNDS = 2
+"""How often a wait or a signal loses the semaphore's record to others before it leaves its wish to an admit run."""
+
+LINE_PAGE = 90
+"""Waiters that one admit run grants at most: with an alarm they fit into one outbox record of 100 tasks."""
+
+RELEASES_PAGE = 100
+"""Signals that one admit run applies."""
+
+GRANT_BYTES_MAX = 600_000
+"""Payloads of the continuations granted in one commit, so that they fit into its outbox record."""
+
+ADMIT_SLOT_SECONDS = 0.2
+"""Wishes committed in the same slot share one admit run: about what a guarded commit takes under load."""
+
+ADMIT_MARGIN_SECONDS = 0.1
+"""An admit task is due so long after its slot's end: the queue's clock may be ahead, and then it would be retried."""
+
+NUDGE_PATIENCE_SECONDS = 10
+"""Free permits beside a line for so long: the task that should have passed them on was lost, and the sweeper does it."""
+
+SEMAPHORES_SWEPT_MAX = 50
+"""Semaphores that one sweep looks after."""
+
+WAITERS_SHOWN_MAX = 100
+"""Of a semaphore's line, as people see it."""
+
+SEMAPHORES_LISTED_MAX = 50
+"""Semaphores in one answer: each costs a count of its line."""
+
+RECEIPTS_PAGE = 200
+"""Receipts that one commit of a clean-up deletes."""

@@ -31,7 +31,8 @@ class Effect:
     """A task to be: `function` of the catalogue is called with `payload` through `queue`, not before `not_before`.
 
     ``task`` names what the function should do (the ``task`` of the envelope); ``path`` is the rest of the URL after the
-    function's name and begins with ``/``. ``trace`` is a W3C ``traceparent``, carried to the call.
+    function's name and begins with ``/``. ``beside`` is JSON that stands beside the payload in the envelope: a lease, a
+    unit, a batch. ``trace`` is a W3C ``traceparent``, carried to the call.
     """
 
     name: str
@@ -41,11 +42,13 @@ class Effect:
     payload: Mapping[str, Any]
     path: str = "/"
     not_before: datetime | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
     trace: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         assert self.name, "an effect without a name would be handed over twice"
         assert self.path.startswith("/"), "a task's path begins with a slash"
+        assert not self.beside.keys() & {"operation", "task", "payload"}, "the envelope has these already"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,24 @@ class NotAllowed(Problem):
     title = "Call as somebody who may"
 
 
+class BadCall(Problem):
+    title = "Name a function of the catalogue, one of its tasks, and a payload that is an object"
+
+
+class BadArgument(Problem):
+    title = "Call the task with the arguments that its signature names"
+
+
+class UnknownTask(Problem):
+    status = 404
+    title = "Name a task that the function has"
+
+
+class GaveUp(Problem):
+    status = 500
+    title = "The task died every time"
+
+
 class Unavailable(Exception):
     """Unknown or passing: the call may or may not have taken effect; ask again.
 
@@ -88,3 +106,35 @@ class Unavailable(Exception):
     def __init__(self, reason: str, *, retry_after_seconds: int = 1) -> None:
         super().__init__(reason)
         self.retry_after_seconds = retry_after_seconds
+
+
+class BadBatch(Problem):
+    title = "Send a batch, a page, a seal or a result as documented"
+
+
+class OtherBody(Problem):
+    status = 409
+    title = "What stands under this name came with another body"
+
+
+class PageOutOfOrder(Problem):
+    status = 409
+    title = "Load pages one after the other, beginning with 0"
+
+
+class BatchSealed(Problem):
+    status = 409
+    title = "Nothing can be added to a batch that is sealed or has ended"
+
+
+class NothingToRun(Problem):
+    status = 409
+    title = "This batch has no task to run its units again"
+
+
+class BadSemaphore(Problem):
+    title = "Send limits, a wait or a lease as documented"
+
+
+class NoSemaphore(NotFound):
+    title = "Create the semaphore first"

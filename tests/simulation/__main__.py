@@ -12,10 +12,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.simulation import links_world, outbox_world
+from tests.simulation import batches_world, links_world, outbox_world, semaphores_world
 from tests.simulation.world import Violation
 
-WORLDS: dict[str, Callable[..., None]] = {"links": links_world.run, "outbox": outbox_world.run}
+WORLDS: dict[str, Callable[..., None]] = {
+    "batches": batches_world.run,
+    "links": links_world.run,
+    "outbox": outbox_world.run,
+    "semaphores": semaphores_world.run,
+}
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10
 

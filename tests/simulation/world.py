@@ -5,6 +5,9 @@ interleavings of all round trips are possible, the code under test is the real o
 What the platform may do to a process, the world does: deliver twice, late and out of order, abort a call, lose the
 answer of one that took effect, kill a process before or after any step. Faults are few a seed, so that every world
 comes to rest.
+
+The server's clock creeps on with every step. It leaps where a world asks for it (`leaps`), and to the next task that
+is due when nothing else can happen.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +37,14 @@ PACES = (0.002, 0.05, 1.0)
 PACE_CHANGES = 0.15
 """How often, a step, a process changes its pace."""
 
+RETRY_SECONDS = 0.5
+"""Before a task that was due at some time is tried again: so one that came too early does not come at once."""
+
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+PACE_OF_TIME = 0.05
+"""How eagerly the clock leaps, where it may."""
 
 
 class Violation(AssertionError):
@@ -83,6 +93,12 @@ class World:
         self.refusing = False
         self.processes: list[Process] = []
         self.handlers: dict[str, Callable[[Ports, dict[str, Any]], None]] = {}
+        self.task_handlers: dict[str, Callable[[Ports, Effect], None]] = {}
+        self.due: dict[str, datetime] = {}
+        self.queue_ahead_seconds = 0.0
+        self.step_microseconds_max = 50
+        self.leaps: tuple[float, ...] = ()
+        self.leaps_left = 0
         self.on_event: Callable[[Ports, DocumentEvent], None] | None = None
         self.ports = Ports(SimulatedStore(self), SimulatedQueue(self), SimulatedClock(self), SimulatedLog(self))
         self._main = greenlet.getcurrent()
@@ -97,9 +113,17 @@ class World:
     def _now(self) -> datetime:
         return EPOCH + timedelta(microseconds=self._microseconds)
 
+    def ports_of_store(self) -> Ports:
+        """Give ports whose store never fails and never waits: for setting a world up."""
+        return Ports(self.store, self.ports.queue, self.ports.clock, self.ports.log)
+
     def pass_time(self, seconds: float) -> None:
         """Let the server's clock move on."""
         self._microseconds += int(seconds * 1e6)
+
+    def now(self) -> datetime:
+        """Tell the server's time."""
+        return self._now()
 
     def _new_id(self) -> str:
         return f"{self.random.getrandbits(64):016x}"
@@ -136,7 +160,7 @@ class World:
     def stop_here(self, what: str) -> None:
         """Called by a process before each step: let others go first; perhaps die."""
         self._main.switch()
-        self._microseconds += self.random.randrange(1, 50)
+        self._microseconds += self.random.randrange(1, self.step_microseconds_max)
         self.say(what)
 
     def _resume(self, process: Process) -> None:
@@ -177,13 +201,33 @@ class World:
         )
 
     def _dispatch_task(self) -> None:
-        task = self._draw(self.tasks)
-        handle = self.handlers[task.function]
-        self.start(
-            f"task {task.task} {task.name[:6]}",
-            lambda: handle(self.ports, dict(task.payload)),
-            self._again(self.tasks, task),
-        )
+        task = self.random.choice(self._tasks_due())
+        self.tasks.remove(task)
+        if self.misfortune(self.chances.twice):
+            self.tasks.append(task)
+        self.start(f"task {task.task} {task.name[:6]}", self._work_of(task), self._retried(task))
+
+    def _work_of(self, task: Effect) -> Callable[[], None]:
+        if task.function in self.task_handlers:
+            return partial(self.task_handlers[task.function], self.ports, task)
+        return partial(self.handlers[task.function], self.ports, dict(task.payload))
+
+    def _retried(self, task: Effect) -> Callable[[bool], None]:
+        def ended(done: bool) -> None:
+            if not done:
+                self.tasks.append(task)
+                if task.not_before is not None:
+                    self.due[task.name] = self._now() + timedelta(seconds=RETRY_SECONDS)
+
+        return ended
+
+    def _due_at(self, task: Effect) -> datetime:
+        """Say when a task may run, by the queue's clock, which may be ahead of the server's."""
+        ahead = timedelta(seconds=self.queue_ahead_seconds)
+        return max(self.due.get(task.name, EPOCH), (task.not_before or EPOCH + ahead) - ahead)
+
+    def _tasks_due(self) -> list[Effect]:
+        return [task for task in self.tasks if self._due_at(task) <= self._now()]
 
     def _draw(self, waiting: list[Any]) -> Any:
         item = waiting.pop(self.random.randrange(len(waiting)))
@@ -213,12 +257,23 @@ class World:
         if len(self.processes) < TOGETHER_MAX:
             moves += [(partial(self._begin, waiting), self._pace_of_users)] if waiting else []
             moves += [(self._deliver_event, self._pace_of_events)] if self.events else []
-            moves += [(self._dispatch_task, self._pace_of_tasks)] if self.tasks else []
+            moves += [(self._dispatch_task, self._pace_of_tasks)] if self._tasks_due() else []
+        if not moves and self.tasks:
+            return [(self._wait_for_a_task, 1.0)]
+        if moves and self.leaps_left > 0:
+            moves += [(self._leap, PACE_OF_TIME)]
         return moves
 
     @staticmethod
     def _begin(waiting: list[Callable[[], None]]) -> None:
         waiting.pop(0)()
+
+    def _wait_for_a_task(self) -> None:
+        self.pass_time(max(0.0, (min(map(self._due_at, self.tasks)) - self._now()).total_seconds()) + 1e-6)
+
+    def _leap(self) -> None:
+        self.leaps_left -= 1
+        self.pass_time(self.random.choice(self.leaps))
 
     def _go_on(self, process: Process) -> None:
         if self.random.random() < PACE_CHANGES:

@@ -63,6 +63,13 @@ def test_the_kits_own_catalogue_is_sound_and_no_two_functions_share_an_address()
     assert len(set(segments)) == len(segments)
 
 
+def test_calls_may_name_what_is_a_users_own_and_takes_tasks_and_queues_that_never_give_up(root: Path) -> None:
+    own = {"keep": {"invoked_by": ["people", "queue"]}, "tidy": {"invoked_by": ["queue"], "folder": "elsewhere/tidy"}}
+    queues = {"later": QUEUE, "soon": QUEUE | {"attempts_max": 5}}
+    catalogue = parse({"functions": own, "queues": queues}, root)
+    assert (catalogue.task_functions, catalogue.task_queues) == (frozenset({"tidy"}), frozenset({"later"}))
+
+
 def test_a_function_name_becomes_a_url_segment() -> None:
     assert url_segment("link_fan_out") == "link-fan-out"
 

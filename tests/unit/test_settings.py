@@ -29,6 +29,8 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_QUEUE_PREFIX": "x-",
             "SIGNALBOX_TASKS_ACCOUNT": "tasks@p.example",
             "SIGNALBOX_TRIGGERS": '{"documents": "documents/{key}"}',
+            "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
+            "SIGNALBOX_TASK_QUEUES": '["tasks", "slow"]',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -42,6 +44,8 @@ def test_every_setting_has_its_variable() -> None:
         "x-",
         "tasks@p.example",
         {"documents": "documents/{key}"},
+        {"kitchen"},
+        {"tasks", "slow"},
     )
 
 

@@ -1,0 +1,115 @@
+"""Step 5: a quilt of 64 squares and a batch of 2,000 units: each unit once, "complete" once."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from examples.demo.scenes import scene, until
+from examples.gazetteer.checks import Check
+from examples.gazetteer.client import Documents
+from examples.gazetteer.job import Result, Site, Watch
+
+SIDE = 8
+UNITS = 2_000
+COLUMNS = 50
+SECONDS_MAX = 300.0
+
+
+def play(run: str, side: int = SIDE, units: int = UNITS) -> Callable[[Documents, Site, Watch], Iterator[Result]]:
+    """Give the act on batches named after the run."""
+
+    def act(client: Documents, site: Site, _: Watch) -> Iterator[Result]:
+        quilt, large = f"quilt-{run}", f"large-{run}"
+        yield _sewn(client, site, quilt, side)
+        yield _counted(client, site, large, units, lambda: once(client, quilt, side * side))
+
+    return act
+
+
+def _sewn(client: Documents, site: Site, quilt: str, side: int) -> Result:
+    size = side * side
+    body = {"quilt": quilt, "side": side}
+    return scene(
+        "quilt",
+        f"{side} × {side} squares, a unit each",
+        site,
+        lambda: sew(client, "quilt", body, quilt),
+        lambda: checks(client, quilt, size, side),
+    )
+
+
+def _counted(client: Documents, site: Site, batch: str, units: int, earlier: Callable[[], Check]) -> Result:
+    return scene(
+        "large batch",
+        f"{units:,} units, sent as they are to {{base}}batches",
+        site,
+        lambda: sew(client, "batches", order(batch, units), batch),
+        lambda: [*checks(client, batch, units, COLUMNS), earlier()],
+    )
+
+
+def order(batch: str, units: int) -> dict[str, Any]:
+    """Write a batch as any client may: payloads, the task that does them, and the task at the end."""
+    squares = [{"row": index // COLUMNS, "column": index % COLUMNS} for index in range(units)]
+    task = {"function": "quilt", "task": "paint", "payload": {}}
+    end = {"function": "quilt", "task": "announce", "payload": {"quilt": batch}}
+    return {"id": batch, "units": squares, "task": task, "on_complete": end, "sealed": True}
+
+
+def sew(client: Documents, path: str, body: dict[str, Any], batch: str, seconds_max: float = SECONDS_MAX) -> Check:
+    """Send a batch, and wait until it says that it is complete, both when asked and by itself."""
+    client.call("POST", path, json=body)
+    sentence = f"complete within {seconds_max:g} s"
+    return until(sentence, seconds_max, lambda: bool(said(client, batch)))
+
+
+def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[Check]:
+    """Compare the batch's count, its results and its announcements with what must be."""
+    stands = status(client, batch)
+    results = units_of(client, batch)
+    times = Counter(unit["index"] for unit in results)
+    misplaced = [unit["index"] for unit in results if _place(unit["result"]) != divmod(unit["index"], columns)]
+    counted = [stands[name] for name in ("state", "size", "done", "failed")] == ["completed", size, size, 0]
+    return (
+        Check(f"{size:,} of {size:,} done, none failed", "" if counted else str(stands), 1),
+        Check("each unit once", "" if sorted(times.elements()) == list(range(size)) else _odd(times, size), size),
+        Check("each result its own unit's", ", ".join(map(str, misplaced[:5])), size),
+        once(client, batch, size),
+    )
+
+
+def once(client: Documents, batch: str, size: int) -> Check:
+    """Compare what was said with one announcement, of all units."""
+    heard = said(client, batch)
+    return Check(f"{batch} was said to be complete once, with all its units", "" if heard == [size] else f"{heard}", 1)
+
+
+def said(client: Documents, batch: str) -> list[int]:
+    """Give the number of units in each announcement of a batch."""
+    return [each["squares"] for each in client.find({"quilt": batch, "kind": "announcement"})]
+
+
+def status(client: Documents, batch: str) -> dict[str, Any]:
+    """Ask how a batch stands."""
+    answer: dict[str, Any] = client.call("GET", f"batches/{batch}").json()
+    return answer
+
+
+def units_of(client: Documents, batch: str) -> list[dict[str, Any]]:
+    """Ask for every unit with an outcome, page by page."""
+    units: list[dict[str, Any]] = []
+    token = ""
+    while True:
+        page = client.call("GET", f"batches/{batch}/units", params={"page_token": token} if token else {}).json()
+        units += page["units"]
+        token = page.get("next_page_token", "")
+        if not token:
+            return units
+
+
+def _place(square: dict[str, Any]) -> tuple[int, int]:
+    return square["row"], square["column"]
+
+
+def _odd(times: Counter[int], size: int) -> str:
+    return f"{size - len(times)} missing, {sum(count > 1 for count in times.values())} more than once"

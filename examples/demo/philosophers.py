@@ -1,0 +1,96 @@
+"""Step 4: philosophers dine, and the server's own records say that no two neighbours ate at once.
+
+A meal leaves two records, one when it begins and one when it ends, both written with both forks in hand. Their entity
+tags are the server's times of those writes, and they hold the fencing tokens of the forks: a fork that was in two hands
+would show as meals of neighbours that overlap, or as a token that two meals have.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from examples.demo.scenes import scene, until
+from examples.gazetteer.checks import Check
+from examples.gazetteer.client import Documents
+from examples.gazetteer.job import Result, Site, Watch
+
+SEATS = 5
+ROUNDS = 5
+SECONDS_MAX = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Meal:
+    """One meal, from the server's time of its first record to that of its last; `tokens` by fork."""
+
+    seat: int
+    number: int
+    begins_at: str
+    ends_at: str
+    tokens: dict[str, int]
+
+
+def play(run: str, seats: int = SEATS, rounds: int = ROUNDS) -> Callable[[Documents, Site, Watch], Iterator[Result]]:
+    """Give the act on a table named after the run."""
+    table = f"table-{run}"
+
+    def act(client: Documents, site: Site, _: Watch) -> Iterator[Result]:
+        story = f"{seats} philosophers, {rounds} rounds: {seats * rounds} meals with two forks each"
+        yield scene(
+            "dine",
+            story,
+            site,
+            lambda: dine(client, table, seats, rounds),
+            lambda: [forks_are_back(client, table, seats), *checks(client, table, seats, rounds)],
+        )
+
+    return act
+
+
+def dine(client: Documents, table: str, seats: int, rounds: int, seconds_max: float = SECONDS_MAX) -> Check:
+    """Seat everybody, and wait until all have eaten."""
+    client.call("POST", "philosophers", json={"table": table, "seats": seats, "rounds": rounds})
+    over = {"table": table, "kind": "ends", "meal": rounds}
+    return until(f"all have eaten within {seconds_max:g} s", seconds_max, lambda: len(list(client.find(over))) == seats)
+
+
+def forks_are_back(client: Documents, table: str, seats: int, seconds_max: float = SECONDS_MAX) -> Check:
+    """Wait until every fork lies on the table, and nobody waits for one."""
+
+    def over() -> bool:
+        forks = (client.call("GET", f"semaphores/{table}-fork-{number}").json() for number in range(seats))
+        return not any(fork["leases"] or fork["line"] for fork in forks)
+
+    return until(f"all {seats} forks are back, and nobody waits", seconds_max, over)
+
+
+def checks(client: Documents, table: str, seats: int, rounds: int) -> Sequence[Check]:
+    """Compare what the records and the forks say with what must be."""
+    meals = [_meal(client, table, seat, number) for seat in range(seats) for number in range(1, rounds + 1)]
+    written = len(list(client.find({"table": table})))
+    wanted = seats * rounds
+    return (
+        Check(f"{wanted} meals of {wanted}", "" if written == 2 * wanted else f"{written} records", wanted),
+        Check("never two neighbours at once", _overlap(meals, seats), wanted),
+        Check("each fork in one hand at a time: no token twice", _twice(meals), 2 * wanted),
+    )
+
+
+def _meal(client: Documents, table: str, seat: int, number: int) -> Meal:
+    begins, ends = (client.call("GET", f"documents/{table}-{seat}-{number}-{which}") for which in ("begins", "ends"))
+    return Meal(seat, number, begins.headers["ETag"], ends.headers["ETag"], ends.json()["tokens"])
+
+
+def _overlap(meals: Sequence[Meal], seats: int) -> str:
+    for seat in range(seats):
+        both = sorted((m for m in meals if m.seat in (seat, (seat + 1) % seats)), key=lambda meal: meal.begins_at)
+        for one, other in pairwise(both):
+            if other.begins_at < one.ends_at:
+                return f"{one.seat} and {other.seat} ate at once, in meals {one.number} and {other.number}"
+    return ""
+
+
+def _twice(meals: Sequence[Meal]) -> str:
+    seen = Counter((fork, token) for meal in meals for fork, token in meal.tokens.items())
+    return ", ".join(f"{fork} under {token}" for (fork, token), times in seen.items() if times > 1)

@@ -1,0 +1,59 @@
+"""Batches for people: load units of work, seal, watch, retry, cancel."""
+
+from shared.adapters import runtime
+from shared.adapters.continuations import check_deployed
+from shared.adapters.http import Answer, Request, Routes
+from shared.operations import batches as operations
+from shared.rules import batch_requests as requests
+from shared.rules.bounds import CALL_BYTES_MAX
+
+routes = Routes("batches")
+
+
+@routes.on("POST", "/")
+def populate(request: Request) -> Answer:
+    body = request.json_object(CALL_BYTES_MAX)
+    order = requests.parse_order(body)
+    check_deployed(task=order.task, on_complete=order.on_complete)
+    batch = requests.id_of(body, request.header("Idempotency-Key"))
+    status = operations.populate(runtime.ports(), batch or runtime.ports().store.new_id(), order)
+    return Answer(201 if status.created else 200, status.batch)
+
+
+@routes.on("POST", "/{id}/units")
+def add_page(request: Request, id: str) -> Answer:  # noqa: A002 - the address calls it so
+    page, units = requests.parse_page(request.json_object())
+    created = operations.add_page(runtime.ports(), id, page, units)
+    return Answer(201 if created else 200, {"id": id, "page": page, "units": len(units)})
+
+
+@routes.on("POST", "/{id}/seal")
+def seal(request: Request, id: str) -> Answer:  # noqa: A002
+    return Answer(200, operations.seal(runtime.ports(), id, requests.parse_seal(request.json_object())).batch)
+
+
+@routes.on("GET", "/{id}")
+def get(_: Request, id: str) -> Answer:  # noqa: A002
+    return Answer(200, operations.get(runtime.ports(), id).batch)
+
+
+@routes.on("GET", "/{id}/units")
+def list_units(request: Request, id: str) -> Answer:  # noqa: A002
+    query = request.query
+    listed = operations.list_units(runtime.ports(), id, query.get("state", ""), query.get("page_token", ""))
+    more = {"next_page_token": listed.next_page_token} if listed.next_page_token else {}
+    return Answer(200, {"units": listed.units, **more})
+
+
+@routes.on("POST", "/{id}/retry")
+def retry(request: Request, id: str) -> Answer:  # noqa: A002
+    operations.retry(runtime.ports(), id, requests.parse_retry(request.json_object()))
+    return Answer(202, {"id": id})
+
+
+@routes.on("DELETE", "/{id}")
+def cancel(_: Request, id: str) -> Answer:  # noqa: A002
+    return Answer(200, operations.cancel(runtime.ports(), id).batch)
+
+
+batches = routes.entry_point()

@@ -1,0 +1,10 @@
+"""A task for a semaphore's line: pass permits on, end a wait whose deadline is over, or clean up."""
+
+from shared.adapters import runtime
+from shared.adapters.tasks import Task, task_entry
+from shared.operations import semaphores
+
+
+@task_entry("semaphore_admit")
+def semaphore_admit(task: Task) -> None:
+    semaphores.run(runtime.ports(), task.name, task.payload)

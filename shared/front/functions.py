@@ -1,0 +1,155 @@
+"""A function of a user's own: handlers and tasks by decorator, and the one entry point that the framework calls."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import flask
+
+from shared.adapters import runtime
+from shared.adapters import tasks as queues
+from shared.adapters.answers import Answer, EntryPoint
+from shared.adapters.call import entry_point
+from shared.adapters.http import Routes
+from shared.adapters.paths import match, segments_of_pattern
+from shared.front.identity import acting_for
+from shared.front.wanted import is_wanted
+from shared.operations import running
+from shared.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
+from shared.operations.running import Delivery, Patience
+from shared.rules.bounds import EXECUTIONS_MAX, RETRIES_MAX
+from shared.rules.calls import Call
+from shared.rules.effects import Json
+from shared.rules.occasions import Occasion
+from shared.rules.problems import UnknownTask
+from shared.rules.signatures import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+TASKS = "/tasks/"
+
+
+class Task(Generic[P, R]):
+    """A user's task. Calling it runs it here and now, as a test does; `call` says that a queue should."""
+
+    def __init__(self, function: str, code: Callable[P, R], patience: Patience) -> None:
+        self.name = code.__name__
+        self.patience = patience
+        self._function = function
+        self._code = code
+        self._signature = Signature.of(code)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._code(*args, **kwargs)
+
+    def call(self, **arguments: Json) -> Call:
+        """Ask for this task with these arguments, which travel as JSON. Raises `BadArgument` naming one that is not."""
+        self._signature.check(arguments)
+        call = Call(self._function, self.name, arguments)
+        return Call.parse(dataclasses.asdict(call), self.name)
+
+    def run(self, payload: Mapping[str, Any], occasion: Occasion | None) -> Any:
+        """Run it with arguments that have arrived. Raises `BadArgument`, and what the code raises."""
+        code: Callable[..., R] = self._code
+        return code(**self._signature.filled(payload, occasion))
+
+
+class Function:
+    """A function of the catalogue, under the name that its entry has there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._routes = Routes(name)
+        self._tasks: dict[str, Task[Any, Any]] = {}
+        self._events: Callable[..., Any] | None = None
+
+    def http(self, method: str, pattern: str = "/") -> Callable[[Handler], Handler]:
+        """Answer people at ``{base}NAME`` + `pattern`; each ``{part}`` of it is a text argument, after the request.
+
+        What the handler returns goes back as JSON with 200; None: 204; an `Answer` as it is.
+        """
+        if f"{pattern}/".startswith(TASKS):
+            raise ValueError(f"{TASKS} is where the tasks are: choose another pattern than {pattern}")
+
+        def register(handler: Handler) -> Handler:
+            self._routes.on(method, pattern)(lambda request, **parts: _answer(handler(request, **parts)))
+            return handler
+
+        return register
+
+    @overload
+    def task(self, code: Callable[P, R]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, *, attempts_max: int = ..., retries_max: int = ...) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self, code: Callable[P, R] | None = None, *, attempts_max: int = EXECUTIONS_MAX, retries_max: int = RETRIES_MAX
+    ) -> Any:
+        """Make a function a task of that name. A task that dies `attempts_max` times is given up."""
+
+        def register(code: Callable[P, R]) -> Task[P, R]:
+            task = Task(self.name, code, Patience(attempts_max, retries_max))
+            if self._tasks.setdefault(task.name, task) is not task:
+                raise ValueError(f"{self.name} has two tasks of the name {task.name}")
+            return task
+
+        return register if code is None else register(code)
+
+    def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Handle each write of a record under `pattern` (``documents/{key}``), as a trigger of the catalogue names it.
+
+        The handler gets the `DocumentEvent` and each ``{part}``. A function that events invoke does nothing else.
+        """
+        from shared.adapters import events  # its protobuf is for functions that have events
+
+        segments = segments_of_pattern(f"/{pattern}")
+
+        def register(handler: Callable[..., None]) -> Callable[..., None]:
+            def handle(event: DocumentEvent) -> None:
+                parts = match(segments, tuple(event.path.split("/")))
+                if parts is not None:
+                    handler(event, **parts)
+
+            self._events = events.document_written(self.name)(handle)
+            return handler
+
+        return register
+
+    def entry_point(self) -> Callable[..., Any]:
+        """Give the plain function that the framework calls, with a request or with an event."""
+        if self._events is not None:
+            return self._events
+        return entry_point(self.name, _forked(self._routes.entry_point(), queues.task_entry(self.name)(self._handle)))
+
+    def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
+        """Use this store, queue and clock from now on, in this process: for tests."""
+        runtime.bind(Ports(store, queue, clock, runtime.log()))
+
+    def _handle(self, delivered: queues.Task) -> None:
+        task = self._tasks.get(delivered.name)
+        patience = task.patience if task else Patience(EXECUTIONS_MAX, RETRIES_MAX)
+        delivery = Delivery(delivered.beside, delivered.executions, delivered.retries)
+
+        def code(occasion: Occasion | None) -> Any:
+            if task is None:
+                raise UnknownTask(f"{self.name} has no task {delivered.name!r}; it has: {', '.join(self._tasks)}.")
+            return task.run(delivered.payload, occasion)
+
+        with acting_for(delivered.operation):
+            running.run(runtime.ports(), delivery, patience, is_wanted, code)
+
+
+def _forked(people: EntryPoint, tasks: EntryPoint) -> EntryPoint:
+    def entry(request: flask.Request) -> flask.Response:
+        return tasks(request) if request.path.startswith(TASKS) else people(request)
+
+    return entry
+
+
+def _answer(given: Any) -> Answer:
+    if isinstance(given, Answer):
+        return given
+    return Answer(204) if given is None else Answer(200, given)

@@ -1,0 +1,33 @@
+"""Semaphores: the noun as functions, tasks and the kit speak of it; each verb lives where it belongs.
+
+limits      put, patch, get, list_waiting       `semaphore_limits.py`
+waits       wait, and the line                  `semaphore_waits.py`
+leases      signal, renew, claim, cancel        `semaphore_leases.py`
+admission   what was left to a later run        `semaphore_admission.py`
+cleaning    the sweeper's part, delete          `semaphore_cleaning.py`
+"""
+
+from shared.operations.semaphore_admission import admit, run
+from shared.operations.semaphore_cleaning import sweep
+from shared.operations.semaphore_leases import cancel, claim, end_by_hand, release, renew, signal
+from shared.operations.semaphore_limits import get, list_waiting, patch, put
+from shared.operations.semaphore_removal import delete
+from shared.operations.semaphore_waits import wait
+
+__all__ = [
+    "admit",
+    "cancel",
+    "claim",
+    "delete",
+    "end_by_hand",
+    "get",
+    "list_waiting",
+    "patch",
+    "put",
+    "release",
+    "renew",
+    "run",
+    "signal",
+    "sweep",
+    "wait",
+]

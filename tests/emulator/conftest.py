@@ -1,0 +1,47 @@
+"""What the tests that kill have in common: a stack of the kit with one function more, and a client that asks again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from examples.gazetteer.client import Documents
+from infra import catalogue as catalogues
+from infra.local import firestore_emulator
+from infra.local.stack import Stack
+
+HERE = Path(__file__).parent
+
+
+def project(folder: Path) -> Path:
+    """Write a catalogue with all of the kit's functions, where they are, and `contest`."""
+    content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
+    for name, function in catalogues.load().functions.items():
+        content["functions"][name]["folder"] = str(function.folder)
+    (folder / "contest").mkdir(parents=True)
+    (folder / "contest" / "main.py").write_bytes((HERE / "contest.py").read_bytes())
+    content["functions"]["contest"] = {
+        "folder": str(folder / "contest"),
+        "invoked_by": ["people", "queue"],
+        "enqueues": ["admit", "tasks"],
+    }
+    (folder / "infra").mkdir()
+    path = folder / "infra" / "catalogue.yaml"
+    path.write_text(yaml.safe_dump(content), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    if firestore_emulator.find_installed() is None:
+        pytest.skip(f"the embedded store dies with the functions: {firestore_emulator.HOW_TO_GET_IT}")
+    folder = tmp_path_factory.mktemp("killable")
+    with Stack(folder=folder / "state", catalogue=project(folder / "project")) as stack:
+        yield stack
+
+
+@pytest.fixture
+def client(killable: Stack) -> Iterator[Documents]:
+    with Documents(killable.base_url) as asking:
+        yield asking

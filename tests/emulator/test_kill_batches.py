@@ -1,0 +1,23 @@
+"""A batch of 500 units on the real stack while its parts are killed: each unit once, "complete" once."""
+
+import pytest
+
+from examples.demo import batches
+from examples.gazetteer.client import Documents
+from infra.local.stack import Stack
+from tests.emulator.killing import kill, until
+
+UNITS = 500
+SECONDS_MAX = 60
+
+
+@pytest.mark.parametrize("part", ["functions", "cloud-tasks", "events-deliver"])
+def test_a_batch_is_complete_once_with_each_unit_once_although_a_part_is_killed_twice(
+    killable: Stack, client: Documents, part: str
+) -> None:
+    client.call("POST", "batches", json=batches.order(part, UNITS))
+    for few in (50, 250):
+        until(lambda few=few: batches.status(client, part)["done"] >= few, SECONDS_MAX)  # type: ignore[misc]
+        kill(killable, part)
+    until(lambda: bool(batches.said(client, part)), SECONDS_MAX)
+    assert [check for check in batches.checks(client, part, UNITS, batches.COLUMNS) if not check.holds] == []

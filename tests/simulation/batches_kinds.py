@@ -1,0 +1,72 @@
+"""What worlds of batches are about, and the bounds in them: so small that a dozen units make a tree of every level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.operations import batch_sweep, batch_tasks, batch_units
+from shared.rules import batch_requests as requests
+from shared.rules import batch_tree
+from shared.rules.calls import Call
+
+SMALL = (
+    (batch_tree, "COUNTER_UNITS_MAX", 2),
+    (batch_tree, "NODE_CHILDREN_MAX", 2),
+    (requests, "PAGE_UNITS_MAX", 3),
+    (batch_units, "UNITS_LISTED_MAX", 2),
+    (batch_tasks, "UNITS_LISTED_MAX", 2),
+    (batch_sweep, "CLEAN_RECORDS_MAX", 4),
+    (batch_sweep, "WALK_NODES_MAX", 3),
+)
+
+HURRIED_SECONDS = 30
+
+WORK = Call("painter", "paint", {})
+ANNOUNCE = Call("painter", "announce", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a world is about; each makes other races likely.
+
+    `paged` ones load page by page, and race the seal. Units `from_outside` are completed by callers who do not ask
+    twice. `failing` units fail at first and are tried again. `cancelled` batches are cancelled at some time. `removed`
+    ones are removed, and their id is used again while old deliveries are still about. In `nested` ones the first unit
+    is a batch. `hurried` ones reach their deadline, without some units or just with the last. In `walked` ones the
+    sweeper walks while units come in.
+    """
+
+    units_max: int
+    paged: bool = False
+    from_outside: bool = False
+    failing: bool = False
+    cancelled: bool = False
+    removed: bool = False
+    nested: bool = False
+    hurried: bool = False
+    walked: bool = False
+    failures_max: int | None = None
+
+
+KINDS = (
+    Kind(3),
+    Kind(9),
+    Kind(16),
+    Kind(9, paged=True),
+    Kind(6, paged=True, failing=True),
+    Kind(5, from_outside=True),
+    Kind(9, from_outside=True, paged=True),
+    Kind(6, from_outside=True, hurried=True),
+    Kind(4, hurried=True),
+    Kind(9, walked=True),
+    Kind(6, walked=True, failing=True, failures_max=1),
+    Kind(6, failing=True),
+    Kind(6, failing=True, failures_max=1),
+    Kind(6, cancelled=True),
+    Kind(4, removed=True),
+    Kind(1, removed=True),
+    Kind(1, removed=True),
+    Kind(5, removed=True, cancelled=True),
+    Kind(4, nested=True),
+    Kind(3, nested=True, cancelled=True),
+)

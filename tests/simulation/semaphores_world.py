@@ -1,0 +1,415 @@
+"""Waits, signals, renewals and cancels in one simulated world, and what must hold of them.
+
+One semaphore, a handful of waits, some with a continuation and some without, callers that repeat what was not answered,
+holders that die. The bounds are small, so that pages fill, leases lapse and the combining way is taken often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
+
+from shared.operations import (
+    outbox,
+    semaphore_admission,
+    semaphore_leases,
+    semaphore_waits,
+    semaphores,
+)
+from shared.operations.ports import Ports, Query, Snapshot
+from shared.rules import line
+from shared.rules import semaphores as rules
+from shared.rules.calls import Call
+from shared.rules.effects import Effect
+from shared.rules.leases import Held, parse_lease
+from shared.rules.occasions import Lease
+from shared.rules.problems import NotFound
+from shared.rules.semaphore_requests import Wish
+from tests.simulation.world import Chances, Violation, World
+
+NAME = "s"
+RECORD = rules.path_of(NAME)
+LEASE_SECONDS = 4.0
+CLAIM_SECONDS = 3
+PAGE = 2
+RETRIES_MAX = 12
+SWEEPS = 6
+LATE_SECONDS = 2.2
+ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None, *, racing: bool | None = None) -> None:
+    """Let one seed's world come to rest. Raises `Violation` when a property does not hold.
+
+    In a `racing` world nothing fails, and all meet at one permit in the combining way; None: the seed says.
+    """
+    try:
+        SemaphoresWorld(seed, trace, racing).run()
+    except Violation:
+        raise
+    except AssertionError as error:
+        raise Violation(f"the kit's own assertion failed: {error}") from error
+
+
+class SemaphoresWorld:
+    """One semaphore and its callers. `began` and `told` are the milliseconds of a wait's first call and answer."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None, racing: bool | None = None) -> None:
+        self.world = World(seed, trace=trace)
+        random = self.world.random
+        self.racing = random.random() < 0.4 if racing is None else racing
+        self.calm = self.racing or random.random() < 0.3
+        self.world.chances = Chances(left=0 if self.calm else 5)
+        self.world.step_microseconds_max = 3_000
+        self.world.leaps = (0.05, 0.1, 0.2) if self.racing else (0.1, 1.0, 3.5)
+        self.world.leaps_left = random.choice((0, 4, 10)) if self.racing else random.choice((0, 2, 6))
+        self.unhurried = self.calm and (self.racing or not self.world.leaps_left)
+        self.world.queue_ahead_seconds = 0.0 if self.racing else random.choice((0.0, 0.05, 0.3, 1.0))
+        self.rounds = 0 if self.racing else random.choice((0, 1, 2))
+        self.permits = 1 if self.racing else random.choice((1, 1, 2))
+        self.limits = {"permits": self.permits, "lease_seconds": LEASE_SECONDS}
+        self.world.task_handlers["semaphore_admit"] = self._admit
+        self.world.task_handlers["user"] = self._continue
+        self.world.observers.append(self._observed)
+        self.began: dict[str, int] = {}
+        self.told: dict[str, int] = {}
+        self.cancelling: set[str] = set()
+        self.given_back: set[str] = set()
+        self.seen: set[tuple[str, int]] = set()
+        self.ran: set[tuple[str, int]] = set()
+        self.whole: set[str] = set()
+        self.over: dict[str, int] = {}
+        self.timed: set[str] = set()
+        self.token_max = 0
+        self.cancelled: set[str] = set()
+        self.ends: dict[tuple[str, int], datetime] = {}
+        self.gone: set[tuple[str, int]] = set()
+        self.left: dict[tuple[str, int], datetime] = {}
+        self.left_releases: dict[str, datetime] = {}
+        self.grants: dict[str, int] = {}
+        self.reborn = random.random() < 0.15 and not self.racing
+        self.life = 0
+        self.lives: dict[str, int] = {}
+        self.in_line_at: dict[str, datetime] = {}
+        self.forgetting: set[str] = set()
+
+    def run(self) -> None:
+        random = self.world.random
+        with self._bounds():
+            semaphores.put(self.world.ports_of_store(), NAME, self.limits)
+            acts: list[Callable[[], None]] = []
+            for index in range(random.randint(2, 3 if self.racing else 5)):
+                acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
+                if random.random() < 0.15 and not self.racing:
+                    acts.append(self._cancelling(f"w{index}"))
+            acquires = random.randint(1, 4) if self.racing else random.choice((0, 1, 2))
+            acts += [self._acquiring(f"i{index}") for index in range(acquires)]
+            if self.reborn:
+                acts.append(self._rebirth)
+            random.shuffle(acts)
+            self.world.run([] if self.racing and self._put_off(acts) else acts)
+            if self.calm:
+                self._check_prompt()
+            self._let_the_sweeper_finish()
+            self._check_rest()
+
+    @contextmanager
+    def _bounds(self) -> Iterator[None]:
+        patches: list[tuple[Any, str, Any]] = [
+            (line, "CLAIM_SECONDS", CLAIM_SECONDS),
+            (semaphore_leases, "LINE_PAGE", PAGE),
+            (semaphore_leases, "GUARDED_ROUNDS", self.rounds),
+            (semaphore_waits, "GUARDED_ROUNDS", self.rounds),
+            (semaphore_admission, "LINE_PAGE", PAGE),
+            (semaphore_admission, "RELEASES_PAGE", PAGE),
+            (rules, "LAPSED_LEASES_MAX", 1),
+        ]
+        with ExitStack() as stack:
+            for module, name, value in patches:
+                stack.enter_context(mock.patch.object(module, name, value))
+            yield
+
+    def _put_off(self, acts: list[Callable[[], None]]) -> bool:
+        """Let callers come while admit runs are due, not only before."""
+        self.world.task_handlers["caller"] = lambda _, effect: acts[effect.payload["act"]]()
+        for index in range(len(acts)):
+            at = self.world.now() + timedelta(seconds=self.world.random.choice(ARRIVALS_SECONDS))
+            self.world.tasks.append(Effect(f"caller {index}", "q", "caller", "come", {"act": index}, not_before=at))
+        return True
+
+    # --- the callers ---
+
+    def _persistently(self, name: str, work: Callable[[], None], left: int = RETRIES_MAX) -> None:
+        """Call until it is answered, as a queue would."""
+
+        def ended(done: bool) -> None:
+            if not done and left:
+                self._persistently(name, work, left - 1)
+
+        self.world.start(name, work, ended)
+
+    def _waiting(self, id_: str) -> Callable[[], None]:
+        deadline = 5.0 if self.world.random.random() < 0.1 else None
+        call = Call("user", "continue", {"id": id_})
+        seconds = self.world.random.choice((None, None, 1.0))
+        if self.world.random.random() < (0.05 if self.racing else 0.2):
+            self.forgetting.add(id_)
+        late = Call("user", "timeout", {"id": id_})
+        wish = Wish(id_, call, lease_seconds=seconds, deadline_seconds=deadline, on_timeout=late)
+
+        def work() -> None:
+            self.began.setdefault(id_, self._millisecond())
+            answer = semaphores.wait(self.world.ports, NAME, wish)
+            if answer.get("waiting"):
+                self.told.setdefault(id_, self._millisecond())
+            else:
+                self.told.setdefault(id_, 10**15)
+
+        return lambda: self._persistently(f"wait {id_}", work)
+
+    def _cancelling(self, id_: str) -> Callable[[], None]:
+        def work() -> None:
+            self.cancelling.add(id_)
+            with suppress(NotFound):
+                if semaphores.cancel(self.world.ports, NAME, id_):
+                    self.cancelled.add(id_)
+
+        return lambda: self._persistently(f"cancel {id_}", work)
+
+    def _acquiring(self, id_: str) -> Callable[[], None]:
+        """Take a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
+        random = self.world.random
+        renewing, vanishing = random.random() < 0.5, random.random() < 0.3
+        wish = Wish(id_, lease_seconds=random.choice((None, 1.0)))
+
+        def work() -> None:
+            self.began.setdefault(id_, self._millisecond())
+            answer = semaphores.wait(self.world.ports, NAME, wish)
+            if not answer["acquired"] or vanishing:
+                return
+            lease = answer["lease"]["id"]
+            self._hold()
+            if renewing:
+                semaphores.renew(self.world.ports, NAME, lease)
+            self.given_back.add(lease)
+            self._check_released(lease, semaphores.signal(self.world.ports, NAME, lease, f"signal of {lease}"))
+
+        return lambda: self._persistently(f"acquire {id_}", work, left=3)
+
+    def _rebirth(self) -> None:
+        """Delete the semaphore and create it anew: nothing is owed to who waited, and tokens grow on."""
+
+        def work() -> None:
+            with suppress(NotFound):
+                semaphores.delete(self.world.ports, NAME)
+            semaphores.put(self.world.ports, NAME, self.limits)
+
+        self._persistently("rebirth", work)
+
+    def _hold(self) -> None:
+        for _ in range(self.world.random.choice((0, 0, 1) if self.racing else (0, 1, 3))):
+            self.world.ports.clock.sleep(0.1)
+
+    # --- the tasks ---
+
+    @staticmethod
+    def _admit(ports: Ports, effect: Effect) -> None:
+        semaphores.run(ports, effect.task, effect.payload)
+
+    def _continue(self, ports: Ports, effect: Effect) -> None:
+        id_ = effect.payload["id"]
+        if effect.task == "timeout":
+            self.timed.add(id_)
+            return
+        given = effect.beside["lease"]
+        began, cancelled = self.world.now(), id_ in self.cancelled
+        lease = semaphores.claim(ports, given)
+        if lease is None:
+            return
+        if cancelled and not self.reborn:
+            raise Violation(f"{id_} was cancelled, and begins")
+        self._check_run(id_, lease, began)
+        self._hold()
+        self.whole.add(id_)
+        if id_ in self.forgetting:
+            return
+        self.given_back.add(lease.id)
+        self._check_released(lease.id, semaphores.release(ports, lease))
+
+    def _check_run(self, id_: str, lease: Lease, began: datetime) -> None:
+        self.world.say(f"  RUNS {lease.id}")
+        if (id_, lease.token) not in self.seen:
+            raise Violation(f"{id_} runs under token {lease.token}, which nobody granted")
+        if self.left.get((id_, lease.token), self.ends[id_, lease.token]) <= began:
+            raise Violation(f"{id_} runs under {lease.id}, which was over when it came to claim it")
+        if (id_, lease.token) in self.ran:
+            raise Violation(f"{id_} runs twice under token {lease.token}")
+        if self.over.get(id_, 10**20) < lease.token:
+            raise Violation(f"{id_} runs again after its lease was signalled")
+        self.ran.add((id_, lease.token))
+
+    def _check_released(self, name: str, released: bool) -> None:
+        """A lease that its holder's signal ended in time was released, and no other was."""
+        id_, token = parse_lease(name)
+        left, ends_at = self.left.get((id_, token)), self.ends.get((id_, token))
+        if left is None or ends_at is None or id_ in self.cancelling or self.reborn:
+            return
+        if released and (id_, token) not in self.gone:
+            raise Violation(f"{name} is another delivery's by now, and its signal is said to have released it")
+        if (id_, token) not in self.gone:
+            return
+        in_time = left < ends_at or self.left_releases.get(name, ends_at) < ends_at
+        if in_time and not released:
+            raise Violation(f"{name} was ended in time by its holder's signal, who is told it was lost")
+        if released and not in_time:
+            raise Violation(f"{name} had lapsed when its signal came, and its holder is told it was released")
+
+    # --- what must hold at every write ---
+
+    def _millisecond(self) -> int:
+        """Tell the time as the order of the line has it: what shares a millisecond overlaps."""
+        return rules.microseconds(self.world.now()) // 1000
+
+    def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        if path.startswith(f"{RECORD}/releases/") and after.data is not None:
+            self.left_releases[after.id] = after.create_time or after.read_time
+        if path.startswith(f"{RECORD}/waiters/"):
+            self._note_life(before, after)
+        if path == RECORD and after.data is None:
+            self.life += 1
+        if path != RECORD or after.data is None:
+            return
+        new = rules.decode(after.data)
+        old = rules.decode(before.data) if before.data is not None else rules.Semaphore(self.permits, LEASE_SECONDS)
+        at = after.update_time or after.read_time
+        self.ends |= {(lease.id, lease.token): lease.ends_at for lease in new.leases}
+        now_held = {(lease.id, lease.token) for lease in new.leases}
+        left = [one for one in old.leases if (one.id, one.token) not in now_held]
+        self.left |= {(one.id, one.token): at for one in left}
+        self.gone |= {(one.id, one.token) for one in left if new.granted_as(one.id, one.grant) is None}
+        self._check_permits(new, at)
+        self._check_tokens(old, new)
+        for lease in old.leases:
+            if lease.live(at):
+                self._check_kept(lease, new)
+        self._check_order(old, new)
+        self._check_passing(old, new, before, at)
+        if new.mode != "open" and new.sweep_at(at) is None:
+            raise Violation("somebody may wait, and nothing says when to look")
+
+    def _check_permits(self, new: rules.Semaphore, at: datetime) -> None:
+        if new.free(at) < 0:
+            held = [lease.name for lease in new.leases if lease.live(at)]
+            raise Violation(f"{held} live at once with {new.permits} permits")
+
+    def _check_tokens(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
+        known = {(lease.id, lease.token) for lease in old.leases}
+        for lease in new.leases:
+            if (lease.id, lease.token) in known:
+                continue
+            if lease.token <= self.token_max:
+                raise Violation(f"token {lease.token} of {lease.id} is not larger than all before")
+            self.seen.add((lease.id, lease.token))
+            if not lease.continued and self.grants.setdefault(lease.id, lease.grant) != lease.grant and not self.reborn:
+                raise Violation(f"one acquire, delivered again, took a second lease: {lease.name}")
+        self.token_max = max([self.token_max, *(lease.token for lease in new.leases)])
+
+    def _check_kept(self, lease: Held, new: rules.Semaphore) -> None:
+        """Nobody loses a lease before its end but by a signal, a cancel, or another delivery of his own task."""
+        kept = new.granted_as(lease.id, lease.grant)
+        if kept is None:
+            if lease.id in self.began and lease.name not in self.given_back and lease.id not in self.cancelling:
+                raise Violation(f"{lease.name} was taken away before its end")
+            self.over.setdefault(lease.id, 10**20 if self.reborn else lease.token)
+        elif kept.ends_at < lease.ends_at and kept.token == lease.token and lease.claimed:
+            raise Violation(f"{lease.name} ends earlier than it was promised")
+
+    def _check_order(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
+        """Who was told to wait is passed only by waits whose call had begun by then."""
+        held = {(lease.id, lease.grant) for lease in old.leases}
+        granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
+        waiting = [id_ for id_ in self._line() if id_ not in granted]
+        for id_ in granted:
+            passed = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
+            if passed:
+                raise Violation(f"{id_}, whose call began after {passed[0]} was told to wait, passes it")
+
+    def _note_life(self, before: Snapshot, after: Snapshot) -> None:
+        if after.data and (before.data is None or before.data["joined"] != after.data["joined"]):
+            self.lives[after.id] = self.life
+        if after.data and "since" in after.data and not (before.data and "since" in before.data):
+            self.in_line_at[after.id] = after.update_time or after.read_time
+
+    def _check_passing(self, old: rules.Semaphore, new: rules.Semaphore, before: Snapshot, at: datetime) -> None:
+        """The line is of this semaphore; where nothing failed, permits that time set free are passed on at once."""
+        held, line_ = {(lease.id, lease.grant) for lease in old.leases}, self._line()
+        passed_on = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in line_]
+        for id_ in passed_on:
+            if self.lives[id_] != self.life:
+                raise Violation(f"{id_} waited for an earlier semaphore of this name")
+        opens_late = before.update_time and at - before.update_time > timedelta(seconds=LATE_SECONDS)
+        if self.unhurried and (old.mode, new.mode) == ("opening", "open") and opens_late:
+            raise Violation("it took too long to open what nobody waits for")
+        ends = sorted((lease.ends_at for lease in old.leases), reverse=True)
+        if self.unhurried and passed_on and len(ends) >= old.permits and before.update_time:
+            free_since = ends[old.permits - 1]
+            late = at - max(before.update_time, free_since, self.in_line_at[passed_on[0]])
+            if late > timedelta(seconds=LATE_SECONDS):
+                raise Violation(f"{passed_on[0]} got its permit {late} after it was free")
+
+    # --- what must hold at rest ---
+
+    def _line(self) -> list[str]:
+        """List who waits for the semaphore that there is."""
+        return [one.id for one in self._waits() if one.data and "since" in one.data]
+
+    def _waits(self) -> list[Snapshot]:
+        [semaphore] = self.world.store.read(RECORD)
+        if semaphore.create_time is None:
+            return []
+        incarnation = rules.microseconds(semaphore.create_time)
+        found = self.world.store.query(Query(f"{RECORD}/waiters", limit=1000))
+        return [one for one in found if one.data and one.data["incarnation"] == incarnation]
+
+    def _check_prompt(self) -> None:
+        """Where nothing failed, no sweeper is needed."""
+        if line_ := self._line():
+            raise Violation(f"nothing failed, nothing is left to run, and {line_} still wait")
+        [snapshot] = self.world.store.read(RECORD)
+        if snapshot.data and snapshot.data["mode"] != "open":
+            raise Violation(f"nothing failed, nothing is left to run, and the semaphore stays {snapshot.data['mode']}")
+
+    def _let_the_sweeper_finish(self) -> None:
+        self.world.chances.left = 0
+        for _ in range(SWEEPS):
+            self.world.pass_time(30)
+            self.world.start("sweep", lambda: self._sweep(self.world.ports))
+            self.world.run()
+
+    @staticmethod
+    def _sweep(ports: Ports) -> None:
+        outbox.sweep(ports)
+        semaphores.sweep(ports)
+
+    def _check_rest(self) -> None:
+        [snapshot] = self.world.store.read(RECORD)
+        semaphore = rules.decode(snapshot.data or {})
+        if line_ := self._line():
+            raise Violation(f"{line_} wait for ever; {semaphore}")
+        if semaphore.free(snapshot.read_time) != self.permits:
+            raise Violation(f"permits are missing: {semaphore}")
+        if semaphore.mode != "open":
+            raise Violation(f"nobody waits, and the semaphore stays {semaphore.mode}")
+        for one in self._waits():
+            self._check_wait(one)
+
+    def _check_wait(self, snapshot: Snapshot) -> None:
+        state = (snapshot.data or {})["state"]
+        if state in ("cancelled", "timed_out"):
+            if state == "timed_out" and snapshot.id not in self.timed:
+                raise Violation(f"{snapshot.id} timed out, and nobody was told")
+        elif snapshot.id not in self.whole and snapshot.id not in self.cancelling:
+            raise Violation(f"{snapshot.id} was {state}, and its continuation never ran to its end")
