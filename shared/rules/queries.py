@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from shared.rules import values
 from shared.rules.bounds import QUERY_LIMIT_DEFAULT, QUERY_LIMIT_MAX
-from shared.rules.documents import RESERVED
+from shared.rules.documents import RESERVED, valid_key
 from shared.rules.problems import BadQuery
 
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "array_contains"]
@@ -156,6 +156,6 @@ def _after(page_token: str, orders: int) -> tuple[Any, ...]:
         place = json.loads(decoded, object_hook=_time_from_json)
     except (ValueError, binascii.Error, RecursionError):
         place = None
-    if not isinstance(place, list) or len(place) != orders + 1 or not isinstance(place[-1], str):
+    if not isinstance(place, list) or len(place) != orders + 1 or not valid_key(place[-1]):
         raise BadQuery("This page_token is of another query.", field="page_token")
     return tuple(place)

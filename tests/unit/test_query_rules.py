@@ -186,6 +186,7 @@ def test_without_an_order_a_page_token_names_the_key() -> None:
         token_of(["k"]),
         token_of([1, 2]),
         token_of([1, 2, "k"]),
+        token_of([1, "a/b"]),
         token_of([{"__time__": "noon"}, "k"]),
         base64.urlsafe_b64encode(b"[" * 100_000).decode(),
         base64.urlsafe_b64encode(b"\xff\xfe[]").decode(),

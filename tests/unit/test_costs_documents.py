@@ -1,0 +1,126 @@
+"""What documents cost: round trips, reads, writes, deletes and tasks of each operation, to the unit.
+
+A figure that falls is good news and is to be written here; one that grows is a defect.
+"""
+
+import pytest
+
+from shared.adapters.meter import Cost
+from shared.operations import documents, outbox
+from shared.rules.bounds import PAGE_COPIES_MAX
+from tests.unit.quiet_world import QuietWorld
+
+NOTHING = Cost()
+
+
+@pytest.fixture
+def world() -> QuietWorld:
+    """A world with three documents that nobody embeds."""
+    world = QuietWorld()
+    for key in ("t", "u", "v"):
+        world.put(key, n=1)
+    world.settle()
+    return world
+
+
+def put(world: QuietWorld, key: str, **content: object) -> Cost:
+    """Put a document; give what it cost."""
+    return world.cost_of(lambda: world.put(key, **content))
+
+
+def test_a_put_without_links_reads_once_and_writes_once_whether_new_or_not(world: QuietWorld) -> None:
+    assert put(world, "new", n=1) == Cost(round_trips=2, reads=1, writes=1)
+    assert put(world, "new", n=2) == Cost(round_trips=2, reads=1, writes=1)
+
+
+def test_the_event_of_a_new_document_looks_once_who_wants_it(world: QuietWorld) -> None:
+    world.put("new", n=1)
+    assert world.deliver() == Cost(round_trips=1, reads=1)
+    assert (world.events, world.tasks) == ([], [])
+
+
+def test_the_event_of_a_change_of_what_nobody_embeds_costs_nothing(world: QuietWorld) -> None:
+    world.put("t", n=2)
+    assert world.deliver() == NOTHING
+    assert (world.events, world.tasks) == ([], [])
+
+
+def test_a_put_that_brings_copies_in_reads_each_target_at_the_put_and_once_more_at_its_event(world: QuietWorld) -> None:
+    copies = [{"key": key} for key in ("t", "u", "v")]
+    assert put(world, "p", l=copies, again={"key": "t"}) == Cost(round_trips=2, reads=1 + 3, writes=1)
+    first_links = world.deliver()
+    assert first_links == Cost(round_trips=2 + 1, reads=3 + 1, writes=3)  # 1 of each: who wants the new document?
+    assert [world.deliver() for _ in range(3)] == [NOTHING] * 3  # the marks
+    world.put("t", n=2)
+    world.put("u", n=2)
+    world.events.clear()
+    assert put(world, "p", l=copies) == Cost(round_trips=2, reads=1 + 3, writes=1)
+    assert world.deliver() == Cost(round_trips=1, reads=2)  # two of the copies changed, and their targets are marked
+    assert (world.events, world.tasks) == ([], [])
+
+
+def test_a_link_to_what_is_missing_costs_a_note_once(world: QuietWorld) -> None:
+    assert put(world, "t", a={"key": "nobody"}) == Cost(round_trips=2, reads=2, writes=1)
+    assert world.deliver() == Cost(round_trips=3, reads=2, writes=1)
+
+
+def test_a_put_that_changes_no_copy_has_an_event_that_costs_nothing(world: QuietWorld) -> None:
+    world.put("p", a={"key": "t"})
+    world.settle()
+    assert put(world, "p", a={"key": "t"}, n=2) == Cost(round_trips=2, reads=2, writes=1)
+    assert world.deliver() == NOTHING
+
+
+def test_the_event_of_a_refreshed_copy_that_nobody_embeds_costs_nothing(world: QuietWorld) -> None:
+    world.put("p", a={"key": "t"})
+    world.settle()
+    world.put("t", n=2)
+    assert world.deliver() == Cost(round_trips=1, tasks=1)
+    assert world.work() == Cost(round_trips=4, reads=3, writes=1)
+    assert world.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
+    assert world.deliver() == NOTHING
+    assert (world.events, world.tasks) == ([], [])
+
+
+def test_a_get_reads_once_and_a_delete_reads_nothing(world: QuietWorld) -> None:
+    assert world.cost_of(lambda: documents.get(world.ports, "t")) == Cost(round_trips=1, reads=1)
+    assert world.cost_of(lambda: documents.delete(world.ports, "t")) == Cost(round_trips=1, deletes=1)
+    assert world.deliver() == NOTHING
+
+
+def test_a_query_reads_what_it_finds(world: QuietWorld) -> None:
+    found = world.cost_of(lambda: documents.find(world.ports, ["n==1"], [], "", ""))
+    assert found == Cost(round_trips=1, reads=3)
+
+
+def total(costs: list[Cost]) -> Cost:
+    return Cost(
+        *(sum(getattr(cost, name) for cost in costs) for name in ("reads", "writes", "deletes", "round_trips", "tasks"))
+    )
+
+
+def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: QuietWorld) -> None:
+    copies = 3 * PAGE_COPIES_MAX
+    for number in range(copies):
+        world.put(f"p{number}", a={"key": "t"})
+    world.settle()
+    world.put("t", n=2)
+    started = world.deliver()
+    pages = [world.work() for _ in range(4)]  # the fourth finds nothing: the third was full
+    page = Cost(round_trips=5, reads=PAGE_COPIES_MAX + 2, writes=PAGE_COPIES_MAX, tasks=1)
+    assert started == Cost(round_trips=1, tasks=1)
+    assert pages == [page, page, page, Cost(round_trips=1, reads=1)]
+    assert (world.tasks, len(world.events)) == ([], copies)
+    assert total([world.deliver() for _ in range(copies)]) == NOTHING
+    whole = total([started, *pages])
+    assert whole.round_trips / copies < 0.05
+    assert whole.reads / copies < 1.01
+    assert whole.writes == copies
+    assert whole.tasks / copies < 0.01
+    assert whole.deletes == 0
+    assert world.shown("p899") == {"key": "p899", "a": {"key": "t", "n": 2}}
+
+
+def test_the_sweeper_with_nothing_to_do_asks_the_outbox_once(world: QuietWorld) -> None:
+    """Semaphores and batches will each add a question of their own: 3 round trips and 3 reads in all."""
+    assert world.cost_of(lambda: outbox.sweep(world.ports)) == Cost(round_trips=1, reads=1)
