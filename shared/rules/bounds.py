@@ -170,7 +170,7 @@ ADMIT_MARGIN_SECONDS = 0.1
 """An admit task is due so long after its slot's end: the queue's clock may be ahead, and then it would be retried."""
 
 NUDGE_PATIENCE_SECONDS = 10
-"""Free permits beside a line for so long: the task that should have passed them on was lost, and the sweeper does it."""
+"""Free permits beside a line for so long: the task that should have passed them on was lost; the sweeper does it."""
 
 SEMAPHORES_SWEPT_MAX = 50
 """Semaphores that one sweep looks after."""

@@ -31,7 +31,7 @@ COLLECTION = "documents"
 RESERVED = "_signalbox"
 
 _UNTELLABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
-"""Letters that no key may have: UTF-8 has no halves of surrogate pairs, and the headers of an event no control signs."""
+"""Letters that no key has: UTF-8 holds no halves of surrogate pairs, and the headers of an event no control signs."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
