@@ -3,13 +3,20 @@
 A figure that falls is good news and is to be written here; one that grows is a defect.
 """
 
+import importlib.util
+from dataclasses import asdict
+from pathlib import Path
+
+import flask
 import pytest
 
+from shared.adapters import runtime
 from shared.adapters.meter import Cost
-from shared.operations import documents, outbox
+from shared.operations import documents
 from shared.rules.bounds import PAGE_COPIES_MAX
 from tests.unit.quiet_world import QuietWorld
 
+ROOT = Path(__file__).parents[2]
 NOTHING = Cost()
 
 
@@ -121,6 +128,19 @@ def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: Qui
     assert world.shown("p899") == {"key": "p899", "a": {"key": "t", "n": 2}}
 
 
-def test_the_sweeper_with_nothing_to_do_asks_the_outbox_once(world: QuietWorld) -> None:
-    """Semaphores and batches will each add a question of their own: 3 round trips and 3 reads in all."""
-    assert world.cost_of(lambda: outbox.sweep(world.ports)) == Cost(round_trips=1, reads=1)
+def test_the_sweeper_with_nothing_to_do_asks_once_each_for_the_outbox_semaphores_and_batches(
+    world: QuietWorld,
+) -> None:
+    spec = importlib.util.spec_from_file_location("main_of_sweep", ROOT / "functions" / "sweep" / "main.py")
+    assert spec is not None
+    assert spec.loader is not None
+    main = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(main)
+    runtime.bind(world.ports)
+    try:
+        with flask.Flask("test").test_request_context(method="POST"):
+            assert main.sweep(flask.request).status_code == 204
+    finally:
+        runtime.bind(None)
+    [(_, handled)] = world.told
+    assert {name: handled[name] for name in asdict(NOTHING)} == asdict(Cost(round_trips=3, reads=3))
