@@ -82,4 +82,5 @@ def _without(semaphore: Semaphore, release: Snapshot) -> Semaphore:
     held = semaphore.lease(data["id"], data["token"])
     if held is None or at is None:
         return semaphore
-    return semaphore.end(held, data["operation"] if at < held.ends_at else "")
+    in_time = at < held.ends_at
+    return semaphore.end(held, data["operation"] if in_time else "", in_time=in_time)

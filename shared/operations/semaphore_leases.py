@@ -99,13 +99,25 @@ def _end(seen: Seen, ending: Ending) -> Step[datetime | None]:
     """Answer the end before which the commit must come, if the lease is held; None: it was lost."""
     held = ending.of(seen.semaphore)
     if held is None:
-        past = seen.semaphore.past(ending.id, ending.token)
-        return Step(seen.semaphore, past.ends_at if past and past.operation == ending.operation else None)
+        return Step(seen.semaphore, _ended_by(seen, ending))
     live = held.live(seen.now)
     if not live and not held.continued:
         return Step(seen.semaphore, None)
     step = passed_on(seen, seen.semaphore.end(held, ending.operation if live else ""))
     return Step(step.semaphore, held.ends_at if live else None, step.writes, step.effects, step.nudge, step.spilled)
+
+
+def _ended_by(seen: Seen, ending: Ending) -> datetime | None:
+    """Give the lease's end if an earlier commit of the same operation is known to have come before it.
+
+    That commit's answer was lost. It came no later than the record's last write; where that lies behind the end, nobody
+    can tell, and a holder who cannot be told "in time" is told that the lease was lost.
+    """
+    past = seen.semaphore.past(ending.id, ending.token)
+    if past is None or past.operation != ending.operation:
+        return None
+    update_time = seen.snapshot.update_time
+    return past.ends_at if past.in_time or (update_time is not None and update_time < past.ends_at) else None
 
 
 def passed_on(seen: Seen, semaphore: Semaphore) -> Step[None]:
@@ -143,23 +155,31 @@ def leave_release(ports: Ports, name: str, ending: Ending) -> bool:
         if not held.claimed:
             return end(ports, name, ending, ROUNDS_MAX)
         try:
-            return _left(ports, seen, held, ending.operation)
+            return _left(ports, seen, held, ending)
         except Unavailable:
             continue
     raise Unavailable(f"the release of a lease of {name} was not confirmed")
 
 
-def _left(ports: Ports, seen: Seen, held: Held, operation: str) -> bool:
-    put = _release(seen, held, operation)
+def _left(ports: Ports, seen: Seen, held: Held, ending: Ending) -> bool:
+    """Leave a release, and see that it was this token's: once it is there, no other delivery can take the lease over.
+
+    Raises `Unavailable` when the lease was ended or taken over meanwhile: the semaphore's record tells how.
+    """
+    put = _release(seen, held, ending.operation)
     try:
         committed_at = ports.store.commit([put]).commit_time
-        ours = True
     except AlreadyExists:
         [there] = ports.store.read(put.path)
-        ours = there.data is not None and there.data["operation"] == operation
-        committed_at = there.create_time or there.read_time
+        if there.data is None or there.create_time is None:
+            raise Unavailable("an admit run has applied the release") from None
+        if there.data["operation"] != ending.operation:
+            return False
+        committed_at = there.create_time
     nudge(ports, seen.name, seen.incarnation, max(committed_at, seen.now))
-    return ours and committed_at < held.ends_at
+    if ending.of(see(ports, seen.name).semaphore) is None:
+        raise Unavailable("the lease was ended meanwhile")
+    return committed_at < held.ends_at
 
 
 def _release(seen: Seen, held: Held, operation: str) -> Put:

@@ -56,13 +56,15 @@ class Held:
 class Ended:
     """A lease that is over, kept a while: so that a call that comes again is answered as it was.
 
-    ``operation`` names the signal that ended it in time; it is empty where time, or a late signal, did.
+    ``operation`` names the signal that ended it; it is empty where time, or a signal that was late when it was decided,
+    did. ``in_time`` says that the signal is known to have come before the end; otherwise its commit's time must tell.
     """
 
     id: str
     token: int
     ends_at: datetime
     operation: str = ""
+    in_time: bool = False
 
     def record(self) -> dict[str, Any]:
         """Give it as a record holds it."""

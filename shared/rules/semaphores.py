@@ -108,10 +108,10 @@ class Semaphore:
         renewed = replace(held, ends_at=max(held.ends_at, now + timedelta(seconds=seconds)))
         return replace(self, leases=tuple(renewed if lease is held else lease for lease in self.leases)), renewed
 
-    def end(self, held: Held, operation: str = "") -> Self:
-        """End a lease, and remember by which operation."""
+    def end(self, held: Held, operation: str = "", *, in_time: bool = False) -> Self:
+        """End a lease, and remember by which operation, and whether that is known to have come in time."""
         left = tuple(lease for lease in self.leases if lease is not held)
-        return replace(self, leases=left).remember([Ended(held.id, held.token, held.ends_at, operation)])
+        return replace(self, leases=left).remember([Ended(held.id, held.token, held.ends_at, operation, in_time)])
 
     def remember(self, ended: Iterable[Ended]) -> Self:
         """Keep the last of the leases that are over."""
