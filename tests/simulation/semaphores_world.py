@@ -277,7 +277,7 @@ class SemaphoresWorld:
 
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         if path.startswith(f"{RECORD}/releases/") and after.data is not None:
-            self.left_releases[after.id] = after.create_time or after.read_time
+            self.left_releases.setdefault(after.id, after.create_time or after.read_time)
         if path.startswith(f"{RECORD}/waiters/"):
             self._note_life(before, after)
         if path == RECORD and after.data is None:
