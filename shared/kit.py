@@ -18,7 +18,7 @@ A task may be delivered twice, also at the same time. It says no by raising a `P
 else it raises brings it again, until its `attempts_max` are used up.
 """
 
-from shared.adapters.http import Answer, Request
+from shared.adapters.web.http import Answer, Request
 from shared.front.batches import SubBatch, sub_batch
 from shared.front.functions import Function, Task
 from shared.front.nouns import batch, documents, semaphore

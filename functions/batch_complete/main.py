@@ -1,7 +1,7 @@
 """Units that somebody outside completes: a person, another system, a machine with no queue."""
 
 from shared.adapters import runtime
-from shared.adapters.http import Answer, Request, Routes
+from shared.adapters.web.http import Answer, Request, Routes
 from shared.operations import batches
 from shared.rules import batch_requests as requests
 from shared.rules import batch_units as units

@@ -1,7 +1,7 @@
 """The kit's own tasks on batches: expand a page into its units' tasks, check after the seal, retry, end a sub-batch."""
 
 from shared.adapters import runtime
-from shared.adapters.tasks import Task, task_entry
+from shared.adapters.web.tasks import Task, task_entry
 from shared.operations import batches
 
 

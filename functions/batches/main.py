@@ -1,8 +1,8 @@
 """Batches for people: load units of work, seal, watch, retry, cancel."""
 
 from shared.adapters import runtime
-from shared.adapters.continuations import check_deployed
-from shared.adapters.http import Answer, Request, Routes
+from shared.adapters.web.continuations import check_deployed
+from shared.adapters.web.http import Answer, Request, Routes
 from shared.operations import batches as operations
 from shared.rules import batch_requests as requests
 from shared.rules.bounds import CALL_BYTES_MAX

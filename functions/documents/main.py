@@ -1,7 +1,7 @@
 """Documents for people: put, get, delete and find JSON under a key; links in it become copies that stay true."""
 
 from shared.adapters import runtime
-from shared.adapters.http import Answer, Request, Routes
+from shared.adapters.web.http import Answer, Request, Routes
 from shared.operations import documents as operations
 
 routes = Routes("documents")

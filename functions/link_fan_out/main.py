@@ -1,7 +1,7 @@
 """Every write of a document arrives here; what embeds it, or was embedded by it, is made to follow."""
 
 from shared.adapters import runtime
-from shared.adapters.events import document_written
+from shared.adapters.web.events import document_written
 from shared.operations import links
 from shared.operations.ports import DocumentEvent
 

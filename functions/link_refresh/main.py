@@ -1,7 +1,7 @@
 """A task for a page of the documents that embed a key: their copies of it become what it is now."""
 
 from shared.adapters import runtime
-from shared.adapters.tasks import Task, task_entry
+from shared.adapters.web.tasks import Task, task_entry
 from shared.operations import links
 
 

@@ -1,7 +1,7 @@
 """A task for a semaphore's line: pass permits on, end a wait whose deadline is over, or clean up."""
 
 from shared.adapters import runtime
-from shared.adapters.tasks import Task, task_entry
+from shared.adapters.web.tasks import Task, task_entry
 from shared.operations import semaphores
 
 

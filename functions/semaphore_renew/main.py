@@ -1,7 +1,7 @@
 """Renew a lease that is still held: it ends later."""
 
 from shared.adapters import runtime
-from shared.adapters.http import Answer, Request, Routes
+from shared.adapters.web.http import Answer, Request, Routes
 from shared.operations import semaphores
 from shared.rules.semaphore_answers import as_json
 from shared.rules.semaphore_requests import parse_renewal

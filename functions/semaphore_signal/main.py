@@ -1,7 +1,7 @@
 """Signal a semaphore: end a lease, and pass its permits on to who waits."""
 
 from shared.adapters import runtime
-from shared.adapters.http import Answer, Request, Routes
+from shared.adapters.web.http import Answer, Request, Routes
 from shared.operations import semaphores
 from shared.rules.semaphore_requests import parse_signal
 

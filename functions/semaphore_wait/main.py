@@ -1,8 +1,8 @@
 """Wait for permits of a semaphore, at once or with a continuation that runs when they are ours; cancel such a wait."""
 
 from shared.adapters import runtime
-from shared.adapters.continuations import check_deployed
-from shared.adapters.http import Answer, Request, Routes
+from shared.adapters.web.continuations import check_deployed
+from shared.adapters.web.http import Answer, Request, Routes
 from shared.operations import semaphores
 from shared.rules.semaphore_answers import as_json
 from shared.rules.semaphore_requests import Wish

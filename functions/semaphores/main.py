@@ -1,7 +1,7 @@
 """Semaphores for people: create, change, show and delete them; see who waits; end a lease by hand."""
 
 from shared.adapters import runtime
-from shared.adapters.http import Answer, Request, Routes
+from shared.adapters.web.http import Answer, Request, Routes
 from shared.operations import semaphores as operations
 from shared.rules.semaphore_answers import as_json
 from shared.rules.semaphore_requests import parse_listing

@@ -1,7 +1,7 @@
 """Once a minute: finish what a process that died left behind."""
 
 from shared.adapters import runtime
-from shared.adapters.tasks import schedule_entry
+from shared.adapters.web.tasks import schedule_entry
 from shared.operations import batches, outbox, semaphores
 
 

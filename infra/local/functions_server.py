@@ -21,7 +21,7 @@ from werkzeug.wrappers import Request
 
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
-from shared.adapters.answers import Answer, problem_response, response_of
+from shared.adapters.web.answers import Answer, problem_response, response_of
 from shared.rules.problems import NotFound
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from google.api_core import exceptions as google
 from google.auth.exceptions import GoogleAuthError
 
-from shared.adapters.json_text import render
 from shared.adapters.logs import current_trace
 from shared.adapters.settings import Settings
+from shared.adapters.web.json_text import render
 from shared.operations.ports import Log
 from shared.rules.effects import Effect
 from shared.rules.problems import Problem, Unavailable

@@ -56,9 +56,9 @@ def _make(chosen: Settings) -> Ports:
 def _store(chosen: Settings) -> Callable[[], Store]:
     """Import the store that was chosen; calling the result connects to it."""
     if chosen.firestore_emulator == EMBEDDED:
-        from shared.adapters.embedded import embedded_store
+        from shared.adapters.stores.embedded import embedded_store
 
         return lambda: embedded_store(chosen)
-    from shared.adapters.firestore import FirestoreStore
+    from shared.adapters.stores.firestore import FirestoreStore
 
     return lambda: FirestoreStore(chosen.project, chosen.database, chosen.firestore_emulator)

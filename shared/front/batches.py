@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shared.adapters import runtime
-from shared.adapters.continuations import deployed
+from shared.adapters.web.continuations import deployed
 from shared.operations import batches as operations
 from shared.operations.ports import Ports
 from shared.rules.batch_requests import Order, check_units, cut

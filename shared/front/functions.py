@@ -7,11 +7,11 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import flask
 
 from shared.adapters import runtime
-from shared.adapters import tasks as queues
-from shared.adapters.answers import Answer, EntryPoint
-from shared.adapters.call import entry_point
-from shared.adapters.http import Routes
-from shared.adapters.paths import match, segments_of_pattern
+from shared.adapters.web import tasks as queues
+from shared.adapters.web.answers import Answer, EntryPoint
+from shared.adapters.web.call import entry_point
+from shared.adapters.web.http import Routes
+from shared.adapters.web.paths import match, segments_of_pattern
 from shared.front.identity import acting_for
 from shared.front.wanted import is_wanted
 from shared.operations import running
@@ -103,7 +103,7 @@ class Function:
 
         The handler gets the `DocumentEvent` and each ``{part}``. A function that events invoke does nothing else.
         """
-        from shared.adapters import events  # its protobuf is for functions that have events
+        from shared.adapters.web import events  # its protobuf is for functions that have events
 
         segments = segments_of_pattern(f"/{pattern}")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.adapters import runtime
-from shared.adapters.continuations import deployed
+from shared.adapters.web.continuations import deployed
 from shared.front.identity import id_for
 from shared.operations import semaphores as operations
 from shared.rules.calls import Call

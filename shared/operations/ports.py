@@ -4,8 +4,8 @@ The words are Firestore's. A *record* lives at a path of alternating collection 
 ``batches/b/units/7``). Its data is JSON plus aware ``datetime`` values. A *field* is a tuple of map keys, so that a
 dot in a key means nothing. Every call takes one round trip.
 
-`shared/adapters/firestore.py` and `shared/adapters/memory.py` implement the store; `tests/contract/` holds both to
-the same behaviour.
+`firestore.py` and `memory.py` in `shared/adapters/stores/` implement the store; `tests/contract/` holds both to the
+same behaviour.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 A queue acts on the difference: it must not retry a Problem and must retry what was Unavailable. The slug and the title
 of a problem come from its class, so a caller can rely on them; the detail says what to do about this one.
-Bodies are RFC 9457 (problem details for HTTP APIs), rendered in ``shared/adapters/http.py``.
+Bodies are RFC 9457 (problem details for HTTP APIs), rendered in ``shared/adapters/web/http.py``.
 """
 
 import re

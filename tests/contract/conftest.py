@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.adapters.firestore import FirestoreStore
-from shared.adapters.memory import MemoryStore
+from shared.adapters.stores.firestore import FirestoreStore
+from shared.adapters.stores.memory import MemoryStore
 from shared.operations.ports import Store
 
 MakeStore = Callable[[], Store]

@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.adapters.firestore import FirestoreStore
-from shared.adapters.memory import MemoryStore
-from shared.adapters.queries import full_order, value_at
+from shared.adapters.stores.firestore import FirestoreStore
+from shared.adapters.stores.memory import MemoryStore
+from shared.adapters.stores.queries import full_order, value_at
 from shared.operations.ports import (
     REMOVE,
     SERVER_TIME,

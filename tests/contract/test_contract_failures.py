@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
-from shared.adapters import firestore_calls
-from shared.adapters.firestore import FirestoreStore
-from shared.adapters.firestore_errors import of_read, of_write
+from shared.adapters.stores import firestore_calls
+from shared.adapters.stores.firestore import FirestoreStore
+from shared.adapters.stores.firestore_errors import of_read, of_write
 from shared.operations.ports import AlreadyExists, Change, Condition, Must, NotFound, Put, Query, Stale
 from shared.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters import firestore as firestore_adapter
-from shared.adapters.firestore import FirestoreStore
-from shared.adapters.limits import KEY_BYTES_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX
+from shared.adapters.stores import firestore as firestore_adapter
+from shared.adapters.stores.firestore import FirestoreStore
+from shared.adapters.stores.limits import KEY_BYTES_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX
 from shared.operations.ports import ArrayUnion, Change, Field, Increment, Put, Query, Store
 from shared.rules.problems import BadKey, BadValue, Problem, TooLarge
 

@@ -10,10 +10,10 @@ from google.events.cloud.firestore import Value as EventValue
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.adapters.changes import copied
-from shared.adapters.limits import value_bytes
-from shared.adapters.ordering import order_key, same
-from shared.adapters.values import decode, field_path, fill, instant, microseconds
+from shared.adapters.stores.changes import copied
+from shared.adapters.stores.limits import value_bytes
+from shared.adapters.stores.ordering import order_key, same
+from shared.adapters.stores.values import decode, field_path, fill, instant, microseconds
 from shared.rules.problems import BadValue
 from tests.contract.wished_values import anything, storable
 

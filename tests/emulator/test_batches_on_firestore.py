@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from shared.adapters import runtime
-from shared.adapters.firestore import FirestoreStore
+from shared.adapters.stores.firestore import FirestoreStore
 from shared.operations import batch_sweep, batches
 from shared.operations.ports import Query
 from shared.rules import batch_units as units

@@ -45,7 +45,7 @@ from datetime import UTC, datetime, timedelta
 
 import wording
 from shared.adapters import runtime
-from shared.adapters.http import Answer, Routes
+from shared.adapters.web.http import Answer, Routes
 from shared.operations.ports import Put
 from shared.rules.effects import Effect, name_of
 
@@ -79,7 +79,7 @@ notes = routes.entry_point()
 NOTE_WRITTEN = """
 import wording
 from shared.adapters import runtime
-from shared.adapters.events import document_written
+from shared.adapters.web.events import document_written
 from shared.operations.ports import Put
 
 @document_written("note_written")
@@ -88,7 +88,7 @@ def note_written(event):
 """
 NOTE_TASK = """
 from shared.adapters import runtime
-from shared.adapters.tasks import task_entry
+from shared.adapters.web.tasks import task_entry
 from shared.operations.ports import Put
 
 @task_entry("note_task")
@@ -97,7 +97,7 @@ def note_task(task):
 """
 TICK = """
 from shared.adapters import runtime
-from shared.adapters.tasks import schedule_entry
+from shared.adapters.web.tasks import schedule_entry
 from shared.operations.ports import Put
 
 @schedule_entry("tick")

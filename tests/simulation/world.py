@@ -19,7 +19,7 @@ from typing import Any
 
 from greenlet import greenlet
 
-from shared.adapters.memory import MemoryStore
+from shared.adapters.stores.memory import MemoryStore
 from shared.operations.ports import DocumentEvent, Ports, Snapshot
 from shared.rules.effects import Effect
 from shared.rules.problems import Problem, Unavailable

@@ -13,7 +13,7 @@ import flask
 from shared.adapters import runtime
 from shared.adapters.clock import SystemClock
 from shared.adapters.logs import JsonLog
-from shared.adapters.memory import MemoryStore
+from shared.adapters.stores.memory import MemoryStore
 from shared.operations import batches
 from shared.operations.ports import Data, Ports, Query, Store
 from shared.rules import batch_units as units

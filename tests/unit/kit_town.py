@@ -10,8 +10,8 @@ from typing import Any
 import flask
 
 from shared.adapters.cloud_tasks import task_request
-from shared.adapters.memory import MemoryStore
 from shared.adapters.settings import from_environment
+from shared.adapters.stores.memory import MemoryStore
 from shared.kit import documents
 from shared.operations.ports import Query
 from shared.rules.effects import Effect

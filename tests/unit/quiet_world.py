@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.adapters.memory import MemoryStore
 from shared.adapters.meter import Cost, measure, metered
+from shared.adapters.stores.memory import MemoryStore
 from shared.operations import documents, links
 from shared.operations.ports import DocumentEvent, Ports, Put, Query, Snapshot
 from shared.rules.documents import COLLECTION, Content, path_of

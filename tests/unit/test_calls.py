@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters import continuations
 from shared.adapters.cloud_tasks import task_request
 from shared.adapters.settings import Settings, from_environment
+from shared.adapters.web import continuations
 from shared.operations import outbox
 from shared.rules.bounds import DELAY_SECONDS_MAX, TASK_BYTES_MAX
 from shared.rules.calls import Call

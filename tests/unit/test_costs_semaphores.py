@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.adapters.memory import MemoryStore
 from shared.adapters.meter import Cost, measure, metered
+from shared.adapters.stores.memory import MemoryStore
 from shared.operations import semaphore_waits, semaphores
 from shared.operations.ports import Ports
 from shared.rules.calls import Call

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from cloudevents.http import from_http
 
-from shared.adapters.embedded import embedded_store
-from shared.adapters.events import document_event
 from shared.adapters.settings import Settings, from_environment
+from shared.adapters.stores.embedded import embedded_store
+from shared.adapters.web.events import document_event
 from shared.operations.ports import Delete, DocumentEvent, Put, Store
 
 

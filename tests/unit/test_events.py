@@ -15,8 +15,8 @@ from functions_framework import create_app
 from google.events.cloud.firestore import DocumentEventData
 from werkzeug.exceptions import InternalServerError, ServiceUnavailable
 
-from shared.adapters.events import document_event, document_written
-from shared.adapters.values import fill_fields, fill_timestamp
+from shared.adapters.stores.values import fill_fields, fill_timestamp
+from shared.adapters.web.events import document_event, document_written
 from shared.operations.ports import DocumentEvent
 from shared.rules.problems import BadValue, Unavailable
 
@@ -137,7 +137,7 @@ def test_under_the_framework_only_what_should_come_again_is_answered_otherwise(
 
 
 MAIN = """
-from shared.adapters.events import document_written
+from shared.adapters.web.events import document_written
 from shared.rules.problems import BadValue, Unavailable
 
 @document_written("follow")

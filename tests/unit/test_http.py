@@ -14,7 +14,7 @@ from functions_framework import create_app
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 MAIN = """
-from shared.adapters.http import Answer, Request, Routes
+from shared.adapters.web.http import Answer, Request, Routes
 from shared.rules.problems import BadValue, Unavailable
 
 routes = Routes("shelf")
@@ -119,7 +119,7 @@ def test_another_method_is_told_which_there_are(client: FlaskClient, method: str
 
 
 def test_trace_cannot_be_routed() -> None:
-    from shared.adapters.http import Routes
+    from shared.adapters.web.http import Routes
 
     with pytest.raises(ValueError, match="TRACE"):
         Routes("x").on("TRACE", "/")
@@ -215,7 +215,7 @@ def test_a_body_over_the_bound_is_refused_without_being_read_to_its_end(
 
 
 def test_a_body_of_exactly_the_bound_is_read(client: FlaskClient) -> None:
-    from shared.adapters.bodies import BODY_BYTES_MAX
+    from shared.adapters.web.bodies import BODY_BYTES_MAX
 
     assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX)).status_code == 201
     assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX + 1)).status_code == 413

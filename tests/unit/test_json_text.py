@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.adapters.json_text import parse, render
+from shared.adapters.web.json_text import parse, render
 from shared.rules.problems import NotJson
 
 JSON = st.recursive(

@@ -7,7 +7,7 @@ from cloudevents.http import CloudEvent
 from google.events.cloud.firestore import DocumentEventData
 
 from shared.adapters import runtime
-from shared.adapters.memory import MemoryStore
+from shared.adapters.stores.memory import MemoryStore
 from shared.front.identity import acting_for, id_for
 from shared.front.wanted import FRESH_SECONDS, is_wanted
 from shared.kit import DocumentEvent, Function

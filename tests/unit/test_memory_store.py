@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.memory import MemoryStore
+from shared.adapters.stores.memory import MemoryStore
 from shared.operations.ports import (
     AlreadyExists,
     ArrayUnion,

@@ -10,9 +10,9 @@ import pytest
 
 from shared.adapters import runtime
 from shared.adapters.clock import SystemClock
-from shared.adapters.embedded import embedded_store
 from shared.adapters.meter import measure
 from shared.adapters.settings import from_environment
+from shared.adapters.stores.embedded import embedded_store
 from shared.operations.ports import Put
 
 EMBEDDED = from_environment({"FIRESTORE_EMULATOR_HOST": "embedded"})
@@ -58,11 +58,12 @@ LOADED = """
 import contextlib, os, sys, flask
 os.environ["FIRESTORE_EMULATOR_HOST"] = "127.0.0.1:1"
 from shared.adapters import runtime
-from shared.adapters.http import Routes
+from shared.adapters.web.http import Routes
 with {context}:
     Routes("x").entry_point()
 {then}
-print(*sorted({{"google.cloud.firestore_v1", "google.cloud.tasks_v2", "shared.adapters.memory"}} & set(sys.modules)))
+slow = {{"google.cloud.firestore_v1", "google.cloud.tasks_v2", "shared.adapters.stores.memory"}}
+print(*sorted(slow & set(sys.modules)))
 print(runtime._ports is None)
 """
 

@@ -11,7 +11,7 @@ import flask
 import pytest
 
 from shared.adapters import runtime
-from shared.adapters.memory import MemoryStore
+from shared.adapters.stores.memory import MemoryStore
 from shared.operations.ports import Ports, Query
 from shared.rules.effects import Effect
 

@@ -7,7 +7,7 @@ from typing import Any
 import flask
 import pytest
 
-from shared.adapters.tasks import Task, schedule_entry, task_entry
+from shared.adapters.web.tasks import Task, schedule_entry, task_entry
 from shared.rules.problems import BadValue, Unavailable
 
 ENVELOPE = {"operation": "op-1", "task": "refresh", "payload": {"key": "a"}}

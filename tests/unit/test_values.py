@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.adapters import limits
+from shared.adapters.stores import limits
 from shared.rules import values
 from shared.rules.bounds import DEPTH_MAX
 from shared.rules.problems import BadValue, TooDeep

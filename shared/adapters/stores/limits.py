@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from shared.adapters.values import microseconds
+from shared.adapters.stores.values import microseconds
 from shared.operations.ports import Field
 from shared.rules.problems import BadKey, BadValue, TooLarge
 

@@ -11,10 +11,10 @@ from typing import Any
 import flask
 
 from shared.adapters import runtime
-from shared.adapters.answers import EntryPoint, bug_response, problem_response, unavailable_response
-from shared.adapters.bodies import json_body
-from shared.adapters.call import entry_point, handling
 from shared.adapters.logs import Headers, current_trace
+from shared.adapters.web.answers import EntryPoint, bug_response, problem_response, unavailable_response
+from shared.adapters.web.bodies import json_body
+from shared.adapters.web.call import entry_point, handling
 from shared.rules.problems import BadValue, MethodNotAllowed, Problem, Unavailable
 
 ENVELOPE_BYTES_MAX = 1024 * 1024

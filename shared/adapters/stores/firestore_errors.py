@@ -11,7 +11,7 @@ from datetime import datetime
 from google.api_core.exceptions import GoogleAPICallError, RetryError
 from grpc import StatusCode
 
-from shared.adapters.limits import RECORD_BYTES_MAX
+from shared.adapters.stores.limits import RECORD_BYTES_MAX
 from shared.operations.ports import AlreadyExists, Guard, Must, NotFound, Stale
 from shared.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import ge, gt, itemgetter, le, lt
 from typing import Any
 
-from shared.adapters.limits import check_collection, check_path, field_bytes, name_of, value_bytes
-from shared.adapters.ordering import NAN_RANK, NULL_RANK, Key, order_key
+from shared.adapters.stores.limits import check_collection, check_path, field_bytes, name_of, value_bytes
+from shared.adapters.stores.ordering import NAN_RANK, NULL_RANK, Key, order_key
 from shared.operations.ports import Condition, Data, Field, Order, Query
 from shared.rules.problems import BadQuery
 

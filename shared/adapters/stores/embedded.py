@@ -19,10 +19,10 @@ from urllib.parse import quote, urlsplit
 
 from google.events.cloud.firestore import DocumentEventData
 
-from shared.adapters.memory import MemoryStore
-from shared.adapters.paths import match
 from shared.adapters.settings import Settings
-from shared.adapters.values import fill_fields, fill_timestamp
+from shared.adapters.stores.memory import MemoryStore
+from shared.adapters.stores.values import fill_fields, fill_timestamp
+from shared.adapters.web.paths import match
 from shared.operations.ports import Snapshot, Store
 
 POST_SECONDS_MAX = 10.0

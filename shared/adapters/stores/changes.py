@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.adapters.limits import INTEGER_MAX
-from shared.adapters.ordering import order_key
-from shared.adapters.queries import MISSING, value_at
-from shared.adapters.refusals import fills_in
-from shared.adapters.values import instant, microseconds
+from shared.adapters.stores.limits import INTEGER_MAX
+from shared.adapters.stores.ordering import order_key
+from shared.adapters.stores.queries import MISSING, value_at
+from shared.adapters.stores.refusals import fills_in
+from shared.adapters.stores.values import instant, microseconds
 from shared.operations.ports import REMOVE, SERVER_TIME, ArrayUnion, Change, Field, Increment, Put
 
 Stored = dict[str, Any]

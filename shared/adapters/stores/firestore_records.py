@@ -8,8 +8,8 @@ from typing import Any
 
 from google.cloud.firestore_v1.types import Write as WriteType
 
-from shared.adapters.refusals import fills_in
-from shared.adapters.values import decode, decode_fields, field_path, fill, fill_timestamp, timestamp
+from shared.adapters.stores.refusals import fills_in
+from shared.adapters.stores.values import decode, decode_fields, field_path, fill, fill_timestamp, timestamp
 from shared.operations.ports import (
     REMOVE,
     SERVER_TIME,

@@ -5,9 +5,9 @@ from typing import Any
 
 from google.cloud.firestore_v1.types import query as types
 
-from shared.adapters.ordering import NAN_RANK, NULL_RANK, order_key
-from shared.adapters.queries import full_order, is_descending, operands
-from shared.adapters.values import field_path, fill
+from shared.adapters.stores.ordering import NAN_RANK, NULL_RANK, order_key
+from shared.adapters.stores.queries import full_order, is_descending, operands
+from shared.adapters.stores.values import field_path, fill
 from shared.operations.ports import Condition, Order, Query
 
 _Structured = types.StructuredQuery.pb()

@@ -16,7 +16,7 @@ from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrp
 from google.cloud.firestore_v1.types import firestore as types
 from grpc import StatusCode
 
-from shared.adapters.firestore_errors import code_of, of_query, of_read, of_write
+from shared.adapters.stores.firestore_errors import code_of, of_query, of_read, of_write
 from shared.operations.ports import Guard
 from shared.rules.problems import Unavailable
 

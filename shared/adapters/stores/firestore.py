@@ -1,7 +1,7 @@
 """The store in Firestore. One RPC a call, except where `write_each` has to split.
 
-Nothing here locks: a commit carries its guards with it, and reads are plain reads. `shared/adapters/firestore_calls.py`
-says how often a call is tried and for how long.
+Nothing here locks: a commit carries its guards with it, and reads are plain reads. `firestore_calls.py` says how often
+a call is tried and for how long.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,15 +10,15 @@ from typing import Any
 
 from google.cloud.firestore_v1.types import firestore as types
 
-from shared.adapters.firestore_calls import FirestoreCalls
-from shared.adapters.firestore_errors import code_numbered, of_write
-from shared.adapters.firestore_queries import count_message, parent_of, query_message
-from shared.adapters.firestore_records import snapshot, write_message, write_result
-from shared.adapters.ids import random_id
-from shared.adapters.limits import check_path
-from shared.adapters.queries import check_query
-from shared.adapters.refusals import COMMIT_BYTES_MAX, check_commit, check_each, check_write
-from shared.adapters.values import decode, timestamp
+from shared.adapters.stores.firestore_calls import FirestoreCalls
+from shared.adapters.stores.firestore_errors import code_numbered, of_write
+from shared.adapters.stores.firestore_queries import count_message, parent_of, query_message
+from shared.adapters.stores.firestore_records import snapshot, write_message, write_result
+from shared.adapters.stores.ids import random_id
+from shared.adapters.stores.limits import check_path
+from shared.adapters.stores.queries import check_query
+from shared.adapters.stores.refusals import COMMIT_BYTES_MAX, check_commit, check_each, check_write
+from shared.adapters.stores.values import decode, timestamp
 from shared.operations.ports import Committed, Outcome, Query, Snapshot, Write
 from shared.rules.problems import Problem, TooLarge, Unavailable
 

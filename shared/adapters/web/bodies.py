@@ -4,7 +4,7 @@ import io
 
 import flask
 
-from shared.adapters.json_text import parse
+from shared.adapters.web.json_text import parse
 from shared.rules.effects import Json
 from shared.rules.problems import TooLarge
 

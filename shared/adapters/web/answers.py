@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import flask
 
-from shared.adapters.json_text import render
+from shared.adapters.web.json_text import render
 from shared.rules.problems import Problem, Unavailable
 
 EntryPoint = Callable[[flask.Request], flask.Response]

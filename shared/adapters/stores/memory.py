@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from threading import RLock
 
-from shared.adapters.changes import Stored, after_change, after_put, copied_map
-from shared.adapters.ids import random_id
-from shared.adapters.limits import RECORD_BYTES_MAX, check_path, data_bytes, record_bytes
-from shared.adapters.ordering import same
-from shared.adapters.queries import check_query, found
-from shared.adapters.refusals import check_commit, check_each
-from shared.adapters.values import instant, microseconds
+from shared.adapters.stores.changes import Stored, after_change, after_put, copied_map
+from shared.adapters.stores.ids import random_id
+from shared.adapters.stores.limits import RECORD_BYTES_MAX, check_path, data_bytes, record_bytes
+from shared.adapters.stores.ordering import same
+from shared.adapters.stores.queries import check_query, found
+from shared.adapters.stores.refusals import check_commit, check_each
+from shared.adapters.stores.values import instant, microseconds
 from shared.operations.ports import (
     AlreadyExists,
     Change,

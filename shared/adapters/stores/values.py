@@ -1,7 +1,7 @@
 """Python values and Firestore's `Value` messages, one to the other, nothing lost.
 
 Both stores hold JSON plus aware datetimes. Encoding works on raw protobuf messages (proto-plus wrappers cost several
-times as much) and expects values that `shared/adapters/limits.py` has let through. Decoding only looks at the names of
+times as much) and expects values that `limits.py` beside this file has let through. Decoding only looks at the names of
 the message's fields, so that it reads both the API's `Value` and the look-alike inside a Firestore event.
 
 True, 1 and 1.0 stay three values. A datetime comes back in UTC, with microseconds: all the precision Firestore keeps.

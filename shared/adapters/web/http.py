@@ -11,7 +11,7 @@ import flask
 from werkzeug.datastructures import MultiDict
 
 from shared.adapters import runtime
-from shared.adapters.answers import (
+from shared.adapters.web.answers import (
     Answer,
     EntryPoint,
     bug_response,
@@ -19,9 +19,9 @@ from shared.adapters.answers import (
     response_of,
     unavailable_response,
 )
-from shared.adapters.bodies import BODY_BYTES_MAX, json_body
-from shared.adapters.call import entry_point, handling
-from shared.adapters.paths import match, segments_of, segments_of_pattern
+from shared.adapters.web.bodies import BODY_BYTES_MAX, json_body
+from shared.adapters.web.call import entry_point, handling
+from shared.adapters.web.paths import match, segments_of, segments_of_pattern
 from shared.rules.effects import Json
 from shared.rules.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 

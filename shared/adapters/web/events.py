@@ -15,9 +15,9 @@ from google.events.cloud.firestore import DocumentEventData
 from werkzeug.exceptions import HTTPException, InternalServerError, ServiceUnavailable
 
 from shared.adapters import runtime
-from shared.adapters.call import entry_point, handling
 from shared.adapters.logs import Headers
-from shared.adapters.values import decode_fields, timestamp
+from shared.adapters.stores.values import decode_fields, timestamp
+from shared.adapters.web.call import entry_point, handling
 from shared.operations.ports import Data, DocumentEvent
 from shared.rules.problems import BadValue, Problem, Unavailable
 

@@ -8,7 +8,7 @@ server refuses that.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.adapters.limits import check_path, data_bytes, field_bytes, name_of, record_bytes, value_bytes
+from shared.adapters.stores.limits import check_path, data_bytes, field_bytes, name_of, record_bytes, value_bytes
 from shared.operations.ports import REMOVE, SERVER_TIME, ArrayUnion, Change, Field, Increment, Must, Put, Write
 from shared.rules.problems import BadValue, TooLarge
 
