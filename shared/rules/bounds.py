@@ -56,8 +56,8 @@ DELAY_SECONDS_MAX = 29 * 24 * 3_600
 EXECUTIONS_MAX = 10
 """How often a user's task is run before the kit gives it up: with the queue's pauses, some minutes."""
 
-RETRIES_MAX = 100
-"""The same, counted with the deliveries that reached no process: with the longest pauses, more than an hour."""
+RETRIES_MAX = 30
+"""The same, counted with deliveries that reached no process, or killed it: with the queue's pauses, twenty minutes."""
 
 # --- batches ---
 

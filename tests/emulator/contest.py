@@ -1,13 +1,40 @@
-"""A function for the tests that kill: 20 workers at a door with 2 permits, who leave a record when in and when out."""
+"""A function for the tests that kill: 20 workers at a door with 2 permits, who leave a record when in and when out.
 
+And tasks that kill their own process at every delivery.
+"""
+
+import os
+import signal
 import time
 
-from shared.kit import Answer, Function, Lease, Request, documents, semaphore
+from shared.kit import Answer, Function, Lease, Request, batch, documents, semaphore
 
 LEASE_SECONDS = 5
 INSIDE_SECONDS = 0.2
 
 app = Function("contest")
+
+
+@app.http("POST", "/deadly/{name}")
+def begin_deadly(_: Request, name: str) -> Answer:
+    """A batch one of whose units is deadly; then a deadly continuation, and one that waits behind it."""
+    batch(name).populate(work.call(deadly=number == 1) for number in range(3))
+    semaphore(name).ensure(permits=1, lease_seconds=600)
+    semaphore(name).wait(die.call(), id="deadly")
+    semaphore(name).wait(enter.call(door=name, worker=1), id="patient", release_on_return=True)
+    return Answer(202)
+
+
+@app.task(attempts_max=2, retries_max=4)
+def work(deadly: bool) -> str:
+    if deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+@app.task(attempts_max=2, retries_max=4)
+def die(lease: Lease) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.http("POST", "/{door}/{workers}")

@@ -210,7 +210,7 @@ def grant(
 _grant = Semaphore.grant
 
 
-def _end_unsigned(semaphore: Semaphore, held: Held, _: str = "") -> Semaphore:
+def _end_unsigned(semaphore: Semaphore, held: Held, _: str = "", **__: bool) -> Semaphore:
     return end(semaphore, held)
 
 

@@ -79,6 +79,7 @@ class SemaphoresWorld:
         self.cancelling: set[str] = set()
         self.given_back: set[str] = set()
         self.renewed_late: set[str] = set()
+        self.released: set[str] = set()
         self.seen: set[tuple[str, int]] = set()
         self.ran: set[tuple[str, int]] = set()
         self.whole: set[str] = set()
@@ -255,6 +256,7 @@ class SemaphoresWorld:
     def _check_released(self, name: str, released: bool) -> None:
         """A lease that its holder's signal ended in time was released, and no other was."""
         id_, token = parse_lease(name)
+        self.released |= {name} if released else set()
         left, ends_at = self.left.get((id_, token)), self.ends.get((id_, token))
         if left is None or ends_at is None or id_ in self.cancelling or name in self.renewed_late or self.reborn:
             return
@@ -329,6 +331,8 @@ class SemaphoresWorld:
             if lease.id in self.began and lease.name not in excused and lease.id not in self.cancelling:
                 raise Violation(f"{lease.name} was taken away before its end")
             self.over.setdefault(lease.id, 10**20 if self.reborn else lease.token)
+        elif kept.token != lease.token and lease.name in self.released:
+            raise Violation(f"{lease.name} was released, its holder heard, and another delivery takes it over")
         elif kept.ends_at < lease.ends_at and kept.token == lease.token and lease.claimed:
             raise Violation(f"{lease.name} ends earlier than it was promised")
 

@@ -1,0 +1,21 @@
+"""Tasks that kill their process at every delivery still end, on the real stack."""
+
+from examples.demo import batches
+from examples.gazetteer.client import Documents
+from infra.local.stack import Stack
+from tests.emulator.killing import until
+
+SECONDS_MAX = 60
+
+
+def test_a_batch_completes_and_a_permit_comes_back_although_their_tasks_kill_the_process_every_time(
+    killable: Stack, client: Documents
+) -> None:
+    client.call("POST", "contest/deadly/d")
+    until(lambda: batches.status(client, "d")["state"] == "completed", SECONDS_MAX)
+    status = batches.status(client, "d")
+    assert (status["size"], status["done"], status["failed"]) == (3, 3, 1)
+    [failed] = client.call("GET", "batches/d/units?state=failed").json()["units"]
+    assert failed["index"] == 1
+    assert failed["error"].startswith("Gave up after")
+    until(lambda: client.first({"door": "d", "kind": "out"}) is not None, SECONDS_MAX)
