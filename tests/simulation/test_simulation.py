@@ -6,13 +6,19 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from tests.simulation import links_world
-from tests.simulation.__main__ import violations
-from tests.simulation.faults import FAULTS
+from tests.simulation import faults, faults_batches, faults_semaphores
+from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.world import Violation
 
-SEEDS = {"links": 1_500, "outbox": 1_500}
+SEEDS = {"links": 1_500, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500}
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
+
+FAULTS = {
+    "links": faults.LINK_FAULTS,
+    "outbox": faults.OUTBOX_FAULTS,
+    "semaphores": faults_semaphores.FAULTS,
+    "batches": faults_batches.FAULTS,
+}
 
 FAULT_SEEDS_MAX = 12_000
 """Seeds until a planted fault must have been noticed; most are within a hundred."""
@@ -24,16 +30,21 @@ def pool() -> Iterator[ProcessPoolExecutor]:
         yield executor
 
 
-@pytest.mark.parametrize("world", sorted(SEEDS))
+def test_every_world_has_its_seeds_and_its_faults() -> None:
+    assert SEEDS.keys() == FAULTS.keys() == WORLDS.keys()
+    assert all(FAULTS.values())
+
+
+@pytest.mark.parametrize("world", sorted(WORLDS))
 def test_every_property_holds_in_every_seed(world: str, pool: ProcessPoolExecutor) -> None:
     half = SEEDS[world] // 2
-    found = pool.map(violations, [world] * 2, [range(half), range(half, 2 * half)])
+    found = pool.map(violations, [world] * 2, [range(half), range(half, SEEDS[world])])
     assert [violation for some in found for violation in some] == []
 
 
-def noticed(index: int) -> int | None:
+def noticed(world: str, index: int) -> int | None:
     """Give the first seed that notices a fault, or None."""
-    fault = FAULTS[index]
+    fault = FAULTS[world][index]
     with fault.plant():
         for seed in range(FAULT_SEEDS_MAX):
             try:
@@ -43,15 +54,19 @@ def noticed(index: int) -> int | None:
     return None
 
 
-def test_the_simulation_notices_every_clause_that_is_left_out(pool: ProcessPoolExecutor) -> None:
-    seeds = dict(zip(map(str, FAULTS), pool.map(noticed, range(len(FAULTS))), strict=True))
-    assert [fault for fault, seed in seeds.items() if seed is None] == []
+@pytest.mark.parametrize("world", sorted(WORLDS))
+def test_every_clause_that_is_left_out_is_noticed(world: str, pool: ProcessPoolExecutor) -> None:
+    planted = FAULTS[world]
+    seeds = pool.map(noticed, [world] * len(planted), range(len(planted)))
+    assert [str(fault) for fault, seed in zip(planted, seeds, strict=True) if seed is None] == []
 
 
-def test_a_seed_replays_to_the_letter() -> None:
+@pytest.mark.parametrize("world", sorted(WORLDS))
+def test_a_seed_replays_to_the_letter(world: str) -> None:
     first: list[str] = []
     again: list[str] = []
-    links_world.run(8, first.append)
-    links_world.run(8, again.append)
+    for seed in range(8, 12):
+        WORLDS[world](seed, first.append)
+        WORLDS[world](seed, again.append)
     assert first == again
     assert len(first) > 100
