@@ -10,7 +10,7 @@ routes = Routes("batch_complete")
 
 
 @routes.on("POST", "/{id}/{index}")
-def complete(request: Request, id: str, index: str) -> Answer:  # noqa: A002 - the address calls it so
+def complete(request: Request, id: str, index: str) -> Answer:
     outcome = units.parse_outcome(request.json_object())
     batches.complete_from_outside(runtime.ports(), id, requests.parse_index(index), outcome)
     return Answer(200, {"id": id, "index": int(index)})

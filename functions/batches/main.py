@@ -21,24 +21,24 @@ def populate(request: Request) -> Answer:
 
 
 @routes.on("POST", "/{id}/units")
-def add_page(request: Request, id: str) -> Answer:  # noqa: A002 - the address calls it so
+def add_page(request: Request, id: str) -> Answer:
     page, units = requests.parse_page(request.json_object())
     created = operations.add_page(runtime.ports(), id, page, units)
     return Answer(201 if created else 200, {"id": id, "page": page, "units": len(units)})
 
 
 @routes.on("POST", "/{id}/seal")
-def seal(request: Request, id: str) -> Answer:  # noqa: A002
+def seal(request: Request, id: str) -> Answer:
     return Answer(200, operations.seal(runtime.ports(), id, requests.parse_seal(request.json_object())).batch)
 
 
 @routes.on("GET", "/{id}")
-def get(_: Request, id: str) -> Answer:  # noqa: A002
+def get(_: Request, id: str) -> Answer:
     return Answer(200, operations.get(runtime.ports(), id).batch)
 
 
 @routes.on("GET", "/{id}/units")
-def list_units(request: Request, id: str) -> Answer:  # noqa: A002
+def list_units(request: Request, id: str) -> Answer:
     query = request.query
     listed = operations.list_units(runtime.ports(), id, query.get("state", ""), query.get("page_token", ""))
     more = {"next_page_token": listed.next_page_token} if listed.next_page_token else {}
@@ -46,13 +46,13 @@ def list_units(request: Request, id: str) -> Answer:  # noqa: A002
 
 
 @routes.on("POST", "/{id}/retry")
-def retry(request: Request, id: str) -> Answer:  # noqa: A002
+def retry(request: Request, id: str) -> Answer:
     operations.retry(runtime.ports(), id, requests.parse_retry(request.json_object()))
     return Answer(202, {"id": id})
 
 
 @routes.on("DELETE", "/{id}")
-def cancel(_: Request, id: str) -> Answer:  # noqa: A002
+def cancel(_: Request, id: str) -> Answer:
     return Answer(200, operations.cancel(runtime.ports(), id).batch)
 
 

@@ -19,7 +19,7 @@ def wait(request: Request, name: str) -> Answer:
 
 
 @routes.on("DELETE", "/{name}/{id}")
-def cancel(_: Request, name: str, id: str) -> Answer:  # noqa: A002 - the address names it so
+def cancel(_: Request, name: str, id: str) -> Answer:
     return Answer(200, {"cancelled": semaphores.cancel(runtime.ports(), name, id)})
 
 

@@ -38,7 +38,7 @@ def delete(_: Request, name: str) -> Answer:
 
 
 @routes.on("DELETE", "/{name}/leases/{id}")
-def end(request: Request, name: str, id: str) -> Answer:  # noqa: A002 - the address names it so
+def end(request: Request, name: str, id: str) -> Answer:
     released = operations.end_by_hand(runtime.ports(), name, id, request.query.get("reason", ""))
     return Answer(200, {"released": released})
 
