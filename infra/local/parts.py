@@ -17,6 +17,7 @@ from infra.local.firestore_emulator import Emulator
 from infra.local.supervisor import ROOT, Part
 from infra.local.triggers import Events
 from shared.adapters.settings import EMBEDDED, Settings
+from shared.rules.indexes import Index
 
 ANSWER_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
@@ -67,6 +68,7 @@ def plan(
         triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
         task_functions=catalogue.task_functions,
         task_queues=catalogue.task_queues,
+        indexes=tuple(index.parsed for index in catalogue.indexes.values()),
     )
     return Plan(
         catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket
@@ -185,9 +187,14 @@ def _environment(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
         "SIGNALBOX_TASK_FUNCTIONS": json.dumps(sorted(settings.task_functions or ())),
         "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
+        "SIGNALBOX_INDEXES": json.dumps([_as_declared(index) for index in settings.indexes or ()]),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
     }
+
+
+def _as_declared(index: Index) -> dict[str, Any]:
+    return {"collection": index.collection, "fields": list(map(str, index.fields))}
 
 
 def _scheduler(plan: Plan) -> Part:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from shared.rules.indexes import Index, parse
+
 EMBEDDED = "embedded"
 
 
@@ -17,7 +19,8 @@ class Settings:
     an in-memory store in this process, whose events go to ``events_url``. ``triggers`` says which: patterns of records
     (``documents/{key}``) by trigger. ``function_url`` is the address that queues call, with ``{function}``
     where a function's URL segment goes. ``task_functions`` are the functions whose tasks a call may name, and
-    ``task_queues`` the queues that may carry them; None: whatever is named.
+    ``task_queues`` the queues that may carry them; None: whatever is named. ``indexes`` are the composite
+    indexes that are declared; None: Firestore knows.
     """
 
     project: str
@@ -32,6 +35,7 @@ class Settings:
     triggers: Mapping[str, str] = field(default_factory=dict)
     task_functions: frozenset[str] | None = None
     task_queues: frozenset[str] | None = None
+    indexes: tuple[Index, ...] | None = None
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -50,11 +54,16 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
         task_functions=_names(get("SIGNALBOX_TASK_FUNCTIONS")),
         task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
+        indexes=_indexes(get("SIGNALBOX_INDEXES")),
     )
 
 
 def _names(listed: str | None) -> frozenset[str] | None:
     return None if listed is None else frozenset(json.loads(listed))
+
+
+def _indexes(listed: str | None) -> tuple[Index, ...] | None:
+    return None if listed is None else tuple(parse(one["collection"], one["fields"]) for one in json.loads(listed))
 
 
 @cache

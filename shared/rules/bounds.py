@@ -50,6 +50,9 @@ QUERY_LIMIT_MAX = 1_000
 
 QUERY_LIMIT_DEFAULT = 100
 
+INEQUALITY_FIELDS_MAX = 10
+"""Fields that one query may compare by size: Firestore's bound."""
+
 DELAY_SECONDS_MAX = 29 * 24 * 3_600
 """Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
 

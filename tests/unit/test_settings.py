@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from shared.adapters.settings import EMBEDDED, from_environment
+from shared.rules.indexes import parse
 
 
 def test_an_empty_environment_gives_a_laptop() -> None:
@@ -14,6 +15,7 @@ def test_an_empty_environment_gives_a_laptop() -> None:
     assert settings.function_url == "http://127.0.0.1:8080/{function}"
     assert (settings.firestore_emulator, settings.tasks_emulator, settings.tasks_account) == ("", "", "")
     assert settings.triggers == {}
+    assert settings.indexes is None
 
 
 def test_every_setting_has_its_variable() -> None:
@@ -31,6 +33,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_TRIGGERS": '{"documents": "documents/{key}"}',
             "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
             "SIGNALBOX_TASK_QUEUES": '["tasks", "slow"]',
+            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -46,6 +49,7 @@ def test_every_setting_has_its_variable() -> None:
         {"documents": "documents/{key}"},
         {"kitchen"},
         {"tasks", "slow"},
+        (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
     )
 
 
