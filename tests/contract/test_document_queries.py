@@ -46,8 +46,7 @@ class Asking:
     def ask(self, *where: str, **more: Any) -> dict[str, Any]:
         answer = self.client.get("/", query_string={"where": where, **more})
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json
-        return found
+        return dict(answer.get_json())
 
     def keys(self, *where: str, **more: Any) -> list[str]:
         return [document["key"] for document in self.ask(*where, **more)["documents"]]
