@@ -2,7 +2,6 @@
 
 data "google_project" "this" {
   project_id = var.project_id
-  depends_on = [google_project_service.api]
 }
 
 locals {
