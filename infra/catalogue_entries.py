@@ -53,6 +53,8 @@ class Function:
         mixed = "event" in self.invoked_by and len(self.invoked_by) > 1
         refuse(mixed, "what events invoke gets CloudEvents only: give the other callers a function of their own")
         refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
+        tasks_too = self.public and {"queue", "schedule"} & set(self.invoked_by)
+        refuse(bool(tasks_too), "public would let anybody pose as its queue: give tasks a function of their own")
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
 
     @property

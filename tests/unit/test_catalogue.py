@@ -117,6 +117,7 @@ def index(**changes: Any) -> dict[str, Any]:
         (function(invoked_by=["cats"]), r"functions\.keep: invoked_by says 'cats'"),
         (function(invoked_by=["people", "event"]), r"functions\.keep: what events invoke"),
         (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
+        (function(invoked_by=["people", "queue"], public=True), r"functions\.keep: public would let anybody pose"),
         (function(public="yes"), r"functions\.keep: public must be of type bool"),
         (function(invoked_by=["schedule"]), r"functions\.keep: invoked_by says 'schedule', and nothing in schedules"),
         (function(folder="nowhere"), r"functions\.keep: there is no main\.py in its folder"),
