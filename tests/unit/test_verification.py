@@ -1,10 +1,16 @@
 """A verification finds and repairs what no event will repair any more, counts it, and writes nothing else."""
 
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
+from functions_framework import create_app
 
+from shared.adapters import runtime
 from shared.adapters.meter import Cost
 from shared.operations import documents, verification
 from shared.operations.ports import REMOVE, Change
@@ -232,3 +238,48 @@ def test_a_walk_costs_a_read_a_document_one_a_target_and_little_a_page(embedding
     page = embedding.work()
     assert page == Cost(round_trips=6, reads=30 + targets + notes + own, writes=1)
     assert embedding.tasks == []
+
+
+MAIN = Path(__file__).parents[2] / "functions" / "verifications" / "main.py"
+
+
+@pytest.fixture
+def client(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlaskClient]:
+    monkeypatch.setenv("FUNCTION_TARGET", "verifications")
+    monkeypatch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
+    monkeypatch.delitem(sys.modules, "main", raising=False)
+    runtime.bind(embedding.ports)
+    yield create_app("verifications", str(MAIN), "http").test_client()  # type: ignore[no-untyped-call]
+    runtime.bind(None)
+
+
+def test_a_scheduled_call_that_is_repeated_begins_one_walk(client: FlaskClient, embedding: QuietWorld) -> None:
+    tonight = {"X-CloudScheduler-ScheduleTime": "2026-01-01T03:17:00Z"}
+    first = client.post("/", headers=tonight)
+    embedding.settle()
+    again = client.post("/", headers=tonight)
+    tomorrow = client.post("/", headers={"X-CloudScheduler-ScheduleTime": "2026-01-02T03:17:00Z"})
+    runs = [answer.get_json()["run"] for answer in (first, again, tomorrow)]
+    assert [first.status_code, again.status_code, tomorrow.status_code] == [202] * 3
+    assert (runs[0] == runs[1], runs[1] == runs[2]) == (True, False)
+
+
+def test_people_begin_a_walk_and_read_its_report(client: FlaskClient, embedding: QuietWorld) -> None:
+    begun = client.post("/").get_json()
+    assert begun == {
+        "run": begun["run"],
+        "state": "walking",
+        "begun_at": begun["begun_at"],
+        "pages": 0,
+        "looked": 0,
+        "drifted": 0,
+        "moving": 0,
+        "refused": 0,
+        "repaired": 0,
+    }
+    embedding.settle()
+    ended = client.get(f"/{begun['run']}").get_json()
+    assert ended.pop("ended_at") > begun["begun_at"]
+    assert ended == begun | {"state": "ended", "pages": 1, "looked": 4}
+    assert [each["run"] for each in client.get("/").get_json()["verifications"]] == [begun["run"]]
+    assert client.get("/nothing").status_code == 404
