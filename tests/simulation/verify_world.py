@@ -22,7 +22,13 @@ PAGE = 2
 
 LOSSES = (0.3, 1.0)
 
-KINDS = (Kind("tp", narrow=True), Kind("tpqr"), Kind("tpq", foreign=True), Kind("tpqr", cyclic=True))
+KINDS = (
+    Kind("tp", narrow=True),
+    Kind("tpqr"),
+    Kind("tpq", foreign=True),
+    Kind("tpqr", cyclic=True),
+    Kind("tpq", cyclic=True, crowded=True, foreign=True),
+)
 
 OPERATION = "tonight"
 
