@@ -23,9 +23,9 @@ QUEUE = "links"
 class Finding:
     """What pages have found. ``looked`` counts documents.
 
-    ``drifted`` counts copies' documents, and targets that did not know that somebody embeds them, that nothing would
-    have repaired any more; ``moving`` those that differed and were written so lately that their repair may have been
-    on its way. Both were repaired, but for ``refused``: what another client wrote and no put would take.
+    ``drifted`` counts documents that were not as a put would store them, and targets that did not know that somebody
+    embeds them. ``moving`` counts such that were written lately: their own event may have been on its way. Both were
+    repaired, but for ``refused``: what another client wrote and no put would take.
     """
 
     looked: int = 0
