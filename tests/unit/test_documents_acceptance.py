@@ -141,3 +141,16 @@ def test_a_fan_out_that_runs_twice_and_backwards_leaves_the_newest_copies_and_ev
     for task in tasks:
         links.follow(at.world.ports, task.payload)
     assert at.seen("897654") == {**FRED, "name": "Freda", "address": {**COPY, "city": "c"}}
+
+
+@pytest.mark.parametrize("order", ["target first", "target last"])
+def test_a_copy_whose_names_would_make_too_long_a_path_is_marked_and_the_rest_is_stored(at: Front, order: str) -> None:
+    """D7, D8: at a put and at a refresh alike."""
+    target = {"n" * 1_000: {"m" * 400: 1}}
+    bodies: list[tuple[str, Any]] = [("/t", target), ("/p", {"l": {"key": "t"}, "o" * 100: [{"key": "t"}], "n": 1})]
+    for path, body in bodies if order == "target first" else bodies[::-1]:
+        assert at.ask("PUT", path, body).status_code == 201
+        at.world.settle()
+    marked = [{"key": "t", "link_too_large": True}]
+    assert at.seen("p") == {"key": "p", "l": {"key": "t", **target}, "o" * 100: marked, "n": 1}
+    assert at.world.reported == []
