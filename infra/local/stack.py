@@ -71,6 +71,11 @@ class Stack:
         return self._plan.base_url
 
     @property
+    def settings(self) -> Settings:
+        """Give what the functions are told: where their store and their queues are."""
+        return self._plan.settings
+
+    @property
     def urls(self) -> dict[str, str]:
         """Give the addresses of the functions that people invoke, by name."""
         functions = self._plan.catalogue.functions.values()
