@@ -10,9 +10,9 @@ from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from shared.adapters.meter import Cost
 from tests.bench import report
+from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.own_work import event_microseconds, put_milliseconds
-from tests.bench.rates import rates
 from tests.bench.stage import TARGET, Stage, country
 
 
@@ -31,10 +31,18 @@ def test_a_measured_fan_out_refreshes_every_copy_once_and_so_do_the_bare_calls(s
     assert run.bare_seconds > 0
 
 
-def test_each_kind_of_call_is_measured(stage: Stage) -> None:
-    measured = rates(stage, 5)
-    assert [rate.what for rate in measured] == ["put", "get", "query", "bulk load"]
-    assert all(rate.each_second > 0 for rate in measured)
+def test_the_table_has_a_line_for_each_thing_measured(stage: Stage) -> None:
+    table = list(lines(stage, copies_max=10, calls=5))
+    assert [line.split()[0] for line in table] == [
+        *("put", "get", "query", "bulk"),
+        *("copies", "10", "growth", "its"),
+        *("put", "put", "put"),
+    ]
+    assert [line.partition("embedded by ")[2].partition(":")[0] for line in table[-3:]] == ["0", "1", "10"]
+
+
+def test_fan_outs_grow_up_to_the_size_that_is_asked_for() -> None:
+    assert (sizes(300), sizes(1_000), sizes(20_000)) == ([300], [500, 1_000], [500, 1_000, 5_000, 20_000])
 
 
 def test_puts_of_a_document_that_some_embed_lead_to_no_fan_out_while_events_are_held(stage: Stage) -> None:
