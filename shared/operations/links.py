@@ -32,8 +32,8 @@ from shared.operations.ports import (
     Write,
     WriteResult,
 )
-from shared.rules import documents, links
-from shared.rules.bounds import PAGE_COPIES_MAX, ROUNDS_MAX
+from shared.rules import documents, links, values
+from shared.rules.bounds import GROUP_COPIES_MAX, PAGE_COPIES_BYTES, PAGE_COPIES_FIRST, PAGE_COPIES_MAX, ROUNDS_MAX
 from shared.rules.documents import COLLECTION, RESERVED, Content, Document, path_of
 from shared.rules.effects import Decision, Effect, name_of
 from shared.rules.problems import BadValue, Problem, Unavailable
@@ -135,10 +135,11 @@ def _unsettled(snapshots: Sequence[Snapshot], outcomes: Sequence[Outcome]) -> li
     return [snapshot for snapshot, outcome in pairs if isinstance(outcome, Conflict | Unavailable)]
 
 
-def hand_on(ports: Ports, event_id: str, work: Mapping[str, str]) -> None:
-    """Enqueue work for `follow`, named after the event and the work: once a change, once a page."""
+def hand_on(ports: Ports, event_id: str, work: Mapping[str, str], **beside: int) -> None:
+    """Enqueue work for `follow`, named after the event and the work, not what is said beside: once a change or page."""
     name = name_of("links", event_id, *sorted(work.items()))
-    ports.queue.create([Effect(name, QUEUE, "link_refresh", "follow", {"event": event_id, "work": dict(work)})])
+    payload = {"event": event_id, "work": dict(work), **beside}
+    ports.queue.create([Effect(name, QUEUE, "link_refresh", "follow", payload)])
 
 
 def follow(ports: Ports, payload: Mapping[str, Any]) -> None:
@@ -149,22 +150,31 @@ def follow(ports: Ports, payload: Mapping[str, Any]) -> None:
     match payload:
         case {"work": {"key": str(key), "document": str(document)}}:
             refresh(ports, key, ports.store.read(path_of(document), path_of(key)))
+        case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}, "copies": int(copies)}:
+            page(ports, event_id, key, cursor, copies)
         case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}}:
             page(ports, event_id, key, cursor)
         case _:
             raise BadValue("This payload is neither a page's nor a document's.")
 
 
-def page(ports: Ports, event_id: str, key: str, cursor: str) -> None:
-    """Refresh the documents that embed a key and come after `cursor`, one page of them.
+def page(ports: Ports, event_id: str, key: str, cursor: str, copies: int = PAGE_COPIES_FIRST) -> None:
+    """Refresh the documents that embed a key and come after `cursor`, at most so many of them.
 
     The next page is enqueued first: from then on the chain does not depend on this page.
     """
-    found = ports.store.query(linkers(key, cursor, PAGE_COPIES_MAX))
-    if len(found) == PAGE_COPIES_MAX:
-        hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
-    if found:
-        refresh(ports, key, (*found, make_known(ports, [key])[key]))
+    copies = min(copies, PAGE_COPIES_MAX)
+    found = ports.store.query(linkers(key, cursor, copies))
+    if len(found) == copies:
+        hand_on(ports, event_id, {"key": key, "cursor": found[-1].id}, copies=copies_after(found))
+    for first in range(0, len(found), GROUP_COPIES_MAX):
+        refresh(ports, key, (*found[first : first + GROUP_COPIES_MAX], make_known(ports, [key])[key]))
+
+
+def copies_after(found: Sequence[Snapshot]) -> int:
+    """Say how many documents the next page may have, if they are as large as these."""
+    filled = sum(values.size_bytes(snapshot.data) for snapshot in found)
+    return min(PAGE_COPIES_MAX, PAGE_COPIES_BYTES * len(found) // filled)
 
 
 def refresh(ports: Ports, key: str, read: Sequence[Snapshot]) -> None:

@@ -18,8 +18,17 @@ HOPS_MAX = DEPTH_MAX
 a cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be. Beyond this
 many links a copy marked as too large stays marked, so that even such a cycle comes to rest."""
 
-PAGE_COPIES_MAX = 300
-"""Copies that one refresh task handles: well under BatchWrite's 500, done in about a second."""
+PAGE_COPIES_FIRST = 300
+"""Copies that the first refresh task of a chain handles, not knowing yet how large the documents are."""
+
+PAGE_COPIES_MAX = 1_500
+"""Copies that any later one handles: done in some seconds. Fewer and larger pages mean fewer queries."""
+
+PAGE_COPIES_BYTES = 8 * 1024 * 1024
+"""Of a page's documents, if they are as large as the page before; in memory they take several times that."""
+
+GROUP_COPIES_MAX = 500
+"""Copies that are written in one call, between two looks at their source: what BatchWrite takes."""
 
 ROUNDS_MAX = 6
 """How often a page or a put starts anew, because somebody else was faster, before it gives the turn back (503)."""

@@ -34,12 +34,10 @@ def links(content: Content) -> list[tuple[Path, Any]]:
 def _links(value: Any, at: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, dict) and at and "key" in value:
         yield at, value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _links(item, (*at, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _links(item, (*at, index))
+    elif isinstance(value, dict | list):
+        for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(item, dict | list):
+                yield from _links(item, (*at, step))
 
 
 def link_keys(content: Content) -> list[str]:

@@ -102,7 +102,7 @@ def _no_note(snapshot: Snapshot, noted: Any) -> bool:
 knows = operations._knows
 
 
-def _page_without_word(ports: Ports, event_id: str, key: str, cursor: str) -> None:
+def _page_without_word(ports: Ports, event_id: str, key: str, cursor: str, _copies: int = 0) -> None:
     found = ports.store.query(operations.linkers(key, cursor, links_world.PAGE_COPIES))
     if len(found) == links_world.PAGE_COPIES:
         operations.hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
@@ -135,9 +135,10 @@ def _acknowledge_whatever_happened(ports: Ports, event: Any) -> None:
 fan_out = operations.fan_out
 
 
-def _named_without_the_event(ports: Ports, event_id: str, work: Mapping[str, str]) -> None:
+def _named_without_the_event(ports: Ports, event_id: str, work: Mapping[str, str], **beside: int) -> None:
     name = name_of("links", *sorted(work.items()))
-    ports.queue.create([Effect(name, "links", "link_refresh", "follow", {"event": event_id, "work": dict(work)})])
+    payload = {"event": event_id, "work": dict(work), **beside}
+    ports.queue.create([Effect(name, "links", "link_refresh", "follow", payload)])
 
 
 def _versions_by_counting(
