@@ -27,6 +27,8 @@ from shared.adapters import runtime
 from shared.operations import batches, documents, semaphores
 from shared.operations.ports import Ports
 from shared.rules.batch_requests import Order
+from shared.rules.calls import Call
+from shared.rules.semaphore_requests import Wish
 from tests.unit.kit_town import Town
 
 CHECKS = [
@@ -55,7 +57,11 @@ def town() -> Iterator[Town]:
     for name in TAKEN:
         documents.put(ports, name, {"to": {"key": "a"}})
         semaphores.put(ports, name, {"permits": 2, "lease_seconds": 60})
-        batches.populate(ports, name, Order(units=[1, 2, 3], sealed=name == "b"))
+    paint = Call("quilt", "paint", {})
+    batches.populate(ports, "a", Order(units=[1, 2, 3]))
+    batches.populate(ports, "b", Order(units=[{}], task=paint, sealed=True))
+    for name in TAKEN:  # the second one waits for the first
+        semaphores.wait(ports, "a", Wish(name, paint, permits=2))
     yield created
     runtime.bind(None)
 
