@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.rules import indexes
+
 INVOKERS = ("people", "queue", "event", "schedule")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own bound on a queue, as are the next two
@@ -122,6 +124,27 @@ class Schedule:
         refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """A composite index of a collection: ``name`` ascending, ``-name`` descending, ``name[]`` a list's members."""
+
+    name: str
+    collection: str
+    fields: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        refuse(not self.collection or "/" in self.collection, "collection is the last name of a collection's path")
+        try:
+            indexes.parse(self.collection, self.fields)
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
+
+    @property
+    def parsed(self) -> indexes.Index:
+        return indexes.parse(self.collection, self.fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """Everything by name. What refers to something refers to an entry that exists and agrees."""
@@ -131,6 +154,7 @@ class Catalogue:
     queues: Mapping[str, Queue]
     triggers: Mapping[str, Trigger]
     schedules: Mapping[str, Schedule]
+    indexes: Mapping[str, Index]
 
     def __post_init__(self) -> None:
         for function in self.functions.values():

@@ -3,6 +3,7 @@
 from shared.adapters import runtime
 from shared.adapters.web.http import Answer, Request, Routes
 from shared.operations import documents as operations
+from shared.rules.queries import wants_count
 
 routes = Routes("documents")
 
@@ -28,6 +29,9 @@ def delete(_: Request, key: str) -> Answer:
 @routes.on("GET", "/")
 def find(request: Request) -> Answer:
     query = request.query
+    if wants_count(query.get("count", "")):
+        where = query.getlist("where")
+        return Answer(200, {"count": operations.count(runtime.ports(), where, query.keys() - {"count", "where"})})
     found = operations.find(
         runtime.ports(),
         where=query.getlist("where"),

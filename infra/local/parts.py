@@ -73,6 +73,7 @@ def plan(
         tasks_account=TASKS_ACCOUNT,
         scheduler_account=SCHEDULER_ACCOUNT,
         keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
+        indexes=tuple(index.parsed for index in catalogue.indexes.values()),
     )
     return Plan(
         catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket

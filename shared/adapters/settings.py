@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from shared.rules.indexes import Index, parse
+
 EMBEDDED = "embedded"
 GOOGLES_KEYS = "https://www.googleapis.com/oauth2/v1/certs"
 SIGNATURES = ("checked", "removed")
@@ -22,6 +24,7 @@ class Settings:
     ``task_queues`` the queues that may carry them; None: whatever is named. ``tasks_account`` and ``scheduler_account``
     are who may call the routes of tasks and of schedules, ``keys_url`` has the keys (PEM by id) that their tokens are
     signed with; ``signatures_removed``: Cloud Run has checked the signature and put a text in its place.
+    ``indexes`` are the composite indexes that are declared; None: Firestore knows.
     """
 
     project: str
@@ -36,6 +39,7 @@ class Settings:
     triggers: Mapping[str, str] = field(default_factory=dict)
     task_functions: frozenset[str] | None = None
     task_queues: frozenset[str] | None = None
+    indexes: tuple[Index, ...] | None = None
     scheduler_account: str = ""
     keys_url: str = GOOGLES_KEYS
     signatures_removed: bool = False
@@ -62,6 +66,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
         task_functions=_names(get("SIGNALBOX_TASK_FUNCTIONS")),
         task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
+        indexes=_indexes(get("SIGNALBOX_INDEXES")),
         scheduler_account=get("SIGNALBOX_SCHEDULER_ACCOUNT", ""),
         keys_url=get("SIGNALBOX_KEYS_URL") or GOOGLES_KEYS,
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
@@ -77,6 +82,10 @@ def _signatures(chosen: str) -> str:
 
 def _names(listed: str | None) -> frozenset[str] | None:
     return None if listed is None else frozenset(json.loads(listed))
+
+
+def _indexes(listed: str | None) -> tuple[Index, ...] | None:
+    return None if listed is None else tuple(parse(one["collection"], one["fields"]) for one in json.loads(listed))
 
 
 @cache

@@ -4,7 +4,7 @@ A put reads the document and everything it links to at one instant, embeds, and 
 no other record: that copies elsewhere follow is the business of the event this write causes (`links.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -94,6 +94,11 @@ def find(ports: Ports, where: Sequence[str], order_by: Sequence[str], limit: str
     page = ports.store.query(Query(rules.COLLECTION, search.where, search.order_by, search.limit, search.after))
     token = queries.token(page[-1].id, page[-1].data or {}, search) if len(page) == search.limit else ""
     return Found([stored(snapshot).document for snapshot in page], token)
+
+
+def count(ports: Ports, where: Sequence[str], others: Collection[str] = ()) -> int:
+    """Count the documents that a query finds; `others` are the call's other parameters. Raises `BadQuery`."""
+    return ports.store.count(Query(rules.COLLECTION, queries.parse_count(where, others)))
 
 
 def not_found(key: str) -> NotFound:

@@ -227,10 +227,11 @@ def _reshape_or_report(ports: Ports, key: str, hops: int) -> None:
         ports.log.error("a document cannot be brought into shape", document=key, reason=problem.detail)
 
 
-def reshape(ports: Ports, key: str, hops: int = 0) -> None:
+def reshape(ports: Ports, key: str, hops: int = 0, *, by_another: bool = True) -> None:
     """Embed what a document links to, as a put of its present content would. Unchanged, it is not written.
 
-    Whoever wrote it last did not know of `linked`, so it counts as linked from here on.
+    If it is known to be written `by_another`, or looks so, it counts as linked from here on: whoever wrote it did not
+    know of `linked`.
     """
     [found] = ports.store.read(path_of(key))
     document = documents.decode(found.data)
@@ -241,12 +242,14 @@ def reshape(ports: Ports, key: str, hops: int = 0) -> None:
         if now is None or links.link_keys(now.content) != targets:
             return Decision((), None)  # deleted, or written again: that write's event is on its way
         content = links.shape(key, now.content, sources(targets, read[1:]), hops)
-        shaped = embed(read[0], content, "put", linked=True, hops=hops)
-        return Decision((shaped,) if not _settled(now, content) else (), None)
+        linked = by_another or not now.in_shape or links.counts_as_linked(now)
+        shaped = embed(read[0], content, "put", linked=linked, hops=hops)
+        settled = _settled(now, content, linked) and links.well_listed(read[0].data or {}, content)
+        return Decision((shaped,) if not settled else (), None)
 
     perform(ports, [path_of(one) for one in (key, *targets)], decide)
 
 
-def _settled(document: Document, content: Content) -> bool:
+def _settled(document: Document, content: Content, linked: bool) -> bool:
     same = documents.digest(content) == documents.digest(document.content)
-    return document.in_shape and same and links.counts_as_linked(document)
+    return document.in_shape and same and linked == links.counts_as_linked(document)

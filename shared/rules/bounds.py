@@ -50,6 +50,24 @@ QUERY_LIMIT_MAX = 1_000
 
 QUERY_LIMIT_DEFAULT = 100
 
+INEQUALITY_FIELDS_MAX = 10
+"""Fields that one query may compare by size: Firestore's bound."""
+
+VERIFY_PAGE = 50
+"""Documents that one task of a verification compares: with large ones and their targets they fit into memory."""
+
+VERIFY_TARGETS_MAX = 100
+"""Targets read in one call of a verification, for the same reason."""
+
+VERIFY_MOVING_SECONDS = 60
+"""A difference in what was written so lately may be on its way: it is repaired, and not counted as drift."""
+
+VERIFY_ABANDONED_SECONDS = 3_600
+"""A verification that did not move for so long is given up for lost, and another may begin."""
+
+VERIFICATIONS_LISTED_MAX = 20
+"""Verifications in one answer: some weeks of nights."""
+
 DELAY_SECONDS_MAX = 29 * 24 * 3_600
 """Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
 

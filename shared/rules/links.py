@@ -52,6 +52,14 @@ def link_fields(content: Content) -> list[str]:
     return sorted({next(step for step in reversed(at) if isinstance(step, str)) for at, _ in links(content)})
 
 
+def well_listed(data: Mapping[str, Any], content: Content) -> bool:
+    """Tell whether a record lists whom its content embeds, and where, so that queries find it."""
+    reserved = data.get(documents.RESERVED)
+    listed = reserved if isinstance(reserved, dict) else {}
+    wanted = (link_keys(content), link_fields(content))
+    return (listed.get("link_keys"), listed.get("link_fields")) == wanted
+
+
 def size_bytes(content: Content) -> int:
     """Measure what a document's content fills of its record."""
     return documents.size_bytes(content, link_keys(content), link_fields(content))

@@ -64,6 +64,10 @@ class BadQuery(Problem):
     title = "Ask with where=FIELD==VALUE, order_by, limit and page_token"
 
 
+class NeedsIndex(BadQuery):
+    title = "Declare the index that this query needs"
+
+
 class NotFound(Problem):
     status = 404
     title = "There is nothing under that name"

@@ -100,6 +100,11 @@ def test_a_query_reads_what_it_finds(world: QuietWorld) -> None:
     assert found == Cost(round_trips=1, reads=3)
 
 
+def test_a_count_reads_once_for_each_thousand_it_counts(world: QuietWorld) -> None:
+    counted = world.cost_of(lambda: documents.count(world.ports, ["n==1"]))
+    assert counted == Cost(round_trips=1, reads=1)
+
+
 def total(costs: list[Cost]) -> Cost:
     return Cost(
         *(sum(getattr(cost, name) for cost in costs) for name in ("reads", "writes", "deletes", "round_trips", "tasks"))

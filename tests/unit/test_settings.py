@@ -6,6 +6,7 @@ import pytest
 
 from infra.local.environment import environment_of
 from shared.adapters.settings import EMBEDDED, from_environment
+from shared.rules.indexes import parse
 
 
 def test_an_empty_environment_gives_a_laptop() -> None:
@@ -15,6 +16,7 @@ def test_an_empty_environment_gives_a_laptop() -> None:
     assert settings.function_url == "http://127.0.0.1:8080/{function}"
     assert (settings.firestore_emulator, settings.tasks_emulator, settings.tasks_account) == ("", "", "")
     assert settings.triggers == {}
+    assert settings.indexes is None
 
 
 def test_every_setting_has_its_variable() -> None:
@@ -32,6 +34,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_TRIGGERS": '{"documents": "documents/{key}"}',
             "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
             "SIGNALBOX_TASK_QUEUES": '["tasks", "slow"]',
+            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
             "SIGNALBOX_SCHEDULER_ACCOUNT": "scheduler@p.example",
             "SIGNALBOX_KEYS_URL": "http://h:3/certs",
             "SIGNALBOX_SIGNATURES": "removed",
@@ -51,6 +54,7 @@ def test_every_setting_has_its_variable() -> None:
         {"documents": "documents/{key}"},
         {"kitchen"},
         {"tasks", "slow"},
+        (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
         "scheduler@p.example",
         "http://h:3/certs",
         True,
@@ -77,6 +81,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_SIGNATURES": "removed",
             "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
             "SIGNALBOX_TASK_QUEUES": "[]",
+            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
         }
     )
     assert from_environment(environment_of(chosen)) == chosen
