@@ -27,7 +27,7 @@ test: $(READY) ## Run the tests, without the slow ones (ARGS="-k word" goes to p
 test-all: $(READY) ## Run all tests
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips $(ARGS)
 
-fuzz: $(READY) ## Send the functions a thousand requests of each kind that openapi.yaml describes, right and wrong ones
+fuzz: $(READY) ## Send the functions hundreds of requests of each kind that openapi.yaml describes, right and wrong ones
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz -m slow $(ARGS)
 
 simulate: $(READY) ## Look for a seed that breaks a promise (SEEDS=100000)
