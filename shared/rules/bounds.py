@@ -77,6 +77,20 @@ EXECUTIONS_MAX = 10
 RETRIES_MAX = 30
 """The same, counted with deliveries that reached no process, or killed it: with the queue's pauses, twenty minutes."""
 
+# --- documents brought in bulk ---
+
+BULK_PUTS_MAX = 500
+"""Documents that one call brings: what one BatchWrite takes."""
+
+BULK_BYTES_MAX = 8 * 1024 * 1024
+"""Of a call that brings documents; it is held in memory as a whole, and so is what lay under their keys."""
+
+BULK_TARGETS_MAX = 1_000
+"""Other documents that those of one call link to: they are read at one instant, and held in memory until its end."""
+
+BULK_WAVES_MAX = DEPTH_MAX
+"""How often a call writes those whose targets it wrote before: no copy shows more levels than a document may have."""
+
 # --- batches ---
 
 PAGE_UNITS_MAX = 100

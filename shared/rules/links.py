@@ -28,7 +28,7 @@ Sources = Mapping[str, Content | None]
 
 def links(content: Content) -> list[tuple[Path, Any]]:
     """List the links of a document with their places, in a fixed order; what is inside a copy does not count."""
-    return sorted(_links(content, ()), key=lambda link: [str(step) for step in link[0]])
+    return sorted(_links(content, ()), key=lambda link: link[0])
 
 
 def _links(value: Any, at: Path) -> Iterator[tuple[Path, Any]]:

@@ -73,6 +73,30 @@ class NotFound(Problem):
     title = "There is nothing under that name"
 
 
+class EditsACopy(Problem):
+    status = 409
+    title = "Change the document itself, not a copy of it"
+
+
+class PreconditionFailed(Problem):
+    status = 412
+    title = "Read again, and decide again: what is there is not what the condition asks for"
+
+
+class BadPrecondition(Problem):
+    title = "Send If-Match and If-None-Match as * or as entity tags in quotes, for one document at a time"
+
+
+class UnsupportedMediaType(Problem):
+    status = 415
+    title = "Send one of the media types this address takes"
+
+
+class KeyTwice(Problem):
+    status = 409
+    title = "Put a key once in a call"
+
+
 class MethodNotAllowed(Problem):
     status = 405
     title = "Use one of the methods this address has"

@@ -4,6 +4,7 @@ Schemathesis makes requests out of the description, half of them wrong in one wa
 the framework serves them, on the in-memory store. The short run has a fixed seed: what fails there fails again.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,15 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-REFUSALS = {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 409, 413]}}
+REFUSALS = {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 409, 412, 413, 415]}}
 TAKEN = ("a", "b")
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(_: Any, value: Any) -> bytes:
+    """Write a list as newline-delimited JSON; anything else is one line."""
+    return "\n".join(json.dumps(each) for each in (value if isinstance(value, list) else [value])).encode()
+
 
 schema = schemathesis.openapi.from_path(
     Path(__file__).parents[2] / "openapi.yaml", config=SchemathesisConfig.from_dict({"checks": REFUSALS})
@@ -70,6 +78,7 @@ def check(case: Any) -> None:
     """Send a request and hold its answer to the description."""
     if case.meta.generation.mode.is_positive:
         case.path_parameters = {name: somewhere(value) for name, value in case.path_parameters.items()}
+        case.headers = {name: value for name, value in case.headers.items() if decidable(name, value)}
     answer = case.call_and_validate(base_url="http://localhost", checks=CHECKS)
     if answer.status_code >= 400:
         assert answer.headers["content-type"] == ["application/problem+json"]
@@ -79,6 +88,11 @@ def check(case: Any) -> None:
 def somewhere(name: object) -> object:
     """Give a name that is taken in place of every other one."""
     return TAKEN[len(name) % 2] if isinstance(name, str) and len(name) % 4 < 2 and "~" not in name else name
+
+
+def decidable(name: str, value: str) -> bool:
+    """Tell whether a header can mean something: a condition that is made up at random names no entity tag."""
+    return not name.startswith("If-") or value == "*" or '"' in value
 
 
 @schema.parametrize()
