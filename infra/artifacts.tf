@@ -1,0 +1,21 @@
+resource "google_artifact_registry_repository" "images" {
+  repository_id = "${local.begin}signalbox"
+  location      = var.region
+  format        = "DOCKER"
+  description   = "Images that builds make of the functions."
+  cleanup_policies {
+    id     = "keep-the-newest"
+    action = "KEEP"
+    most_recent_versions {
+      keep_count = 5
+    }
+  }
+  cleanup_policies {
+    id     = "delete-after-30-days"
+    action = "DELETE"
+    condition {
+      older_than = "2592000s"
+    }
+  }
+  depends_on = [google_project_service.api]
+}

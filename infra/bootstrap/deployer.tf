@@ -1,0 +1,47 @@
+resource "google_service_account" "deployer" {
+  account_id   = "signalbox-deployer"
+  display_name = "Deploys Signalbox"
+  depends_on   = [google_project_service.api]
+}
+
+locals {
+  rights = [
+    "roles/artifactregistry.admin",
+    "roles/cloudfunctions.admin",
+    "roles/cloudscheduler.admin",
+    "roles/cloudtasks.admin",
+    "roles/datastore.owner", # databases, indexes, times to live
+    "roles/iam.serviceAccountAdmin",
+    "roles/iam.serviceAccountUser", # functions, builds and schedules run as accounts that it makes
+    "roles/logging.logWriter",
+    "roles/monitoring.editor",
+    "roles/run.admin", # who may call a function is a policy of its Cloud Run service
+    "roles/serviceusage.serviceUsageAdmin",
+    "roles/storage.admin",
+  ]
+
+  may_grant = [
+    "roles/datastore.user",
+    "roles/eventarc.eventReceiver",
+    "roles/logging.logWriter",
+    "roles/storage.objectViewer",
+  ]
+}
+
+resource "google_project_iam_member" "deployer" {
+  for_each = toset(local.rights)
+  project  = var.project_id
+  role     = each.key
+  member   = google_service_account.deployer.member
+}
+
+# It may grant these roles of the project and no others, so it cannot make itself the owner.
+resource "google_project_iam_member" "deployer_grants" {
+  project = var.project_id
+  role    = "roles/resourcemanager.projectIamAdmin"
+  member  = google_service_account.deployer.member
+  condition {
+    title      = "only-what-signalbox-grants"
+    expression = "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', []).hasOnly([${join(", ", [for role in local.may_grant : "'${role}'"])}])"
+  }
+}

@@ -1,0 +1,18 @@
+variable "project_id" {
+  description = "Google Cloud project to prepare."
+  type        = string
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project_id))
+    error_message = "project_id is a project's id, not its name or number: 6 to 30 lower case letters, digits and hyphens. See `gcloud projects list`."
+  }
+}
+
+variable "region" {
+  description = "Region of the state's bucket."
+  type        = string
+  default     = "us-central1"
+  validation {
+    condition     = can(regex("^[a-z]+-[a-z]+[0-9]+$", var.region))
+    error_message = "region is a region such as us-central1, not a zone."
+  }
+}

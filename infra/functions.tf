@@ -1,0 +1,35 @@
+module "function" {
+  source   = "./modules/function"
+  for_each = local.functions
+
+  name          = each.value.service
+  entry_point   = each.key
+  account_id    = each.value.account_id
+  project_id    = var.project_id
+  region        = var.region
+  database      = local.database
+  environment   = local.environment
+  resources     = each.value.resources
+  internal      = !each.value.people
+  invokers      = local.invokers[each.key]
+  trigger       = one([for trigger in local.events : trigger if trigger.function == each.key])
+  source_bucket = google_storage_bucket.sources.name
+  source_zip    = "${var.dist_dir}/${each.key}.zip"
+  build_account = google_service_account.kit["build"].id
+  repository    = google_artifact_registry_repository.images.id
+
+  depends_on = [
+    google_project_service.api,
+    google_firestore_database.database,
+    google_project_iam_member.build_logs,
+    google_project_iam_member.build_sources,
+    google_artifact_registry_repository_iam_member.build_images,
+  ]
+}
+
+check "nothing_is_public_by_mistake" {
+  assert {
+    condition     = alltrue([for function in local.functions : !function.public])
+    error_message = "Anybody in the world may call ${join(", ", [for name, function in local.functions : name if function.public])}: catalogue.yaml says `public: true`."
+  }
+}

@@ -1,0 +1,70 @@
+# What Firestore keeps in order beyond its default, which is every field by itself: composite indexes for people's queries from
+# the catalogue, and no index where nothing is ever searched. Each index of a field costs a write and an entry.
+
+locals {
+  composite = { for name, index in local.indexes : name => {
+    collection = index.collection
+    fields = [for field in index.fields : {
+      path  = trimsuffix(trimprefix(field, "-"), "[]")
+      order = endswith(field, "[]") ? null : startswith(field, "-") ? "DESCENDING" : "ASCENDING"
+      array = endswith(field, "[]") ? "CONTAINS" : null
+    }]
+  } }
+
+  # The kit's own fields that no query names; a map's settings are those of its fields too.
+  never_searched = {
+    batches    = ["digest", "missing", "on_complete", "parent", "task"]
+    counters   = ["failures", "passed", "units"]
+    documents  = ["_signalbox"]
+    outbox     = ["tasks"]
+    pages      = ["digest", "task", "units"]
+    semaphores = ["alarm_at", "clean_at", "ended", "leases", "next_token"]
+    units      = ["call", "task", "text"]
+    waiters    = ["answer", "continuation", "deadline_at", "joined", "on_timeout"]
+  }
+  exempt = merge([for collection, fields in local.never_searched : {
+    for field in fields : "${collection}.${field}" => { collection = collection, field = field }
+  }]...)
+
+  # Who embeds a document, and by which fields.
+  searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
+}
+
+resource "google_firestore_index" "composite" {
+  for_each    = local.composite
+  database    = local.database
+  collection  = each.value.collection
+  query_scope = "COLLECTION"
+  dynamic "fields" {
+    for_each = each.value.fields
+    content {
+      field_path   = fields.value.path
+      order        = fields.value.order
+      array_config = fields.value.array
+    }
+  }
+  depends_on = [google_firestore_database.database]
+}
+
+resource "google_firestore_field" "exempt" {
+  for_each   = local.exempt
+  database   = local.database
+  collection = each.value.collection
+  field      = each.value.field
+  index_config {}
+  depends_on = [google_firestore_database.database]
+}
+
+resource "google_firestore_field" "searched_as_array" {
+  for_each   = local.searched_as_arrays
+  database   = local.database
+  collection = "documents"
+  field      = each.key
+  index_config {
+    indexes {
+      array_config = "CONTAINS"
+      query_scope  = "COLLECTION"
+    }
+  }
+  depends_on = [google_firestore_database.database]
+}

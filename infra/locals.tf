@@ -1,0 +1,55 @@
+# What the catalogue says, in the words of the cloud. Names, addresses and who calls what are decided here and nowhere else.
+
+data "google_project" "this" {
+  project_id = var.project_id
+}
+
+locals {
+  catalogue = yamldecode(file("${path.module}/catalogue.yaml"))
+  queues    = local.catalogue.queues
+  triggers  = local.catalogue.triggers
+  schedules = local.catalogue.schedules
+  indexes   = lookup(local.catalogue, "indexes", null) == null ? {} : local.catalogue.indexes
+
+  begin             = var.prefix == "" ? "" : "${var.prefix}-"
+  database          = coalesce(var.database, "signalbox-${var.environment}")
+  database_location = coalesce(var.database_location, var.region)
+
+  functions = { for name, entry in local.catalogue.functions : name => {
+    segment    = replace(name, "_", "-")
+    service    = "${local.begin}${replace(name, "_", "-")}"
+    account_id = "fn-${local.begin}${replace(name, "_", "-")}" # an account's id has at least 6 characters, a name may have fewer
+    people     = contains(entry.invoked_by, "people")
+    queue      = contains(entry.invoked_by, "queue")
+    schedule   = contains(entry.invoked_by, "schedule")
+    public     = lookup(entry, "public", false)
+    enqueues   = toset(lookup(entry, "enqueues", []))
+    users_own  = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")
+    resources = {
+      memory          = lookup(entry, "memory", null)
+      cpu             = lookup(entry, "cpu", null)
+      concurrency     = lookup(entry, "concurrency", null)
+      timeout_seconds = lookup(entry, "timeout_seconds", null)
+      instances_max   = lookup(entry, "instances_max", null)
+    }
+  } }
+
+  # People's address passes on the path behind the name. Queues and schedules call the deterministic address, which is known
+  # before any function exists, so that functions can send each other tasks.
+  base_url     = "https://${var.region}-${var.project_id}.cloudfunctions.net/${local.begin}"
+  function_url = "https://${local.begin}{function}-${data.google_project.this.number}.${var.region}.run.app"
+
+  environment = {
+    SIGNALBOX_PROJECT           = var.project_id
+    SIGNALBOX_LOCATION          = var.region
+    SIGNALBOX_DATABASE          = local.database
+    SIGNALBOX_FUNCTION_URL      = local.function_url
+    SIGNALBOX_QUEUE_PREFIX      = local.begin
+    SIGNALBOX_TASKS_ACCOUNT     = google_service_account.kit["tasks"].email
+    SIGNALBOX_SCHEDULER_ACCOUNT = google_service_account.kit["scheduler"].email
+    SIGNALBOX_TASK_FUNCTIONS    = jsonencode([for name, function in local.functions : name if function.users_own && function.queue])
+    SIGNALBOX_TASK_QUEUES       = jsonencode([for name, queue in local.queues : name if queue.attempts_max == -1])
+    # Cloud Run has checked the caller of a private function, and removed the token's signature, before the function sees it.
+    SIGNALBOX_SIGNATURES = "removed"
+  }
+}

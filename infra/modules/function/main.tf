@@ -1,0 +1,126 @@
+# One function: its zip, the account it runs as, what may call it, and its trigger where it has one.
+
+terraform {
+  required_providers {
+    google = {
+      source = "hashicorp/google"
+    }
+  }
+}
+
+locals {
+  memory          = coalesce(var.resources.memory, "512Mi")
+  cpu             = coalesce(var.resources.cpu, 1)
+  concurrency     = coalesce(var.resources.concurrency, 16)
+  timeout_seconds = coalesce(var.resources.timeout_seconds, 540)
+  instances_max   = coalesce(var.resources.instances_max, 20)
+
+  triggers = var.trigger == null ? {} : { trigger = var.trigger }
+}
+
+resource "google_service_account" "runtime" {
+  account_id   = var.account_id
+  display_name = "Runs ${var.name}"
+}
+
+# [open] the condition, as documented for named databases, was never run in a real project.
+resource "google_project_iam_member" "database" {
+  project = var.project_id
+  role    = "roles/datastore.user"
+  member  = google_service_account.runtime.member
+  condition {
+    title      = "one-database-only"
+    expression = "resource.name == \"projects/${var.project_id}/databases/${var.database}\""
+  }
+}
+
+# Named by its content: what did not change is not deployed again. The new one is there before the old one goes.
+resource "google_storage_bucket_object" "source" {
+  bucket         = var.source_bucket
+  name           = "${var.name}/${filesha256(var.source_zip)}.zip"
+  source         = var.source_zip
+  source_md5hash = filemd5(var.source_zip)
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+resource "google_cloudfunctions2_function" "function" {
+  name     = var.name
+  location = var.region
+  build_config {
+    runtime           = "python313"
+    entry_point       = var.entry_point
+    service_account   = var.build_account
+    docker_repository = var.repository
+    source {
+      storage_source {
+        bucket = var.source_bucket
+        object = google_storage_bucket_object.source.name
+      }
+    }
+    automatic_update_policy {}
+  }
+  service_config {
+    service_account_email            = google_service_account.runtime.email
+    available_memory                 = local.memory
+    available_cpu                    = tostring(local.cpu)
+    max_instance_request_concurrency = local.concurrency
+    timeout_seconds                  = local.timeout_seconds
+    max_instance_count               = local.instances_max
+    ingress_settings                 = var.internal ? "ALLOW_INTERNAL_ONLY" : "ALLOW_ALL"
+    all_traffic_on_latest_revision   = true
+    environment_variables            = merge(var.environment, { THREADS = tostring(local.concurrency) })
+  }
+  dynamic "event_trigger" {
+    for_each = local.triggers
+    content {
+      event_type            = event_trigger.value.type
+      trigger_region        = event_trigger.value.region
+      retry_policy          = "RETRY_POLICY_RETRY" # the kit's promises rest on every event being handled at last
+      service_account_email = google_service_account.trigger["trigger"].email
+      event_filters {
+        attribute = "database"
+        value     = var.database
+      }
+      event_filters {
+        attribute = "document"
+        value     = event_trigger.value.document
+        operator  = "match-path-pattern"
+      }
+    }
+  }
+  lifecycle {
+    precondition {
+      condition     = local.concurrency == 1 || local.cpu >= 1
+      error_message = "${var.name} has ${local.cpu} CPU: below a full one an instance handles one request at a time. Say `concurrency: 1` or `cpu: 1`."
+    }
+  }
+  depends_on = [google_project_iam_member.database, google_project_iam_member.event_receiver]
+}
+
+# What calls the function when the event comes: it may receive events and call this function, and nothing else.
+resource "google_service_account" "trigger" {
+  for_each     = local.triggers
+  account_id   = replace(var.account_id, "/^fn-/", "ev-")
+  display_name = "Brings events to ${var.name}"
+}
+
+resource "google_project_iam_member" "event_receiver" {
+  for_each = local.triggers
+  project  = var.project_id
+  role     = "roles/eventarc.eventReceiver"
+  member   = google_service_account.trigger[each.key].member
+}
+
+# Cloud Run's own resource: the functions' one refuses the role. Recreating a function drops its policy.
+resource "google_cloud_run_service_iam_member" "invoker" {
+  for_each = merge(var.invokers, { for name, account in google_service_account.trigger : name => account.member })
+  location = var.region
+  service  = google_cloudfunctions2_function.function.name
+  role     = "roles/run.invoker"
+  member   = each.value
+  lifecycle {
+    replace_triggered_by = [google_cloudfunctions2_function.function.id]
+  }
+}

@@ -1,0 +1,92 @@
+variable "name" {
+  description = "Name of the function in the cloud."
+  type        = string
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,48}$", var.name))
+    error_message = "The function ${var.name} needs a shorter name: with the project's number it is one label of a host name, which holds 63 characters."
+  }
+}
+
+variable "entry_point" {
+  description = "Name of the function in main.py."
+  type        = string
+}
+
+variable "account_id" {
+  description = "Id of the account that the function runs as; its trigger's is made from it."
+  type        = string
+  validation {
+    condition     = length(var.account_id) >= 6 && length(var.account_id) <= 30
+    error_message = "The account ${var.account_id} must have 6 to 30 characters: change the function's name in catalogue.yaml, or the prefix."
+  }
+}
+
+variable "project_id" {
+  description = "Project of the function."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of the function."
+  type        = string
+}
+
+variable "database" {
+  description = "The only database that the function may use."
+  type        = string
+}
+
+variable "environment" {
+  description = "Environment variables, beside those that follow from the resources."
+  type        = map(string)
+}
+
+variable "resources" {
+  description = "What an instance gets. Null stands for the default, which infra/catalogue_entries.py repeats."
+  type = object({
+    memory          = optional(string)
+    cpu             = optional(number)
+    concurrency     = optional(number)
+    timeout_seconds = optional(number)
+    instances_max   = optional(number)
+  })
+}
+
+variable "internal" {
+  description = "Admit only what comes from Cloud Tasks, Cloud Scheduler, Eventarc or the project's networks."
+  type        = bool
+}
+
+variable "invokers" {
+  description = "IAM members that may call the function, by a label that is known before they exist."
+  type        = map(string)
+}
+
+variable "trigger" {
+  description = "Firestore's event that invokes the function, or null."
+  type = object({
+    type     = string
+    region   = string
+    document = string
+  })
+}
+
+variable "source_bucket" {
+  description = "Bucket for the zip."
+  type        = string
+}
+
+variable "source_zip" {
+  description = "The zip's path on this machine."
+  type        = string
+}
+
+variable "build_account" {
+  description = "Resource name of the account that builds."
+  type        = string
+}
+
+variable "repository" {
+  description = "Resource name of the repository for images."
+  type        = string
+}

@@ -1,0 +1,27 @@
+output "base_url" {
+  description = "What people's URLs begin with: a function's name follows at once."
+  value       = local.base_url
+}
+
+output "urls" {
+  description = "The addresses of the functions that people call, by the function's name."
+  value       = { for name, function in local.functions : name => "${local.base_url}${function.segment}" if function.people }
+}
+
+output "accounts" {
+  description = "The service account that each function runs as, and those of tasks, schedules and builds."
+  value = merge(
+    { for name, function in module.function : name => function.account.email },
+    { for name, account in google_service_account.kit : name => account.email },
+  )
+}
+
+output "database" {
+  description = "Name of the Firestore database."
+  value       = local.database
+}
+
+output "queues" {
+  description = "Resource names of the Cloud Tasks queues, by their names in the catalogue."
+  value       = { for name, queue in google_cloud_tasks_queue.queue : name => queue.id }
+}

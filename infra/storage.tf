@@ -1,0 +1,8 @@
+resource "google_storage_bucket" "sources" {
+  name                        = "${var.project_id}-${local.begin}signalbox-sources"
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  force_destroy               = true # what it holds can be built again
+  depends_on                  = [google_project_service.api]
+}

@@ -1,0 +1,109 @@
+variable "project_id" {
+  description = "Google Cloud project to deploy into."
+  type        = string
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project_id))
+    error_message = "project_id is a project's id, not its name or number: 6 to 30 lower case letters, digits and hyphens. See `gcloud projects list`."
+  }
+}
+
+variable "region" {
+  description = "Region of the functions, the queues and the schedules."
+  type        = string
+  default     = "us-central1"
+  validation {
+    condition     = can(regex("^[a-z]+-[a-z]+[0-9]+$", var.region))
+    error_message = "region is a region such as us-central1, not a zone. See `gcloud functions regions list`."
+  }
+}
+
+variable "database_location" {
+  description = "Location of the database, and so of its triggers: a region, or a multi-region such as nam5 or eur3. Null: the region. It can never be changed."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.database_location == null || can(regex("^([a-z]+-[a-z]+[0-9]+|nam[0-9]+|eur[0-9]+)$", var.database_location))
+    error_message = "database_location is a region such as us-central1 or a multi-region such as nam5. See `gcloud firestore locations list`."
+  }
+}
+
+variable "environment" {
+  description = "What this deployment is for: dev, staging or prod. Only prod's data is protected against deletion."
+  type        = string
+  validation {
+    condition     = contains(["dev", "staging", "prod"], var.environment)
+    error_message = "environment must be dev, staging or prod."
+  }
+}
+
+variable "prefix" {
+  description = "Begins the name of every resource and of every function in its URL, as PREFIX-. Empty: nothing does. It keeps two deployments in one project apart."
+  type        = string
+  default     = ""
+  validation {
+    condition     = can(regex("^([a-z][a-z0-9]*(-[a-z0-9]+)*)?$", var.prefix))
+    error_message = "prefix must begin with a letter and hold lower case letters and digits, joined by single hyphens. The hyphen behind it is added."
+  }
+  validation {
+    condition     = alltrue([for function in local.functions : length(function.account_id) <= 30])
+    error_message = "prefix is too long: an account's id holds 30 characters, and these do not fit: ${join(", ", [for function in local.functions : function.account_id if length(function.account_id) > 30])}. Shorten the prefix, or the function's name in catalogue.yaml."
+  }
+}
+
+variable "database" {
+  description = "Name of the Firestore database. Null: signalbox-ENVIRONMENT, so that environments may share a project."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.database == null || can(regex("^(\\(default\\)|[a-z][a-z0-9-]{2,61}[a-z0-9])$", var.database))
+    error_message = "database must be (default), or 4 to 63 lower case letters, digits and hyphens that begin with a letter."
+  }
+}
+
+variable "create_database" {
+  description = "Create the database. False: it exists already, in database_location, and stays when the rest is destroyed."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "dist_dir" {
+  description = "Folder with NAME.zip of each function, relative to this one."
+  type        = string
+  default     = "../dist"
+  validation {
+    condition     = alltrue([for name in keys(local.functions) : fileexists("${var.dist_dir}/${name}.zip")])
+    error_message = "dist_dir lacks ${join(", ", [for name in keys(local.functions) : "${name}.zip" if !fileexists("${var.dist_dir}/${name}.zip")])}. Run `make package` first."
+  }
+}
+
+variable "invokers" {
+  description = "IAM members that may call the functions for people, beside the deployer: user:…, group:…, serviceAccount:…"
+  type        = set(string)
+  default     = []
+  nullable    = false
+  validation {
+    condition     = alltrue([for member in var.invokers : can(regex("^(user|group|serviceAccount|domain|principal|principalSet):.+$", member))])
+    error_message = "invokers are IAM members such as user:ann@example.com. To open a function to everybody say `public: true` of it in catalogue.yaml."
+  }
+}
+
+variable "deployer" {
+  description = "IAM member that deploys, and may call the functions for people: user:… or serviceAccount:…"
+  type        = string
+  default     = null
+  validation {
+    condition     = var.deployer == null || can(regex("^(user|serviceAccount|principal):.+$", var.deployer))
+    error_message = "deployer is one IAM member such as user:ann@example.com or serviceAccount:NAME@PROJECT.iam.gserviceaccount.com."
+  }
+}
+
+variable "alert_email" {
+  description = "Address that alerts are sent to. Null: alerts are raised and sent to nobody."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.alert_email == null || can(regex("^[^@ ]+@[^@ ]+\\.[^@ ]+$", var.alert_email))
+    error_message = "alert_email must be one e-mail address."
+  }
+}
