@@ -1,7 +1,6 @@
 """Settings as the environment that says them: what the local stack hands to its functions."""
 
 import json
-from typing import Any
 
 from shared.adapters.settings import Settings
 from shared.rules.indexes import Index
@@ -23,11 +22,11 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
         "SIGNALBOX_TASK_FUNCTIONS": json.dumps(sorted(settings.task_functions or ())),
         "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
-        "SIGNALBOX_INDEXES": json.dumps([_as_declared(index) for index in settings.indexes or ()]),
+        "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
     }
 
 
-def _as_declared(index: Index) -> dict[str, Any]:
-    return {"collection": index.collection, "fields": list(map(str, index.fields))}
+def _declared(index: Index) -> dict[str, object]:
+    return {"collection": index.collection, "fields": [str(field) for field in index.fields]}

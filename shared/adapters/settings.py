@@ -39,11 +39,11 @@ class Settings:
     triggers: Mapping[str, str] = field(default_factory=dict)
     task_functions: frozenset[str] | None = None
     task_queues: frozenset[str] | None = None
-    indexes: tuple[Index, ...] | None = None
     scheduler_account: str = ""
     keys_url: str = GOOGLES_KEYS
     signatures_removed: bool = False
     in_cloud: bool = False
+    indexes: tuple[Index, ...] | None = None
 
     def address_of(self, function: str) -> str:
         """Give the address at which queues and schedules call a function; their tokens are made for it."""
@@ -66,11 +66,11 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
         task_functions=_names(get("SIGNALBOX_TASK_FUNCTIONS")),
         task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
-        indexes=_indexes(get("SIGNALBOX_INDEXES")),
         scheduler_account=get("SIGNALBOX_SCHEDULER_ACCOUNT", ""),
         keys_url=get("SIGNALBOX_KEYS_URL") or GOOGLES_KEYS,
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
+        indexes=_indexes(get("SIGNALBOX_INDEXES")),
     )
 
 

@@ -1,5 +1,7 @@
 """A query without its index is refused before it is asked, and the kit's own queries all have theirs."""
 
+import json
+import re
 from datetime import UTC, datetime
 from unittest import mock
 
@@ -90,3 +92,23 @@ def test_the_kits_own_queries_need_no_index_that_the_catalogue_does_not_declare(
     assert {query.collection.rpartition("/")[2] for query in asked} >= ASKED_BY_THE_KIT
     lacking = {indexes.lacking(each.collection, each.where, full_order(each), declared) for each in asked}
     assert lacking == {None}
+
+
+EXEMPT = re.compile(r"never_searched = \{(.*?)\n  \}", re.DOTALL)
+EXEMPT_FIELDS = re.compile(r"^ +(\w+) += \[(.*)\]$", re.MULTILINE)
+
+
+def exempt() -> set[tuple[str, str]]:
+    """Read the fields that the cloud is told to keep no index of: collection and first name."""
+    [block] = EXEMPT.findall((catalogue.CATALOGUE.parent / "indexes.tf").read_text("utf-8"))
+    return {
+        (collection, name) for collection, names in EXEMPT_FIELDS.findall(block) for name in json.loads(f"[{names}]")
+    }
+
+
+def test_the_kits_own_queries_name_no_field_that_the_cloud_keeps_no_index_of(asked: list[Query]) -> None:
+    fields = [(each, [*(one.field for one in each.where), *(one.field for one in each.order_by)]) for each in asked]
+    named = {(each.collection.rpartition("/")[2], field[0]) for each, names in fields for field in names}
+    searched_as_array = {("documents", "_signalbox")}
+    assert ("batches", "digest") in exempt()
+    assert named & exempt() == searched_as_array

@@ -34,11 +34,11 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_TRIGGERS": '{"documents": "documents/{key}"}',
             "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
             "SIGNALBOX_TASK_QUEUES": '["tasks", "slow"]',
-            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
             "SIGNALBOX_SCHEDULER_ACCOUNT": "scheduler@p.example",
             "SIGNALBOX_KEYS_URL": "http://h:3/certs",
             "SIGNALBOX_SIGNATURES": "removed",
             "K_SERVICE": "documents",
+            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -54,11 +54,11 @@ def test_every_setting_has_its_variable() -> None:
         {"documents": "documents/{key}"},
         {"kitchen"},
         {"tasks", "slow"},
-        (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
         "scheduler@p.example",
         "http://h:3/certs",
         True,
         True,
+        (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
     )
 
 
@@ -81,7 +81,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_SIGNATURES": "removed",
             "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
             "SIGNALBOX_TASK_QUEUES": "[]",
-            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
+            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
         }
     )
     assert from_environment(environment_of(chosen)) == chosen
