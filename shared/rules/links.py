@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from shared.rules import documents, values
-from shared.rules.bounds import DEPTH_MAX, DOCUMENT_BYTES_MAX, HOPS_MAX, LINKS_MAX
+from shared.rules.bounds import DOCUMENT_BYTES_MAX, HOPS_MAX, LINKS_MAX
 from shared.rules.documents import Content, Document
 from shared.rules.problems import TooLarge
 from shared.rules.values import Path
@@ -82,7 +82,7 @@ def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Conten
     copies = {at: copy_of(link["key"], _source(link["key"], sources), above=key) for at, link in found}
     if hops > HOPS_MAX:
         copies |= {at: marks[at] for at, link in found if "link_too_large" in link}
-    copies |= {at: marks[at] for at, copy in copies.items() if values.depth_at(at) + values.depth(copy) > DEPTH_MAX}
+    copies |= {at: marks[at] for at, copy in copies.items() if not values.fits(copy, at)}
     return placed(content, _fitting(copies, marks, room))
 
 
@@ -168,7 +168,7 @@ def refresh(key: str, document: Document, source_key: str, source: Content | Non
     if all(_same(_at(content, at), copy) for at, copy in copies.items()):
         return Refresh.UNCHANGED
     refreshed = placed(content, copies)
-    if size_bytes(refreshed) > DOCUMENT_BYTES_MAX or values.depth(refreshed) > DEPTH_MAX:
+    if size_bytes(refreshed) > DOCUMENT_BYTES_MAX or not values.fits(refreshed):
         return Refresh.RESHAPE
     return refreshed
 

@@ -85,6 +85,32 @@ def depth_at(at: Path) -> int:
     return len(at) + lists_in_lists
 
 
+def names_bytes(value: Any) -> int:
+    """Measure the longest way of names into a value, as stored: each name with a dot, as Firestore counts a path."""
+    if isinstance(value, dict):
+        return max((_name_bytes(_escaped(value, name)) + names_bytes(item) for name, item in value.items()), default=0)
+    if isinstance(value, list):
+        inner = (names_bytes(item) + _INNER_LIST_BYTES * isinstance(item, list) for item in value)
+        return max(inner, default=0)
+    return 0
+
+
+def names_bytes_at(at: Path) -> int:
+    """Measure the names around a place likewise; one that may be escaped counts as if it were."""
+    names = (_name_bytes(step + "[]" * bool(_LIST_MARK.match(step))) for step in at if isinstance(step, str))
+    return sum(names) + _INNER_LIST_BYTES * (depth_at(at) - len(at))
+
+
+def _name_bytes(name: str) -> int:
+    return len(name.encode("utf-8", "surrogatepass")) + 1
+
+
+def fits(value: Any, at: Path = ()) -> bool:
+    """Tell whether a value can stand at a place: neither too deep nor at the end of too long a path."""
+    # A path has one dot fewer than names.
+    return depth_at(at) + depth(value) <= DEPTH_MAX and names_bytes_at(at) + names_bytes(value) <= _FIELD_BYTES_MAX + 1
+
+
 def check(value: Any, at: Path = ()) -> None:
     """Refuse what Firestore cannot hold: raises `BadValue` or `TooDeep` with the field's name."""
     if isinstance(value, dict):

@@ -50,7 +50,8 @@ def _outbox(clause: str, without: str, module: object, name: str, instead: Any) 
     return Fault(clause, without, partial(mock.patch.object, module, name, instead), outbox_world.run)
 
 
-PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded))
+PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded or kind.versatile))
+FOREIGN = tuple(kind for kind in KINDS if kind.foreign and not kind.versatile)
 NARROW = tuple(kind for kind in KINDS if kind.narrow)
 CROWDED = tuple(kind for kind in KINDS if kind.crowded)
 VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
@@ -228,7 +229,12 @@ LINK_FAULTS = (
     _links("link-3", "looking whether a new document is wanted", operations, "wanted", lambda *_: False),
     _links("link-4", "counting the unknown as linked", links, "counts_as_linked", lambda one: bool(one and one.linked)),
     _links(
-        "link-4", "storing the unknown as linked", documents, "linked_after_put", lambda one: bool(one and one.linked)
+        "link-4",
+        "storing the unknown as linked",
+        documents,
+        "linked_after_put",
+        lambda one: bool(one and one.linked),
+        FOREIGN,
     ),
     _links("link-5", "reading what an event does not say", links, "react_to_unknown", lambda _: links.Reaction()),
     _links("link-5", "asking for an event again", operations, "fan_out", _acknowledge_whatever_happened),

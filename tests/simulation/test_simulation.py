@@ -10,7 +10,7 @@ from tests.simulation import faults, faults_batches, faults_semaphores, faults_v
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.world import Violation
 
-SEEDS = {"links": 1_500, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500, "verify": 500}
+SEEDS = {"links": 2_000, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500, "verify": 500}
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
 
 FAULTS = {

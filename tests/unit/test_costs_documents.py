@@ -12,8 +12,9 @@ import pytest
 
 from shared.adapters import runtime
 from shared.adapters.meter import Cost
-from shared.operations import documents
+from shared.operations import document_bulk, document_patches, documents
 from shared.rules.bounds import PAGE_COPIES_MAX
+from shared.rules.preconditions import Precondition, Tags
 from tests.unit.quiet_world import QuietWorld
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +150,36 @@ def test_the_sweeper_with_nothing_to_do_asks_once_each_for_the_outbox_semaphores
         runtime.bind(None)
     [(_, handled)] = world.told
     assert {name: handled[name] for name in asdict(NOTHING)} == asdict(Cost(round_trips=3, reads=3))
+
+
+def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has_other_links(world: QuietWorld) -> None:
+    def merge(**content: object) -> Cost:
+        return world.cost_of(lambda: document_patches.patch(world.ports, "p", content))
+
+    assert merge(n=1) == Cost(round_trips=2, reads=1, writes=1)
+    assert merge(n=2) == Cost(round_trips=2, reads=1, writes=1)
+    assert merge(a={"key": "t"}) == Cost(round_trips=2, reads=2, writes=1)
+    assert merge(a={"key": "t"}, n=3) == Cost(round_trips=2, reads=2, writes=1)
+    assert merge(n=4) == Cost(round_trips=3, reads=1 + 2, writes=1)
+    assert merge(b={"key": "u"}) == Cost(round_trips=3, reads=2 + 3, writes=1)
+
+
+def test_a_delete_on_a_condition_reads_once_first(world: QuietWorld) -> None:
+    tag = documents.get(world.ports, "t").etag
+    condition = Precondition(if_match=Tags(frozenset([tag])))
+    cost = world.cost_of(lambda: documents.delete(world.ports, "t", condition))
+    assert cost == Cost(round_trips=2, reads=1, deletes=1)
+
+
+def test_500_new_documents_without_links_come_in_with_two_round_trips(world: QuietWorld) -> None:
+    bodies = [{"key": f"new{number}", "n": number} for number in range(500)]
+    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
+    assert cost == Cost(round_trips=2, reads=500, writes=500)
+    assert world.shown("new499") == {"key": "new499", "n": 499}
+
+
+def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: QuietWorld) -> None:
+    people = [{"key": f"p{number}", "a": {"key": "street"}, "t": {"key": "t"}} for number in range(100)]
+    bodies = [*people, {"key": "street", "town": {"key": "town"}}, {"key": "town"}]
+    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
+    assert cost == Cost(round_trips=1 + 3, reads=102 + 1, writes=102)
