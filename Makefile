@@ -11,7 +11,7 @@ ARGS ?=
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate bench check package lock setup clean
+.PHONY: help demo dev test test-all simulate fuzz bench check package lock setup clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ test: $(READY) ## Run the tests, without the slow ones (ARGS="-k word" goes to p
 
 test-all: $(READY) ## Run all tests
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips $(ARGS)
+
+fuzz: $(READY) ## Send the functions hundreds of requests of each kind that openapi.yaml describes, right and wrong ones
+	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz -m slow $(ARGS)
 
 simulate: $(READY) ## Look for a seed that breaks a promise (SEEDS=100000)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
