@@ -1,7 +1,8 @@
 """Documents that embed each other, written by many at once; once quiet, every copy is what a put now would embed.
 
 Held at every write: versions are unique in all lives of a key; nobody but a user changes what a user wrote; no copy
-goes back to an older state of its source. Held once quiet: every copy, every `linked` mark, every record's shape.
+goes back to an older state of its source. Held once quiet: every copy, also of what a transform makes of its source,
+every `linked` mark, every record's shape, and nothing left in the outbox.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from unittest import mock
 
 from shared.operations import documents as operations
 from shared.operations import links as fan_out
+from shared.operations import outbox
+from shared.operations import transforms as transform_operations
 from shared.operations.ports import Put, Query, Snapshot
-from shared.rules import documents, links, values
+from shared.rules import copies, documents, links, transforms, values
+from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
+from shared.rules.copies import Embedding
 from shared.rules.problems import Problem
 from tests.simulation.world import Chances, Violation, World
 
@@ -29,6 +34,20 @@ SMALL_DOCUMENT_BYTES = 60
 
 OPERATIONS_MAX = 7
 
+HOPS_MAX = 5
+"""Over so many links a change travels here: more than a world has documents, so that growth round a cycle ends soon."""
+
+FIELDS = ("x", "y")
+
+TRANSFORMS: tuple[Any, ...] = (
+    {"made": "#.n"},
+    {"text": "{{.n}}!"},
+    "#.x",
+    {"grows": "{{.x .grows}}+", "n": "#.n"},
+    {"deepens": ["#.x .deepens", "#.y .deepens", "#.n"]},
+)
+"""What is made of a target: a part, a text, an object of its own or none, what grows or deepens round a cycle."""
+
 UNLUCKY = Chances(lose_answer=0.1, kill=0.1, left=8)
 
 
@@ -39,7 +58,7 @@ class Kind:
     ``keys`` are put in this order, each linking to those before it, or to any of them in a `cyclic` world. `foreign`
     worlds have another client that writes past the kit; in `crowded` ones records are so small that copies do not fit.
     `narrow` ones have one source that goes to and fro, and one document that embeds it; in `unlucky` ones much goes
-    wrong.
+    wrong. In `transformed` ones transforms come, change and go.
     """
 
     keys: str
@@ -48,6 +67,7 @@ class Kind:
     crowded: bool = False
     narrow: bool = False
     unlucky: bool = False
+    transformed: bool = False
 
 
 KINDS = (
@@ -59,6 +79,10 @@ KINDS = (
     Kind("tpqr", cyclic=True),
     Kind("tpqr", cyclic=True, crowded=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True),
+    Kind("tp", narrow=True, transformed=True),
+    Kind("tpqr", transformed=True, unlucky=True),
+    Kind("tpq", cyclic=True, transformed=True),
+    Kind("tpq", cyclic=True, crowded=True, foreign=True, transformed=True),
 )
 
 
@@ -89,6 +113,9 @@ class LinksWorld:
     def run(self) -> None:
         with (
             mock.patch.object(fan_out, "PAGE_COPIES_MAX", PAGE_COPIES),
+            mock.patch.object(fan_out, "WALK_DOCUMENTS_MAX", PAGE_COPIES),
+            mock.patch.object(copies, "HOPS_MAX", HOPS_MAX if self.kind.transformed else links.HOPS_MAX),
+            mock.patch.object(links, "HOPS_MAX", HOPS_MAX if self.kind.transformed else links.HOPS_MAX),
             mock.patch.object(links, "DOCUMENT_BYTES_MAX", self.document_bytes),
             mock.patch.object(documents, "DOCUMENT_BYTES_MAX", self.document_bytes),
         ):
@@ -96,7 +123,19 @@ class LinksWorld:
             if self.kind.narrow or random.random() < 0.5:
                 self._settle_first()
             self.world.run([self._user for _ in range(random.randint(2, OPERATIONS_MAX))])
+            self._let_the_sweeper_finish()
             self._check_rest()
+
+    def _let_the_sweeper_finish(self) -> None:
+        """What a process that died left in the outbox is handed over later."""
+        self.world.chances.left = 0
+        while self.world.store.query(Query(outbox.COLLECTION)):
+            self.world.pass_time(OUTBOX_PATIENCE_SECONDS)
+            self.world.start("sweep", self._swept)
+            self.world.run()
+
+    def _swept(self) -> None:
+        outbox.sweep(self.world.ports)
 
     def _settle_first(self) -> None:
         """Begin with everything put and linked, and no misfortune so far."""
@@ -110,6 +149,9 @@ class LinksWorld:
 
     def _user(self) -> None:
         random = self.world.random
+        if self.kind.transformed and random.random() < 0.4:
+            self._change_a_transform()
+            return
         key = "t" if random.random() < 0.6 else random.choice(self.keys)
         act = random.choice(("put",) * 6 + ("delete",) * 2 + ("write past",) * (3 if self.kind.foreign else 0))
         if act == "put":
@@ -119,6 +161,20 @@ class LinksWorld:
         else:
             content = self._content(key)
             self.world.start(f"another client on {key}", lambda: self._write_past(key, content))
+
+    def _change_a_transform(self) -> None:
+        random = self.world.random
+        name = "x" if self.kind.narrow or random.random() < 0.7 else "y"
+        transform = random.choice(TRANSFORMS[:2] if self.kind.narrow else TRANSFORMS)
+        ports = self.world.ports
+        if random.random() < 0.3:
+            self.world.start(f"user deletes transform {name}", lambda: transform_operations.delete(ports, name))
+        else:
+            put = f"user puts transform {name} {transform}"
+            self.world.start(put, lambda: self._put_transform(name, transform))
+
+    def _put_transform(self, name: str, transform: Any) -> None:
+        transform_operations.put(self.world.ports, name, transform)
 
     def _start_put(self, name: str, key: str) -> None:
         content = self._content(key)
@@ -131,7 +187,7 @@ class LinksWorld:
         content: dict[str, Any] = {"n": letter * random.choice((1, 1, 30 if self.kind.crowded else 1))}
         if key != "t" or self.kind.cyclic:
             targets = self.keys if self.kind.cyclic else self.keys[: self.keys.index(key)]
-            for field in random.sample(("x", "y"), 1 if self.kind.narrow else random.choice((0, 1, 1, 2))):
+            for field in ["x"] if self.kind.narrow else random.sample(FIELDS, random.choice((0, 1, 1, 2))):
                 link = {"key": random.choice(targets)}
                 content[field] = link if self.kind.narrow or random.random() < 0.7 else [link, random.choice("ab")]
         return content
@@ -153,8 +209,10 @@ class LinksWorld:
 
     # --- what must hold at every write ---
 
-    def _check_write(self, _: str, before: Snapshot, after: Snapshot) -> None:
+    def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
         key = after.id
+        if path != documents.path_of(key):
+            return
         old, new = documents.decode(before.data), documents.decode(after.data)
         self._check_version(key, old, new)
         if new is not None and new.in_shape and old is not None and _by_the_kit(old, new) and _own(old) != _own(new):
@@ -176,16 +234,21 @@ class LinksWorld:
         """Each copy shows a state of its source no older than what it showed before, in one life of its document."""
         for _, copy in links.links(document.content):
             target = copy["key"]
-            if target == key or "link_too_large" in copy:
+            if target == key or "link_too_large" in copy or (self.kind.transformed and "link_cycle" in copy):
                 continue
             states = self.history[target]
             since = self.shown.get((key, target), 0)
-            fitting = [
-                i for i in range(since, len(states)) if _copy_of(target, states[i], key) == values.canonical(copy)
-            ]
+            fitting = [i for i in range(since, len(states)) if self._may_show(copy, states[i], key)]
             if not fitting:
                 raise Violation(f"{key}'s copy of {target} went back to {copy}")
             self.shown[key, target] = fitting[0]
+
+    def _may_show(self, copy: dict[str, Any], state: str, above: str) -> bool:
+        """Tell whether a copy is what some transform, or none, makes of a state of its source."""
+        of_transforms = TRANSFORMS if self.kind.transformed else ()
+        sources = {copy["key"]: json.loads(state)}
+        made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
+        return any(copies.same(copies.copy_at(("x",), copy, above, one), copy) for one in made)
 
     # --- what must hold once quiet ---
 
@@ -193,9 +256,11 @@ class LinksWorld:
         found = self.world.store.query(Query(documents.COLLECTION))
         held = {snapshot.id: document for snapshot in found if (document := documents.decode(snapshot.data))}
         contents = {key: held[key].content if key in held else None for key in self.keys}
+        stored = self.world.store.read(*map(transforms.path_of, FIELDS))
+        around = Embedding(contents, {one.id: transforms.decode(one.data) for one in stored})
         for key, document in held.items():
             try:
-                expected = links.shape(key, document.content, contents, _hops_of_a_refresh(document, held))
+                expected = links.shape(key, document.content, around, _hops_of_a_refresh(document, held), refuse=False)
             except Problem:
                 continue  # another client wrote what no put would take: it stays as it is, and embeds nobody
             self._check_document(key, document, expected)
@@ -228,7 +293,3 @@ def _own(document: documents.Document) -> str:
 
 def _shown(document: documents.Document | None) -> str:
     return values.canonical(None if document is None else document.content)
-
-
-def _copy_of(target: str, state: str, above: str) -> str:
-    return values.canonical(links.copy_of(target, json.loads(state), above))
