@@ -20,7 +20,7 @@ from shared.operations import links as fan_out
 from shared.operations import outbox
 from shared.operations import transforms as transform_operations
 from shared.operations.ports import Put, Query, Snapshot
-from shared.rules import copies, documents, links, transforms, values
+from shared.rules import bounds, copies, documents, links, transforms, values
 from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
 from shared.rules.copies import Embedding
 from shared.rules.problems import Problem
@@ -48,6 +48,8 @@ TRANSFORMS: tuple[Any, ...] = (
 )
 """What is made of a target: a part, a text, an object of its own or none, what grows or deepens round a cycle."""
 
+SMALL, GROWING = TRANSFORMS[:2], TRANSFORMS[3:]
+
 UNLUCKY = Chances(lose_answer=0.1, kill=0.1, left=8)
 
 
@@ -58,7 +60,8 @@ class Kind:
     ``keys`` are put in this order, each linking to those before it, or to any of them in a `cyclic` world. `foreign`
     worlds have another client that writes past the kit; in `crowded` ones records are so small that copies do not fit.
     `narrow` ones have one source that goes to and fro, and one document that embeds it; in `unlucky` ones much goes
-    wrong. In `transformed` ones transforms come, change and go.
+    wrong. In `transformed` ones transforms come, change and go. In a `round` world each document links to the next, the
+    last to the first, and what a transform makes grows on every way round.
     """
 
     keys: str
@@ -68,6 +71,7 @@ class Kind:
     narrow: bool = False
     unlucky: bool = False
     transformed: bool = False
+    round: bool = False
 
 
 KINDS = (
@@ -82,6 +86,7 @@ KINDS = (
     Kind("tp", narrow=True, transformed=True),
     Kind("tpqr", transformed=True, unlucky=True),
     Kind("tpq", cyclic=True, transformed=True),
+    Kind("tpq", transformed=True, round=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True, transformed=True),
 )
 
@@ -114,8 +119,8 @@ class LinksWorld:
         with (
             mock.patch.object(fan_out, "PAGE_COPIES_MAX", PAGE_COPIES),
             mock.patch.object(fan_out, "WALK_DOCUMENTS_MAX", PAGE_COPIES),
-            mock.patch.object(copies, "HOPS_MAX", HOPS_MAX if self.kind.transformed else links.HOPS_MAX),
-            mock.patch.object(links, "HOPS_MAX", HOPS_MAX if self.kind.transformed else links.HOPS_MAX),
+            mock.patch.object(copies, "HOPS_MAX", HOPS_MAX if self.kind.transformed else bounds.HOPS_MAX),
+            mock.patch.object(links, "HOPS_MAX", HOPS_MAX if self.kind.transformed else bounds.HOPS_MAX),
             mock.patch.object(links, "DOCUMENT_BYTES_MAX", self.document_bytes),
             mock.patch.object(documents, "DOCUMENT_BYTES_MAX", self.document_bytes),
         ):
@@ -165,7 +170,7 @@ class LinksWorld:
     def _change_a_transform(self) -> None:
         random = self.world.random
         name = "x" if self.kind.narrow or random.random() < 0.7 else "y"
-        transform = random.choice(TRANSFORMS[:2] if self.kind.narrow else TRANSFORMS)
+        transform = random.choice(SMALL if self.kind.narrow else GROWING if self.kind.round else TRANSFORMS)
         ports = self.world.ports
         if random.random() < 0.3:
             self.world.start(f"user deletes transform {name}", lambda: transform_operations.delete(ports, name))
@@ -185,7 +190,9 @@ class LinksWorld:
         self.puts += 1
         letter = "ab"[self.puts % 2] if self.kind.narrow and key == "t" else random.choice("ab")
         content: dict[str, Any] = {"n": letter * random.choice((1, 1, 30 if self.kind.crowded else 1))}
-        if key != "t" or self.kind.cyclic:
+        if self.kind.round:
+            content["x"] = {"key": self.keys[self.keys.index(key) - 1]}
+        elif key != "t" or self.kind.cyclic:
             targets = self.keys if self.kind.cyclic else self.keys[: self.keys.index(key)]
             for field in ["x"] if self.kind.narrow else random.sample(FIELDS, random.choice((0, 1, 1, 2))):
                 link = {"key": random.choice(targets)}
@@ -260,13 +267,25 @@ class LinksWorld:
         around = Embedding(contents, {one.id: transforms.decode(one.data) for one in stored})
         for key, document in held.items():
             try:
-                expected = links.shape(key, document.content, around, _hops_of_a_refresh(document, held), refuse=False)
+                expected = self._expected(key, document, held, around)
             except Problem:
                 continue  # another client wrote what no put would take: it stays as it is, and embeds nobody
             self._check_document(key, document, expected)
             for target in links.link_keys(document.content):
                 if target in held and held[target].linked is False:
                     raise Violation(f"{target} does not know that {key} embeds it: its next change would be lost")
+
+    def _expected(
+        self, key: str, document: documents.Document, held: dict[str, documents.Document], around: Embedding
+    ) -> documents.Content:
+        """What a put now would embed; a mark may stand where the last change of the target has come too far."""
+        hops = _hops_of_a_refresh(document, held) if self.kind.crowded else 0
+        far = {
+            at: link
+            for at, link in links.links(document.content)
+            if {"link_cycle", "link_too_large"} & link.keys() and documents.hops_of(held.get(link["key"])) >= HOPS_MAX
+        }
+        return links.placed(links.shape(key, document.content, around, hops, refuse=False), far)
 
     @staticmethod
     def _check_document(key: str, document: documents.Document, expected: documents.Content) -> None:
