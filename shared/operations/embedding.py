@@ -32,9 +32,9 @@ def given(read: Iterable[Snapshot]) -> Embedding:
     )
 
 
-def moved(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> bool:
-    """Tell whether anything that copies are made from is another than when it was read."""
-    return any(_moved(one, other) for one, other in zip(before, after, strict=True))
+def moved(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
+    """List what copies are made from and is another than when it was read, as it is now."""
+    return [other for one, other in zip(before, after, strict=True) if _moved(one, other)]
 
 
 def _moved(before: Snapshot, after: Snapshot) -> bool:

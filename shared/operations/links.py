@@ -17,6 +17,7 @@ it may have written stays.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from shared.operations import embedding
@@ -141,10 +142,10 @@ def _heard(outcome: Outcome) -> bool:
     return isinstance(outcome, WriteResult | AlreadyExists)
 
 
-def _unsettled(snapshots: Sequence[Snapshot], outcomes: Sequence[Outcome]) -> list[Snapshot]:
+def _unsettled(paths: Sequence[str], outcomes: Sequence[Outcome]) -> list[str]:
     """List those whose write lost its guard, or is not known to have landed."""
-    pairs = zip(snapshots, outcomes, strict=True)
-    return [snapshot for snapshot, outcome in pairs if isinstance(outcome, Conflict | Unavailable)]
+    pairs = zip(paths, outcomes, strict=True)
+    return [path for path, outcome in pairs if isinstance(outcome, Conflict | Unavailable)]
 
 
 def hand_on(ports: Ports, event_id: str, work: Mapping[str, str]) -> None:
@@ -196,7 +197,7 @@ def walk(ports: Ports, event_id: str, name: str, cursor: str) -> None:
     if len(found) == WALK_DOCUMENTS_MAX:
         hand_on(ports, event_id, {"transform": name, "cursor": found[-1].id})
     for some, keys in _groups(found, name):
-        refresh(ports, "", some, ports.store.read(*map(path_of, keys), *_transforms(some, keys)))
+        refresh(ports, "", some, make_known(ports, keys, _transforms(some, keys)))
 
 
 def _groups(found: Sequence[Snapshot], name: str) -> Iterator[tuple[list[Snapshot], list[str]]]:
@@ -225,16 +226,19 @@ def _contents(found: Sequence[Snapshot]) -> list[Content]:
 def refresh(ports: Ports, key: str, linking: Sequence[Snapshot], around: Sequence[Snapshot]) -> None:
     """Bring copies up to date with what they are made from: `around`, read no earlier than the documents.
 
-    ``key`` names the source that moved; it is empty if a transform did. Raises `Unavailable` when what was read did not
-    hold still.
+    ``key`` names the source that moved; it is empty if a transform did. Then the documents may embed each other, and
+    what was written here of one is no reason to start anew: it has its own event. Raises `Unavailable` when what was
+    read did not hold still.
     """
     everyone = [snapshot.path for snapshot in linking]
     beside = [snapshot.path for snapshot in around]
+    hops = 1 + (_hops(around[:1]) if key else 0)
     for attempt in range(ROUNDS_MAX):
-        losers = [snapshot.path for snapshot in write_copies(ports, key, linking, around)]
+        losers, own = write_copies(ports, key, linking, around, hops)
         linking, again = _read_both(ports, losers, beside)
-        if moved_since(around, again):
+        if moved := [one for one in moved_since(around, again) if (one.path, one.update_time) not in own]:
             linking, again = _read_both(ports, everyone, beside)
+            hops = 1 + _hops(again[:1] if key else moved)
         elif not losers:
             return
         around = again
@@ -250,24 +254,31 @@ def _read_both(ports: Ports, ones: Sequence[str], others: Sequence[str]) -> tupl
 moved_since = embedding.moved
 
 
-def write_copies(ports: Ports, key: str, linking: Sequence[Snapshot], around: Sequence[Snapshot]) -> list[Snapshot]:
-    """Write the copies that differ, each under its own guard; give those that lost theirs.
+def write_copies(
+    ports: Ports, key: str, linking: Sequence[Snapshot], around: Sequence[Snapshot], hops: int
+) -> tuple[list[str], set[tuple[str, datetime | None]]]:
+    """Write the copies that differ, each under its own guard; give those that lost theirs, and when the others landed.
 
     What can never be written is reported and left: retrying would not help, and the others must not wait for it.
     """
-    now, hops = embedding.given(around), 1 + _hops(key, around)
+    now = embedding.given(around)
     refreshed = [(snapshot, _refreshed(ports, snapshot, now, hops)) for snapshot in linking]
     writing = [(snapshot, write) for snapshot, write in refreshed if write]
     outcomes = ports.store.write_each([write for _, write in writing]) if writing else ()
     for (snapshot, _), outcome in zip(writing, outcomes, strict=True):
         if isinstance(outcome, Problem):
             ports.log.error("a copy cannot be refreshed", document=snapshot.id, source=key, reason=outcome.detail)
-    return _unsettled([snapshot for snapshot, _ in writing], outcomes)
+    paths = [snapshot.path for snapshot, _ in writing]
+    landed = {
+        (path, one.update_time) for path, one in zip(paths, outcomes, strict=True) if isinstance(one, WriteResult)
+    }
+    return _unsettled(paths, outcomes), landed
 
 
-def _hops(key: str, around: Sequence[Snapshot]) -> int:
-    """Say how far the change of a source has come; that of a transform begins here."""
-    return documents.hops_of(documents.decode(around[0].data)) if key else 0
+def _hops(moved: Sequence[Snapshot]) -> int:
+    """Say over how many links the farthest of some changes has come; that of a transform has come over none."""
+    read = (documents.decode(one.data) for one in moved if one.path.startswith(f"{COLLECTION}/"))
+    return max(map(documents.hops_of, read), default=0)
 
 
 def _refreshed(ports: Ports, snapshot: Snapshot, now: Embedding, hops: int) -> Write | None:

@@ -65,13 +65,15 @@ def _only_after_writing() -> AbstractContextManager[Any]:
     wrote: list[bool] = [False]
     write_copies, moved_since = operations.write_copies, operations.moved_since
 
-    def watched(ports: Ports, key: str, linking: Sequence[Snapshot], around: Sequence[Snapshot]) -> list[Snapshot]:
+    def watched(
+        ports: Ports, key: str, linking: Sequence[Snapshot], around: Sequence[Snapshot], hops: int
+    ) -> tuple[list[str], Any]:
         now = embedding.given(around)
-        wrote[0] = any(operations._refreshed(_Mute(ports), one, now, 1) for one in linking)
-        return write_copies(ports, key, linking, around)
+        wrote[0] = any(operations._refreshed(_Mute(ports), one, now, hops) for one in linking)
+        return write_copies(ports, key, linking, around, hops)
 
     return mock.patch.multiple(
-        operations, write_copies=watched, moved_since=lambda one, other: wrote[0] and moved_since(one, other)
+        operations, write_copies=watched, moved_since=lambda one, other: moved_since(one, other) if wrote[0] else []
     )
 
 
@@ -186,13 +188,30 @@ def _verify_by_sources_alone(ports: Ports, event_id: str, key: str, document: Do
 ANY_TRANSFORMS = [{"x": x, "y": y} for x, y in product((None, *links_world.TRANSFORMS), repeat=2)]
 
 
-def _moved_sources_alone(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> bool:
-    pairs = zip(before, after, strict=True)
-    return any(moved(*pair) for pair in pairs if pair[0].path.startswith(f"{documents.COLLECTION}/"))
+def _moved_sources_alone(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
+    return [one for one in moved(before, after) if one.path.startswith(f"{documents.COLLECTION}/")]
 
 
-def moved(before: Snapshot, after: Snapshot) -> bool:
-    return embedding.moved([before], [after])
+moved = embedding.moved
+
+
+def _walk_without_word(ports: Ports, *work: str) -> None:
+    def unknown(_: Ports, keys: Sequence[str], beside: Sequence[str]) -> tuple[Snapshot, ...]:
+        return ports.store.read(*map(path_of, keys), *beside)
+
+    with mock.patch.object(operations, "make_known", unknown):
+        walk(ports, *work)
+
+
+walk = operations.walk
+
+
+def _start_anew_after_its_own_writes(*call: Any) -> tuple[list[str], Any]:
+    losers, _ = write_copies(*call)
+    return losers, set()
+
+
+write_copies = operations.write_copies
 
 
 def _change_however_far(*where: Any, hops: int = 0, refuse: bool = False) -> Content:
@@ -217,7 +236,7 @@ class _Mute(Ports):
 
 
 LINK_FAULTS = (
-    _links("link-1", "looking at the source again", operations, "moved_since", lambda *_: False, NARROW),
+    _links("link-1", "looking at the source again", operations, "moved_since", lambda *_: [], NARROW),
     Fault(
         "link-1",
         "looking again after nothing was written",
@@ -243,6 +262,8 @@ LINK_FAULTS = (
     _links("link-7", "looking at transforms again", operations, "moved_since", _moved_sources_alone, TRANSFORMED),
     _links("D10", "transforms where copies follow", embedding, "given", _copies_without_transforms, TRANSFORMED),
     _links("D11", "the walk of a transform", transforms, "walk_from", lambda _: (), TRANSFORMED),
+    _links("link-3", "making targets known before a walk reads them", operations, "walk", _walk_without_word, TRANSFORMED),
+    _links("D11", "leaving own writes to events", operations, "write_copies", _start_anew_after_its_own_writes, ROUND),
     _links("hops", "an end to growth round a cycle", links, "copy_at", _change_however_far, ROUND),
     _links("link-8", "marking what does not fit", links, "refresh", _refresh_without_bound),
     _links(

@@ -118,7 +118,7 @@ class LinksWorld:
     def run(self) -> None:
         with (
             mock.patch.object(fan_out, "PAGE_COPIES_MAX", PAGE_COPIES),
-            mock.patch.object(fan_out, "WALK_DOCUMENTS_MAX", PAGE_COPIES),
+            mock.patch.object(fan_out, "WALK_DOCUMENTS_MAX", len(self.keys) if self.kind.round else PAGE_COPIES),
             mock.patch.object(copies, "HOPS_MAX", HOPS_MAX if self.kind.transformed else bounds.HOPS_MAX),
             mock.patch.object(links, "HOPS_MAX", HOPS_MAX if self.kind.transformed else bounds.HOPS_MAX),
             mock.patch.object(links, "DOCUMENT_BYTES_MAX", self.document_bytes),
