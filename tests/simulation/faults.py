@@ -18,7 +18,19 @@ from unittest import mock
 from shared.operations import documents as document_operations
 from shared.operations import embedding, outbox, transforms
 from shared.operations import links as operations
-from shared.operations.ports import Change, Committed, Conflict, Delete, Must, Ports, Put, Query, Snapshot, Write
+from shared.operations.ports import (
+    Change,
+    Committed,
+    Condition,
+    Conflict,
+    Delete,
+    Must,
+    Ports,
+    Put,
+    Query,
+    Snapshot,
+    Write,
+)
 from shared.rules import copies, documents, links
 from shared.rules.copies import Embedding
 from shared.rules.documents import Content, Document, path_of
@@ -195,15 +207,11 @@ def _moved_sources_alone(before: Sequence[Snapshot], after: Sequence[Snapshot]) 
 moved = embedding.moved
 
 
-def _walk_without_word(ports: Ports, *work: str) -> None:
-    def unknown(_: Ports, keys: Sequence[str], beside: Sequence[str]) -> tuple[Snapshot, ...]:
-        return ports.store.read(*map(path_of, keys), *beside)
-
-    with mock.patch.object(operations, "make_known", unknown):
-        walk(ports, *work)
-
-
-walk = operations.walk
+def _walk_without_word(ports: Ports, _event_id: str, name: str, _cursor: str) -> None:
+    holders = Condition(operations.LINK_FIELDS, "array_contains", name)
+    for some, keys in operations._groups(ports.store.query(Query(documents.COLLECTION, (holders,))), name):
+        around = ports.store.read(*map(path_of, keys), *operations._transforms(some, keys))
+        operations.refresh(ports, "", some, around)
 
 
 def _start_anew_after_its_own_writes(*call: Any) -> tuple[list[str], Any]:
@@ -262,7 +270,7 @@ LINK_FAULTS = (
     _links("link-7", "looking at transforms again", operations, "moved_since", _moved_sources_alone, TRANSFORMED),
     _links("D10", "transforms where copies follow", embedding, "given", _copies_without_transforms, TRANSFORMED),
     _links("D11", "the walk of a transform", transforms, "walk_from", lambda _: (), TRANSFORMED),
-    _links("link-3", "making targets known before a walk reads them", operations, "walk", _walk_without_word, TRANSFORMED),
+    _links("link-3", "making targets known to a walk", operations, "walk", _walk_without_word, TRANSFORMED),
     _links("D11", "leaving own writes to events", operations, "write_copies", _start_anew_after_its_own_writes, ROUND),
     _links("hops", "an end to growth round a cycle", links, "copy_at", _change_however_far, ROUND),
     _links("link-8", "marking what does not fit", links, "refresh", _refresh_without_bound),
