@@ -67,6 +67,7 @@ PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded))
 NARROW = tuple(kind for kind in KINDS if kind.narrow)
 CROWDED = tuple(kind for kind in KINDS if kind.crowded)
 ROUND = tuple(kind for kind in KINDS if kind.round)
+LOOSE = tuple(kind for kind in KINDS if kind.transformed and not (kind.narrow or kind.cyclic or kind.round))
 TRANSFORMED = tuple(kind for kind in KINDS if kind.transformed)
 
 # --- links ---
@@ -197,7 +198,10 @@ def _verify_by_sources_alone(ports: Ports, event_id: str, key: str, document: Do
             operations.hand_on(ports, event_id, {"key": target, "document": key})
 
 
-ANY_TRANSFORMS = [{"x": x, "y": y} for x, y in product((None, *links_world.TRANSFORMS), repeat=2)]
+PLAIN_TRANSFORMS = (None, *(one for one in links_world.TRANSFORMS if isinstance(one, dict)))
+"""Without the selector that makes a mark of a target's mark: it would pass for what no transform has made."""
+
+ANY_TRANSFORMS = [{"x": x, "y": y} for x, y in product(PLAIN_TRANSFORMS, repeat=2)]
 
 
 def _moved_sources_alone(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
@@ -266,11 +270,11 @@ LINK_FAULTS = (
     _links("link-5", "asking for an event again", operations, "fan_out", _acknowledge_whatever_happened),
     _links("link-6", "the event in a page's name", operations, "hand_on", _named_without_the_event),
     _links("link-6", "the time in a new life's version", documents, "written", _versions_by_counting),
-    _links("link-7", "verifying transforms", operations, "verify", _verify_by_sources_alone, TRANSFORMED),
+    _links("link-7", "verifying transforms", operations, "verify", _verify_by_sources_alone, LOOSE),
     _links("link-7", "looking at transforms again", operations, "moved_since", _moved_sources_alone, TRANSFORMED),
     _links("D10", "transforms where copies follow", embedding, "given", _copies_without_transforms, TRANSFORMED),
     _links("D11", "the walk of a transform", transforms, "walk_from", lambda _: (), TRANSFORMED),
-    _links("link-3", "making targets known to a walk", operations, "walk", _walk_without_word, TRANSFORMED),
+    _links("link-3", "making targets known to a walk", operations, "walk", _walk_without_word, LOOSE),
     _links("D11", "leaving own writes to events", operations, "write_copies", _start_anew_after_its_own_writes, ROUND),
     _links("hops", "an end to growth round a cycle", links, "copy_at", _change_however_far, ROUND),
     _links("link-8", "marking what does not fit", links, "refresh", _refresh_without_bound),
