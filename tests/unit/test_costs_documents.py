@@ -64,9 +64,7 @@ def test_a_put_that_brings_copies_in_reads_each_target_and_transform_at_the_put_
     world.put("u", n=2)
     world.events.clear()
     assert put(world, "p", l=copies) == Cost(round_trips=2, reads=1 + 3 + 1, writes=1)
-    assert world.deliver() == Cost(
-        round_trips=1, reads=2 + 1
-    )  # two copies changed; their targets are marked
+    assert world.deliver() == Cost(round_trips=1, reads=2 + 1)  # two copies changed; their targets are marked
     assert (world.events, world.tasks) == ([], [])
 
 
