@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shared.operations import embedding
 from shared.operations.documents import Stored, embed, etag
 from shared.operations.perform import pause
 from shared.operations.ports import Conflict, Outcome, Ports, Put, Snapshot, WriteResult
 from shared.rules import bulk, documents, links
 from shared.rules.bounds import BULK_TARGETS_MAX, ROUNDS_MAX
+from shared.rules.copies import Embedding
 from shared.rules.documents import Content
 from shared.rules.problems import Problem, TooLarge, Unavailable
 
@@ -50,6 +52,7 @@ class _Load:
         self._targets = {key: links.link_keys(content) for key, content in contents.items()}
         self._found: dict[str, Snapshot] = {}
         self._sources: dict[str, Content | None] = {}
+        self._transforms: dict[str, Any] = {}
         self._endings: dict[str, Ending] = {}
 
     def run(self) -> Mapping[str, Ending]:
@@ -63,14 +66,17 @@ class _Load:
         return self._endings
 
     def _read(self, keys: Iterable[str]) -> None:
-        """Read documents and whom they link to, at one instant.
+        """Read documents and what their links need, at one instant.
 
         Only the documents themselves are guarded by it: one that is merely linked to was read with its own targets.
         """
-        wanted = dict.fromkeys([*keys, *(target for key in keys for target in self._targets[key])])
-        read = {snapshot.id: snapshot for snapshot in self._ports.store.read(*map(documents.path_of, wanted))}
-        self._found |= {key: read[key] for key in keys}
-        self._sources |= {key: documents.content_of(snapshot.data) for key, snapshot in read.items()}
+        own = {documents.path_of(key): key for key in keys}
+        wanted = dict.fromkeys([*own, *(path for key in own.values() for path in embedding.needs(self._contents[key]))])
+        read = {snapshot.path: snapshot for snapshot in self._ports.store.read(*wanted)}
+        now = embedding.given(read.values())
+        self._found |= {key: read[path] for path, key in own.items()}
+        self._sources |= now.sources
+        self._transforms |= now.transforms
 
     def _settle(self, wave: Sequence[str]) -> None:
         """Write a wave, and those who lose their guard again."""
@@ -95,7 +101,7 @@ class _Load:
         found = self._found[key]
         linked = documents.linked_after_put(documents.decode(found.data))
         try:
-            content = links.shape(key, self._contents[key], self._sources)
+            content = links.shape(key, self._contents[key], Embedding(self._sources, self._transforms))
             return key, content, embed(found, content, "put", linked=linked)
         except Problem as problem:
             self._endings[key] = problem

@@ -1,15 +1,16 @@
 """Patch a document: read it, merge, embed what it then links to, and commit under the guard of that read.
 
-Whom the merged document links to is known only after it was read. So the first read takes the document with what the
-patch itself links to, and only where the document has other links a second read takes those too, again at one instant
-with the document. Every merge embeds all of its links, so none is forgotten and none is older than the merge.
+What the merged document's links need is known only after it was read. So the first read takes the document with what
+the patch's own links need, and only where the document has other links a second read takes that too, again at one
+instant with the document. Every merge embeds all of its links, so none is forgotten and none is older than the merge.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.operations.documents import Stored, embed, etag, etag_of, sources
+from shared.operations import embedding
+from shared.operations.documents import Stored, embed, etag, etag_of
 from shared.operations.perform import Writes, perform
 from shared.operations.ports import Ports, Snapshot
 from shared.rules import documents, links, patches
@@ -36,31 +37,30 @@ def patch(
 ) -> Stored:
     """Merge JSON into a document, or make one of it. Raises a `Problem` for what cannot be merged or stored."""
     wanted = Patch(key, documents.check_body(documents.check_key(key), body), null, precondition)
-    targets = links.link_keys(wanted.content)
+    needed = embedding.needs(wanted.content)
     for _ in range(ROUNDS_MAX):
-        stored, targets = _patch(ports, wanted, targets)
+        stored, needed = _patch(ports, wanted, needed)
         if stored is not None:
             return stored
     raise Unavailable(f"the links of {key} are changed by many at once")
 
 
-def _patch(ports: Ports, wanted: Patch, targets: Sequence[str]) -> tuple[Stored | None, list[str]]:
-    """Merge if the document, once merged, links to none but `targets`; give whom it does link to."""
+def _patch(ports: Ports, wanted: Patch, read_beside: Sequence[str]) -> tuple[Stored | None, list[str]]:
+    """Merge if the links of the document, once merged, need nothing but what is read beside; give what they need."""
     key = wanted.key
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Content, bool, list[str]]]:
         wanted.precondition.check_write(etag_of(read[0]))
         before = documents.decode(read[0].data)
         content = patches.patched(before.content if before else {}, wanted.content, wanted.null)
-        linked = links.link_keys(content)
-        if not set(linked) <= set(targets):
-            return Decision((), (content, False, linked))
-        embedded = links.shape(key, content, sources(targets, read[1:]))
+        needed = embedding.needs(content)
+        if not set(needed) <= set(read_beside):
+            return Decision((), (content, False, needed))
+        embedded = links.shape(key, content, embedding.given(read[1:]))
         write = embed(read[0], embedded, "put", linked=documents.linked_after_put(before))
-        return Decision((write,), (embedded, before is None, linked))
+        return Decision((write,), (embedded, before is None, needed))
 
-    paths = [documents.path_of(one) for one in (key, *targets)]
-    (content, created, linked), committed = perform(ports, paths, decide)
+    (content, created, needed), committed = perform(ports, [documents.path_of(key), *read_beside], decide)
     if committed is None:
-        return None, linked
-    return Stored(documents.shown(key, content), etag(committed.results[0].update_time), created), linked
+        return None, needed
+    return Stored(documents.shown(key, content), etag(committed.results[0].update_time), created), needed

@@ -1,6 +1,7 @@
 """Put, get, delete and find documents.
 
-A put reads the document and everything it links to at one instant, embeds, and commits under its own guard. It writes
+A put reads the document, what it links to and the transforms of those fields at one instant, embeds, and commits under
+its own guard. It writes
 no other record: that copies elsewhere follow is the business of the event this write causes (`links.py`).
 """
 
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from shared.operations import embedding
 from shared.operations.perform import Writes, perform
 from shared.operations.ports import Delete, Must, Ports, Put, Query, Snapshot
 from shared.operations.ports import NotFound as MissingRecord
@@ -32,23 +34,17 @@ class Stored:
 def put(ports: Ports, key: str, body: Any, precondition: Precondition = UNCONDITIONAL) -> Stored:
     """Store a document, replacing what its key held. Raises a `Problem` for what cannot be stored."""
     content = rules.check_body(rules.check_key(key), body)
-    targets = links.link_keys(content)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Content, bool]]:
         precondition.check_write(etag_of(read[0]))
         before = rules.decode(read[0].data)
-        embedded = links.shape(key, content, sources(targets, read[1:]))
+        embedded = links.shape(key, content, embedding.given(read[1:]))
         write = embed(read[0], embedded, "put", linked=rules.linked_after_put(before))
         return Decision((write,), (embedded, before is None))
 
-    (embedded, created), committed = perform(ports, [rules.path_of(one) for one in (key, *targets)], decide)
+    (embedded, created), committed = perform(ports, [rules.path_of(key), *embedding.needs(content)], decide)
     assert committed is not None, "a put always writes"
     return Stored(rules.shown(key, embedded), etag(committed.results[0].update_time), created)
-
-
-def sources(keys: Sequence[str], read: Sequence[Snapshot]) -> dict[str, Content | None]:
-    """Give the contents that were read for `keys`."""
-    return {key: rules.content_of(snapshot.data) for key, snapshot in zip(keys, read, strict=True)}
 
 
 def embed(snapshot: Snapshot, content: Content, author: Author, *, linked: bool, hops: int = 0) -> Put:

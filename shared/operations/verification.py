@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from shared.operations import embedding
 from shared.operations import links as copies
-from shared.operations.documents import sources
 from shared.operations.perform import Writes, perform
 from shared.operations.ports import Must, Order, Ports, Put, Query, Snapshot
 from shared.rules import documents, links, values
@@ -131,10 +131,11 @@ def inspect(ports: Ports, read: Sequence[Snapshot]) -> Finding:
     """Compare documents with what a put of their content would store now, and repair what differs."""
     found = _Page()
     targets = _known_targets(ports, read, found)
+    transforms = _transforms(ports, read, targets)
     for snapshot in read:
         document = documents.decode(snapshot.data)
         mine = [targets[key] for key in links.link_keys(document.content)] if document else []
-        if document and _differs(snapshot, document, mine):
+        if document and _differs(snapshot, document, mine, transforms):
             found.note(snapshot.id, (snapshot, *mine))
             _repair(ports, snapshot.id, mine, found)
     named = {"drifted": found.drifted[:NAMED_MAX], "refused": found.refused[:NAMED_MAX]}
@@ -153,7 +154,8 @@ def _known_targets(ports: Ports, read: Sequence[Snapshot], found: _Page) -> dict
         for target in unknowing:
             found.note(target.id, [target, *(each for each in read if _embeds(each, target.id))])
         known |= {target.id: target for target in targets}
-        known |= copies.make_known(ports, [target.id for target in unknowing]) if unknowing else {}
+        if unknowing:
+            known |= {target.id: target for target in copies.make_known(ports, [one.id for one in unknowing])}
     return known
 
 
@@ -174,12 +176,21 @@ def _unknowing(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:
     ]
 
 
-def _differs(snapshot: Snapshot, document: Document, targets: Sequence[Snapshot]) -> bool:
+def _transforms(ports: Ports, read: Sequence[Snapshot], targets: Mapping[str, Snapshot]) -> Sequence[Snapshot]:
+    """Give the transforms that copies of these targets go through in these documents."""
+    contents = (document.content for snapshot in read if (document := documents.decode(snapshot.data)))
+    paths = embedding.transforms_for(contents, list(targets))
+    return ports.store.read(*paths) if paths else ()
+
+
+def _differs(
+    snapshot: Snapshot, document: Document, targets: Sequence[Snapshot], transforms: Sequence[Snapshot]
+) -> bool:
     if not document.in_shape or not links.well_listed(snapshot.data or {}, document.content):
         return True
-    embedded = sources([target.id for target in targets], targets)
+    embedded = embedding.given([*targets, *transforms])
     try:
-        wanted = links.shape(snapshot.id, document.content, embedded, _hops(targets))
+        wanted = links.shape(snapshot.id, document.content, embedded, _hops(targets), refuse=False)
     except Problem:
         return True
     return values.canonical(wanted) != values.canonical(document.content)

@@ -16,7 +16,21 @@ LINKS_MAX = 500
 HOPS_MAX = DEPTH_MAX
 """Copies stand at most so deep in each other, so no change shows further away. What still travels then is documents in
 a cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be. Beyond this
-many links a copy marked as too large stays marked, so that even such a cycle comes to rest."""
+many links a copy marked as too large stays marked, so that even such a cycle comes to rest.
+A transform can carry a value round a cycle and let it grow on its way, without an end: a copy made by one changes no
+more beyond this, but is marked as a cycle."""
+
+TRANSFORM_BYTES_MAX = 100 * 1024
+"""Of a stored transform: a page that refreshes copies reads the transforms of all their fields."""
+
+TRANSFORM_STEPS_MAX = 50_000
+"""Of one run: some tens of milliseconds, and a document may have hundreds of links."""
+
+TRANSFORM_OUTPUT_BYTES_MAX = DOCUMENT_BYTES_MAX
+"""Of one run: no document could hold more. What a run makes and drops again counts too."""
+
+WALK_DOCUMENTS_MAX = 50
+"""Documents that one task of a transform's walk handles: it reads the targets of all their links beside them."""
 
 PAGE_COPIES_FIRST = 300
 """Copies that the first refresh task of a chain handles, not knowing yet how large the documents are."""

@@ -1,29 +1,28 @@
 """Links and their copies: what a put embeds, what a refresh replaces, what an event calls for.
 
 A link is any object with a ``key`` inside a document, at any depth. What stands beside its ``key`` is the kit's: a
-copy of the document under that key, as last stored, its own copies included. Nothing inside a copy is a link of the
-embedding document: when the target's own targets change, the target changes first, and that change travels on.
+copy of the document under that key (see `copies.py`), as last stored, its own copies included. Nothing inside a copy is
+a link of the embedding document: when the target's own targets change, the target changes first, and that change
+travels on.
 
-A copy stops where it would come back to a document on its own path (``link_cycle``), where nothing lies under the key
-(``link_missing``), and where the embedding document would outgrow its record (``link_too_large``). So a copy's depth
-is bounded by the number of documents, and since unchanged content is never written, cycles come to rest.
+A copy stops where it would come back to a document on its own path, and where the embedding document would outgrow its
+record (``link_too_large``). So a copy's depth is bounded by the number of documents, and since unchanged content is
+never written, cycles come to rest.
 
 The property all this serves: once no event and no task is left, every copy equals what a put now would embed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from shared.rules import documents, values
+from shared.rules import documents, transforms, values
 from shared.rules.bounds import DOCUMENT_BYTES_MAX, HOPS_MAX, LINKS_MAX
+from shared.rules.copies import Embedding, copy_at, field_of, same
 from shared.rules.documents import Content, Document
 from shared.rules.problems import TooLarge
 from shared.rules.values import Path
-
-Sources = Mapping[str, Content | None]
-"""Contents by key, as read at one instant; None: nothing lies under that key."""
 
 
 def links(content: Content) -> list[tuple[Path, Any]]:
@@ -47,7 +46,19 @@ def link_keys(content: Content) -> list[str]:
 
 def link_fields(content: Content) -> list[str]:
     """List the fields that hold links; for a link in a list, the field that holds the list."""
-    return sorted({next(step for step in reversed(at) if isinstance(step, str)) for at, _ in links(content)})
+    return sorted({field_of(at) for at, _ in links(content)})
+
+
+def keys_in(content: Content, field: str) -> list[str]:
+    """List whom the links in one field embed."""
+    here = {link["key"] for at, link in links(content) if field_of(at) == field and documents.valid_key(link["key"])}
+    return sorted(here)
+
+
+def transformed_fields(content: Content, keys: Collection[str]) -> list[str]:
+    """List the fields that hold links to these keys and that a transform may lie under."""
+    fields = {field_of(at) for at, link in links(content) if isinstance(link["key"], str) and link["key"] in keys}
+    return sorted(filter(transforms.valid_name, fields))
 
 
 def well_listed(data: Mapping[str, Any], content: Content) -> bool:
@@ -63,8 +74,10 @@ def size_bytes(content: Content) -> int:
     return documents.size_bytes(content, link_keys(content), link_fields(content))
 
 
-def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Content:
-    """Embed: give the content with every link filled from `sources`. Raises `TooLarge` for too many links or bytes.
+def shape(key: str, content: Content, embedding: Embedding, hops: int = 0, *, refuse: bool = True) -> Content:
+    """Embed: give the content with every link filled. Raises `TooLarge` for too many links or bytes.
+
+    Raises `TransformFailed` where a transform makes no object, or marks that link if told not to `refuse`.
 
     A document must have room for a mark at each link. Where the copies need more, they are placed in the order of their
     fields as long as they fit, and the others are marked. A change that has come over more than `HOPS_MAX` links
@@ -77,7 +90,7 @@ def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Conten
     room = DOCUMENT_BYTES_MAX - size_bytes(placed(content, marks))
     if found and room < 0:
         raise TooLarge(f"A document has at most {DOCUMENT_BYTES_MAX:,} bytes, a mark at each of its links included.")
-    copies = {at: copy_of(link["key"], _source(link["key"], sources), above=key) for at, link in found}
+    copies = {at: copy_at(at, link, key, embedding, hops=hops, refuse=refuse) for at, link in found}
     if hops > HOPS_MAX:
         copies |= {at: marks[at] for at, link in found if "link_too_large" in link}
     copies |= {at: marks[at] for at, copy in copies.items() if not values.fits(copy, at)}
@@ -95,40 +108,6 @@ def _fitting(copies: dict[Path, Content], marks: dict[Path, Content], room: int)
             chosen[at] = copy
             room -= growth[at]
     return chosen
-
-
-def _source(key: Any, sources: Sources) -> Content | None:
-    return sources[key] if documents.valid_key(key) else None
-
-
-def copy_of(key: Any, source: Content | None, above: str) -> Content:
-    """Make the copy of `source` that stands in the document `above`."""
-    if key == above:
-        return {"key": key, "link_cycle": True}
-    if source is None:
-        return {"key": key, "link_missing": True}
-    return {"key": key, **_cut(source, frozenset((above, key)))}
-
-
-def _cut(value: Any, path: frozenset[str]) -> Any:
-    """Leave out what comes back to a document on the path."""
-    if isinstance(value, list):
-        return [_cut_item(item, path) for item in value]
-    return {name: _cut_item(item, path) for name, item in value.items()}
-
-
-def _cut_item(item: Any, path: frozenset[str]) -> Any:
-    if not isinstance(item, dict | list):
-        return item
-    if isinstance(item, dict) and isinstance(key := item.get("key"), str):
-        return (
-            {"key": key, "link_cycle": True} if key in path else {"key": key, **_cut(_beside_key(item), path | {key})}
-        )
-    return _cut(item, path)
-
-
-def _beside_key(copy: Content) -> Content:
-    return {name: value for name, value in copy.items() if name != "key"}
 
 
 def placed(content: Content, copies: Mapping[Path, Content]) -> Content:
@@ -153,17 +132,21 @@ class Refresh(Enum):
     RESHAPE = "whether everything fits has to be decided with all targets at hand"
 
 
-def refresh(key: str, document: Document, source_key: str, source: Content | None) -> Content | Refresh:
-    """Replace a document's copies of one source.
+def refresh(key: str, document: Document, embedding: Embedding, hops: int = 0) -> Content | Refresh:
+    """Replace a document's copies of the sources that the embedding has.
 
-    A document that is full, or that another client has written since, is for `shape` to decide.
+    A document that is full, that another client has written since, or that needs a transform which has not been read,
+    is for `shape` to decide.
     """
     content = document.content
     found = links(content)
-    copies = {at: copy_of(source_key, source, above=key) for at, link in found if link["key"] == source_key}
+    stale = [(at, link) for at, link in found if documents.valid_key(link["key"]) and link["key"] in embedding.sources]
     if not document.in_shape or any("link_too_large" in link for _, link in found):
         return Refresh.RESHAPE
-    if all(_same(_at(content, at), copy) for at, copy in copies.items()):
+    if not all(embedding.knows(at, link) for at, link in stale):
+        return Refresh.RESHAPE
+    copies = {at: copy_at(at, link, key, embedding, hops=hops) for at, link in stale}
+    if all(same(_at(content, at), copy) for at, copy in copies.items()):
         return Refresh.UNCHANGED
     refreshed = placed(content, copies)
     if size_bytes(refreshed) > DOCUMENT_BYTES_MAX or not values.fits(refreshed):
@@ -177,15 +160,20 @@ def _at(value: Any, at: Path) -> Any:
     return value
 
 
-def _same(left: Any, right: Any) -> bool:
-    return values.canonical(left) == values.canonical(right)
-
-
-def same_content(before: Document | None, after: Document | None) -> bool:
-    """Tell whether a copy of the one would equal a copy of the other."""
+def moved(before: Document | None, after: Document | None) -> bool:
+    """Tell whether a copy of the one may be another than a copy of the other: how far it has come counts too."""
     if before is None or after is None:
-        return before is after
-    return _same(before.content, after.content)
+        return before is not after
+    return not same(before.content, after.content) or _came_far(before) != _came_far(after)
+
+
+def _came_far(document: Document) -> bool:
+    return documents.hops_of(document) >= HOPS_MAX
+
+
+def failed_fields(content: Content) -> list[str]:
+    """List where a transform made no object."""
+    return [values.field_name(at) for at, link in links(content) if "link_transform_failed" in link]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +192,7 @@ class Reaction:
 
 def react(before: Document | None, after: Document | None) -> Reaction:
     """Say what a change from `before` to `after` calls for (None: there was, or is, no document)."""
-    changed = not same_content(before, after)
+    changed = moved(before, after)
     if after is None:
         return Reaction(pages=changed and counts_as_linked(before))
     foreign = _written_by_another(before, after)
@@ -246,5 +234,5 @@ def _users_write(before: Document | None, after: Document) -> bool:
 def _moved_copies(before: Document | None, after: Document) -> tuple[str, ...]:
     """List the targets whose copies this write changed or brought in; another client's write vouches for none."""
     old = dict(links(before.content)) if before is not None and before.in_shape else {}
-    moved = (link["key"] for at, link in links(after.content) if at not in old or not _same(old[at], link))
+    moved = (link["key"] for at, link in links(after.content) if at not in old or not same(old[at], link))
     return tuple(sorted({key for key in moved if documents.valid_key(key)}))

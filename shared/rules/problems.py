@@ -68,6 +68,15 @@ class NeedsIndex(BadQuery):
     title = "Declare the index that this query needs"
 
 
+class BadTransform(Problem):
+    title = "Store a transform that can make an object of a document"
+
+
+class TransformFailed(Problem):
+    status = 409
+    title = "Change the transform of this field, or what it is applied to: together they make no object"
+
+
 class NotFound(Problem):
     status = 404
     title = "There is nothing under that name"

@@ -12,6 +12,7 @@ from shared.adapters.web.events import document_event
 from shared.operations import links as operations
 from shared.operations.ports import Ports
 from shared.rules import documents, links
+from shared.rules.copies import Embedding
 from tests.bench.stage import TARGET, Stage, city, country, record
 from tests.unit.quiet_world import QuietWorld
 
@@ -39,7 +40,7 @@ def event_of_a_refresh() -> bytes:
     before = record("city", city(1), {TARGET: country(1)}, linked=False)
     document = documents.decode(before)
     assert document is not None, "a record was just made"
-    content = links.refresh("city", document, TARGET, country(2))
+    content = links.refresh("city", document, Embedding({TARGET: country(2)}, {TARGET: None}))
     assert not isinstance(content, links.Refresh), "the copy follows"
     world = QuietWorld()
     after = documents.written(document, content, "refresh", world.now, linked=False, hops=1)

@@ -22,6 +22,7 @@ from infra.local.triggers import Events
 from shared.adapters.stores.firestore import FirestoreStore
 from shared.operations.ports import Condition, Put, Query
 from shared.rules import documents, links
+from shared.rules.copies import Embedding
 from shared.rules.documents import Content
 
 SEED_PAGE = 400
@@ -124,7 +125,7 @@ def key_of(number: int) -> str:
 
 def record(key: str, content: Content, sources: Mapping[str, Content], *, linked: bool) -> Mapping[str, Any]:
     """Make the record that a put leaves behind."""
-    shaped = links.shape(key, content, sources)
+    shaped = links.shape(key, content, Embedding(sources))
     document = documents.written(None, shaped, "put", datetime.now(UTC), linked=linked)
     return documents.encode(document, links.link_keys(shaped), links.link_fields(shaped))
 

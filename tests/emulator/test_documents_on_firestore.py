@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from shared.adapters.stores.firestore import FirestoreStore
 from shared.operations import document_bulk, document_patches, documents, links
 from shared.operations.ports import Ports
+from shared.rules import transforms
 from shared.rules.documents import path_of
 from shared.rules.effects import Effect
 from shared.rules.preconditions import Precondition, Tags
@@ -112,7 +113,8 @@ def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(p
     documents.put(ports, "p", {"t": {"key": "t"}})
 
     def refresh() -> None:
-        links.refresh(ports, "t", ports.store.read(path_of("p"), path_of("t")))
+        embedding, *around = ports.store.read(path_of("p"), path_of("t"), transforms.path_of("t"))
+        links.refresh(ports, "t", [embedding], around)
 
     def merge() -> None:
         for n in range(20):

@@ -10,6 +10,7 @@ from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from shared.operations.ports import Condition, Query
 from shared.rules import links
+from shared.rules.copies import Embedding
 from shared.rules.documents import COLLECTION, Content
 from tests.bench.stage import TARGET, Stage, city, country, key_of
 
@@ -41,7 +42,7 @@ def shown(stage: Stage, keys: Iterable[str]) -> dict[str, Content]:
 
 def untrue(documents: dict[str, Content]) -> list[str]:
     """List the documents that are not what a put of them now would store, given all that they link to."""
-    return [key for key, content in documents.items() if links.shape(key, content, documents) != content]
+    return [key for key, content in documents.items() if links.shape(key, content, Embedding(documents)) != content]
 
 
 def put_all(stage: Stage, documents: dict[str, Content]) -> None:

@@ -11,20 +11,22 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import product
 from typing import Any
 from unittest import mock
 
-from shared.operations import document_bulk, document_patches, outbox
+from shared.operations import document_bulk, document_patches, embedding, outbox, transforms
 from shared.operations import documents as document_operations
 from shared.operations import links as operations
 from shared.operations.ports import Change, Committed, Conflict, Delete, Must, Ports, Put, Query, Snapshot, Write
-from shared.rules import bulk, documents, links
+from shared.rules import bulk, copies, documents, links
+from shared.rules.copies import Embedding
 from shared.rules.documents import Content, Document, path_of
 from shared.rules.effects import Effect, name_of
 from shared.rules.preconditions import UNCONDITIONAL, Precondition
 from shared.rules.problems import Problem, Unavailable
 from tests.simulation import links_world, outbox_world
-from tests.simulation.links_world import KINDS, Kinds
+from tests.simulation.links_world import KINDS, Kind, Kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ FOREIGN = tuple(kind for kind in KINDS if kind.foreign and not kind.versatile)
 NARROW = tuple(kind for kind in KINDS if kind.narrow)
 CROWDED = tuple(kind for kind in KINDS if kind.crowded)
 VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
+ROUND = tuple(kind for kind in KINDS if kind.round)
+LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
+"""Two documents, and nothing that fixes what they begin with."""
+
+TRANSFORMED = tuple(kind for kind in KINDS if kind.transformed)
 
 # --- links ---
 
@@ -64,13 +71,15 @@ def _only_after_writing() -> AbstractContextManager[Any]:
     wrote: list[bool] = [False]
     write_copies, moved_since = operations.write_copies, operations.moved_since
 
-    def watched(ports: Ports, key: str, embedding: Sequence[Snapshot], source: Snapshot) -> list[Snapshot]:
-        document = documents.decode(source.data)
-        wrote[0] = any(operations._refreshed(_Mute(ports), one, key, document) for one in embedding)
-        return write_copies(ports, key, embedding, source)
+    def watched(
+        ports: Ports, key: str, linking: Sequence[Snapshot], around: Sequence[Snapshot], hops: int
+    ) -> tuple[list[str], Any]:
+        now = embedding.given(around)
+        wrote[0] = any(operations._refreshed(_Mute(ports), one, now, hops) for one in linking)
+        return write_copies(ports, key, linking, around, hops)
 
     return mock.patch.multiple(
-        operations, write_copies=watched, moved_since=lambda one, other: wrote[0] and moved_since(one, other)
+        operations, write_copies=watched, moved_since=lambda one, other: moved_since(one, other) if wrote[0] else []
     )
 
 
@@ -79,12 +88,12 @@ def _gained_only(before: Document | None, after: Document) -> tuple[str, ...]:
     return tuple(key for key in links.link_keys(after.content) if key not in old)
 
 
-def _mark_after_reading(ports: Ports, keys: Sequence[str]) -> dict[str, Snapshot]:
-    read = ports.store.read(*map(path_of, keys))
-    for snapshot in read:
+def _mark_after_reading(ports: Ports, keys: Sequence[str], beside: Sequence[str] = ()) -> tuple[Snapshot, ...]:
+    read = ports.store.read(*map(path_of, keys), *beside)
+    for snapshot in read[: len(keys)]:
         with suppress(Conflict):
             ports.store.commit([replace(operations._word(snapshot), guard=Must.EXIST if snapshot.data else None)])
-    return {snapshot.id: snapshot for snapshot in read}
+    return read
 
 
 def _mark_without_guard(snapshot: Snapshot) -> Write:
@@ -107,14 +116,18 @@ def _page_without_word(ports: Ports, event_id: str, key: str, cursor: str, _copi
     if len(found) == links_world.PAGE_COPIES:
         operations.hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
     if found:
-        operations.refresh(ports, key, (*found, *ports.store.read(path_of(key))))
+        operations.refresh(ports, key, found, ports.store.read(path_of(key), *operations._transforms(found, [key])))
 
 
 def _mark_only_what_differs(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
-    contents = document_operations.sources(targets, ports.store.read(*map(path_of, targets)))
-    differ = [one for one in targets if links.refresh(key, document, one, contents[one]) is not links.Refresh.UNCHANGED]
+    now = embedding.given(ports.store.read(*embedding.needs(document.content)))
+    differ = [one for one in targets if _differs(key, document, now.only(one))]
     if differ:
         verify(ports, event_id, key, document, differ)
+
+
+def _differs(key: str, document: Document, now: Embedding) -> bool:
+    return links.refresh(key, document, now) is not links.Refresh.UNCHANGED
 
 
 verify = operations.verify
@@ -148,9 +161,9 @@ def _versions_by_counting(
     return Document(content, documents.Stamp(version, author, documents.digest(content), hops), linked)
 
 
-def _refresh_without_bound(key: str, document: Document, source_key: str, source: Content | None) -> Any:
+def _refresh_without_bound(key: str, document: Document, now: Embedding, hops: int = 0) -> Any:
     with mock.patch.object(links, "DOCUMENT_BYTES_MAX", 10**9):
-        return refresh(key, document, source_key, source)
+        return refresh(key, document, now, hops)
 
 
 refresh = links.refresh
@@ -163,8 +176,8 @@ def _give_up_at_the_first_refusal(ports: Ports, key: str, hops: int) -> None:
         raise Unavailable("a page that cannot be finished is tried again") from problem
 
 
-def _unmark_however_far(key: str, content: Content, sources: links.Sources, _: int = 0) -> Content:
-    return shape(key, content, sources)
+def _unmark_however_far(key: str, content: Content, now: Embedding, _: int = 0, *, refuse: bool = True) -> Content:
+    return shape(key, content, now, refuse=refuse)
 
 
 shape = links.shape
@@ -206,6 +219,42 @@ def _losers_alone(load: document_bulk._Load, keys: Any) -> None:
 read_of_load = document_bulk._Load._read
 
 
+def _verify_by_sources_alone(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
+    """Whatever some transform makes of a source passes for what the present one makes."""
+    sources = embedding.given(operations.make_known(ports, targets)).sources
+    for target in targets:
+        of_all = (Embedding({target: sources[target]}, one) for one in ANY_TRANSFORMS)
+        if all(_differs(key, document, one) for one in of_all):
+            operations.hand_on(ports, event_id, {"key": target, "document": key})
+
+
+PLAIN_TRANSFORMS = (None, *(one for one in links_world.TRANSFORMS if isinstance(one, dict)))
+"""Without the selector that makes a mark of a target's mark: it would pass for what no transform has made."""
+
+ANY_TRANSFORMS = [{"x": x, "y": y} for x, y in product(PLAIN_TRANSFORMS, repeat=2)]
+
+
+def _moved_sources_alone(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
+    return [one for one in moved(before, after) if one.path.startswith(f"{documents.COLLECTION}/")]
+
+
+moved = embedding.moved
+
+
+def _change_however_far(*where: Any, hops: int = 0, refuse: bool = False) -> Content:
+    return copy_at(*where, refuse=refuse)
+
+
+copy_at = copies.copy_at
+
+
+def _copies_without_transforms(read: Sequence[Snapshot]) -> Embedding:
+    return Embedding(given(read).sources, dict.fromkeys(links_world.FIELDS))
+
+
+given = embedding.given
+
+
 class _Mute(Ports):
     """Ports for asking what would be written, without writing it."""
 
@@ -214,7 +263,7 @@ class _Mute(Ports):
 
 
 LINK_FAULTS = (
-    _links("link-1", "looking at the source again", operations, "moved_since", lambda *_: False, NARROW),
+    _links("link-1", "looking at the source again", operations, "moved_since", lambda *_: [], NARROW),
     Fault(
         "link-1",
         "looking again after nothing was written",
@@ -241,6 +290,11 @@ LINK_FAULTS = (
     _links("link-5", "asking for an event again", operations, "fan_out", _acknowledge_whatever_happened),
     _links("link-6", "the event in a page's name", operations, "hand_on", _named_without_the_event),
     _links("link-6", "the time in a new life's version", documents, "written", _versions_by_counting),
+    _links("link-7", "verifying transforms", operations, "verify", _verify_by_sources_alone, LOOSE),
+    _links("link-7", "looking at transforms again", operations, "moved_since", _moved_sources_alone, TRANSFORMED),
+    _links("D10", "transforms where copies follow", embedding, "given", _copies_without_transforms, TRANSFORMED),
+    _links("D11", "the walk of a transform", transforms, "walk_from", lambda _: (), TRANSFORMED),
+    _links("hops", "an end to growth round a cycle", links, "copy_at", _change_however_far, ROUND),
     _links("link-8", "marking what does not fit", links, "refresh", _refresh_without_bound),
     _links(
         "link-8",

@@ -2,7 +2,8 @@
 
 Held at every write: versions are unique in all lives of a key; nobody but a user changes what a user wrote; no copy
 goes back to an older state of its source; a merge changes what it names in what is there at that moment, and no more; a
-put under a condition finds it true. Held once quiet: every copy, every `linked` mark, every record's shape.
+put under a condition finds it true. Held once quiet: every copy, also of what a transform makes of its source, every
+`linked` mark, every record's shape, and nothing left in the outbox.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from unittest import mock
 
 from greenlet import getcurrent, greenlet
 
-from shared.operations import document_bulk, document_patches
+from shared.operations import document_bulk, document_patches, outbox
 from shared.operations import documents as operations
 from shared.operations import links as fan_out
+from shared.operations import transforms as transform_operations
 from shared.operations.ports import Put, Query, Snapshot
-from shared.rules import documents, links, patches, values
+from shared.rules import bounds, copies, documents, links, patches, transforms, values
+from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
+from shared.rules.copies import Embedding
 from shared.rules.patches import Null
 from shared.rules.preconditions import Precondition, Tags
 from shared.rules.problems import Problem
@@ -35,6 +39,22 @@ SMALL_DOCUMENT_BYTES = 60
 
 OPERATIONS_MAX = 7
 
+HOPS_MAX = 5
+"""Over so many links a change travels here: more than a world has documents, so that growth round a cycle ends soon."""
+
+FIELDS = ("x", "y")
+
+TRANSFORMS: tuple[Any, ...] = (
+    {"made": "#.n"},
+    {"text": "{{.n}}!"},
+    "#.x",
+    {"grows": "{{.x .grows}}+", "n": "#.n"},
+    {"deepens": ["#.x .deepens", "#.y .deepens", "#.n"]},
+)
+"""What is made of a target: a part, a text, an object of its own or none, what grows or deepens round a cycle."""
+
+SMALL, GROWING = TRANSFORMS[:2], TRANSFORMS[3:]
+
 UNLUCKY = Chances(lose_answer=0.1, kill=0.1, left=8)
 
 
@@ -45,7 +65,9 @@ class Kind:
     ``keys`` are put in this order, each linking to those before it, or to any of them in a `cyclic` world. `foreign`
     worlds have another client that writes past the kit; in `crowded` ones records are so small that copies do not fit.
     `narrow` ones have one source that goes to and fro, and one document that embeds it; in `unlucky` ones much goes
-    wrong. In `versatile` ones users also merge, put under a condition, and put several documents in one call.
+    wrong. In `versatile` ones users also merge, put under a condition, and put several documents in one call. In
+    `transformed` ones transforms come, change and go. In a `round` world each document links to the next, the last to
+    the first, and what a transform makes grows on every way round.
     """
 
     keys: str
@@ -55,6 +77,8 @@ class Kind:
     narrow: bool = False
     unlucky: bool = False
     versatile: bool = False
+    transformed: bool = False
+    round: bool = False
 
 
 KINDS = (
@@ -69,6 +93,11 @@ KINDS = (
     Kind("tp", versatile=True),
     Kind("tpq", versatile=True, cyclic=True),
     Kind("tpq", versatile=True, foreign=True),
+    Kind("tp", narrow=True, transformed=True),
+    Kind("tpqr", transformed=True, unlucky=True),
+    Kind("tpq", cyclic=True, transformed=True),
+    Kind("tpq", transformed=True, round=True),
+    Kind("tpq", cyclic=True, crowded=True, foreign=True, transformed=True),
 )
 
 
@@ -108,6 +137,9 @@ class LinksWorld:
     def run(self) -> None:
         with (
             mock.patch.object(fan_out, "PAGE_COPIES_MAX", PAGE_COPIES),
+            mock.patch.object(fan_out, "WALK_DOCUMENTS_MAX", len(self.keys) if self.kind.round else PAGE_COPIES),
+            mock.patch.object(copies, "HOPS_MAX", HOPS_MAX if self.kind.transformed else bounds.HOPS_MAX),
+            mock.patch.object(links, "HOPS_MAX", HOPS_MAX if self.kind.transformed else bounds.HOPS_MAX),
             mock.patch.object(links, "DOCUMENT_BYTES_MAX", self.document_bytes),
             mock.patch.object(documents, "DOCUMENT_BYTES_MAX", self.document_bytes),
         ):
@@ -115,7 +147,19 @@ class LinksWorld:
             if self.kind.narrow or random.random() < 0.5:
                 self._settle_first()
             self.world.run([self._user for _ in range(random.randint(2, OPERATIONS_MAX))])
+            self._let_the_sweeper_finish()
             self._check_rest()
+
+    def _let_the_sweeper_finish(self) -> None:
+        """What a process that died left in the outbox is handed over later."""
+        self.world.chances.left = 0
+        while self.world.store.query(Query(outbox.COLLECTION)):
+            self.world.pass_time(OUTBOX_PATIENCE_SECONDS)
+            self.world.start("sweep", self._swept)
+            self.world.run()
+
+    def _swept(self) -> None:
+        outbox.sweep(self.world.ports)
 
     def _settle_first(self) -> None:
         """Begin with everything put and linked, and no misfortune so far."""
@@ -129,6 +173,9 @@ class LinksWorld:
 
     def _user(self) -> None:
         random = self.world.random
+        if self.kind.transformed and random.random() < 0.4:
+            self._change_a_transform()
+            return
         key = "t" if random.random() < 0.6 else random.choice(self.keys)
         usual = ("put",) * 6 + ("delete",) * 2 + ("write past",) * (3 if self.kind.foreign else 0)
         act = random.choice(usual + ("merge", "put if", "put many") * (4 if self.kind.versatile else 0))
@@ -149,6 +196,20 @@ class LinksWorld:
             content = self._content(key)
             self.world.start(f"another client on {key}", lambda: self._write_past(key, content))
 
+    def _change_a_transform(self) -> None:
+        random = self.world.random
+        name = "x" if self.kind.narrow or random.random() < 0.7 else "y"
+        transform = random.choice(SMALL if self.kind.narrow else GROWING if self.kind.round else TRANSFORMS)
+        ports = self.world.ports
+        if random.random() < 0.3:
+            self.world.start(f"user deletes transform {name}", lambda: transform_operations.delete(ports, name))
+        else:
+            put = f"user puts transform {name} {transform}"
+            self.world.start(put, lambda: self._put_transform(name, transform))
+
+    def _put_transform(self, name: str, transform: Any) -> None:
+        transform_operations.put(self.world.ports, name, transform)
+
     def _start_put(self, name: str, key: str) -> None:
         content = self._content(key)
         self.world.start(f"{name} {content['n']}", lambda: self._put(key, content))
@@ -158,9 +219,11 @@ class LinksWorld:
         self.puts += 1
         letter = "ab"[self.puts % 2] if self.kind.narrow and key == "t" else random.choice("ab")
         content: dict[str, Any] = {"n": letter * random.choice((1, 1, 30 if self.kind.crowded else 1))}
-        if key != "t" or self.kind.cyclic:
+        if self.kind.round:
+            content["x"] = {"key": self.keys[self.keys.index(key) - 1]}
+        elif key != "t" or self.kind.cyclic:
             targets = self.keys if self.kind.cyclic else self.keys[: self.keys.index(key)]
-            for field in random.sample(("x", "y"), 1 if self.kind.narrow else random.choice((0, 1, 1, 2))):
+            for field in ["x"] if self.kind.narrow else random.sample(FIELDS, random.choice((0, 1, 1, 2))):
                 link = {"key": random.choice(targets)}
                 content[field] = link if self.kind.narrow or random.random() < 0.7 else [link, random.choice("ab")]
         return content
@@ -222,8 +285,10 @@ class LinksWorld:
 
     # --- what must hold at every write ---
 
-    def _check_write(self, _: str, before: Snapshot, after: Snapshot) -> None:
+    def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
         key = after.id
+        if path != documents.path_of(key):
+            return
         old, new = documents.decode(before.data), documents.decode(after.data)
         self._check_version(key, old, new)
         act = self.acts.get(getcurrent())
@@ -249,16 +314,21 @@ class LinksWorld:
         """Each copy shows a state of its source no older than what it showed before, in one life of its document."""
         for _, copy in links.links(document.content):
             target = copy["key"]
-            if target == key or "link_too_large" in copy:
+            if target == key or "link_too_large" in copy or (self.kind.transformed and "link_cycle" in copy):
                 continue
             states = self.history[target]
             since = self.shown.get((key, target), 0)
-            fitting = [
-                i for i in range(since, len(states)) if _copy_of(target, states[i], key) == values.canonical(copy)
-            ]
+            fitting = [i for i in range(since, len(states)) if self._may_show(copy, states[i], key)]
             if not fitting:
                 raise Violation(f"{key}'s copy of {target} went back to {copy}")
             self.shown[key, target] = fitting[0]
+
+    def _may_show(self, copy: dict[str, Any], state: str, above: str) -> bool:
+        """Tell whether a copy is what some transform, or none, makes of a state of its source."""
+        of_transforms = TRANSFORMS if self.kind.transformed else ()
+        sources = {copy["key"]: json.loads(state)}
+        made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
+        return any(copies.same(copies.copy_at(("x",), copy, above, one), copy) for one in made)
 
     # --- what must hold once quiet ---
 
@@ -266,15 +336,29 @@ class LinksWorld:
         found = self.world.store.query(Query(documents.COLLECTION))
         held = {snapshot.id: document for snapshot in found if (document := documents.decode(snapshot.data))}
         contents = {key: held[key].content if key in held else None for key in self.keys}
+        stored = self.world.store.read(*map(transforms.path_of, FIELDS))
+        around = Embedding(contents, {one.id: transforms.decode(one.data) for one in stored})
         for key, document in held.items():
             try:
-                expected = links.shape(key, document.content, contents, _hops_of_a_refresh(document, held))
+                expected = self._expected(key, document, held, around)
             except Problem:
                 continue  # another client wrote what no put would take: it stays as it is, and embeds nobody
             self._check_document(key, document, expected)
             for target in links.link_keys(document.content):
                 if target in held and held[target].linked is False:
                     raise Violation(f"{target} does not know that {key} embeds it: its next change would be lost")
+
+    def _expected(
+        self, key: str, document: documents.Document, held: dict[str, documents.Document], around: Embedding
+    ) -> documents.Content:
+        """What a put now would embed; a mark may stand where the last change of the target has come too far."""
+        hops = _hops_of_a_refresh(document, held) if self.kind.crowded else 0
+        far = {
+            at: link
+            for at, link in links.links(document.content)
+            if {"link_cycle", "link_too_large"} & link.keys() and documents.hops_of(held.get(link["key"])) >= HOPS_MAX
+        }
+        return links.placed(links.shape(key, document.content, around, hops, refuse=False), far)
 
     @staticmethod
     def _check_document(key: str, document: documents.Document, expected: documents.Content) -> None:
@@ -305,7 +389,3 @@ def _bare(content: documents.Content) -> str:
 
 def _shown(document: documents.Document | None) -> str:
     return values.canonical(None if document is None else document.content)
-
-
-def _copy_of(target: str, state: str, above: str) -> str:
-    return values.canonical(links.copy_of(target, json.loads(state), above))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from unittest import mock
 
 from shared.operations import links as fan_out
-from shared.operations import outbox, verification
+from shared.operations import verification
 from shared.operations.ports import DocumentEvent, Ports, Snapshot
 from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
 from shared.rules.documents import COLLECTION
@@ -86,12 +86,8 @@ class VerifyWorld(LinksWorld):
         """A walk whose task was committed and not handed over goes on with the sweeper, as often as that happened."""
         for _ in range(2):
             self.world.pass_time(OUTBOX_PATIENCE_SECONDS + 1)
-            self.world.start("sweep", lambda: self._swept(self.world.ports))
+            self.world.start("sweep", self._swept)
             self.world.run()
-
-    @staticmethod
-    def _swept(ports: Ports) -> None:
-        outbox.sweep(ports)
 
     def _check_walk(self) -> None:
         walks = verification.newest(self.world.ports_of_store())

@@ -234,9 +234,9 @@ def test_a_walk_costs_a_read_a_document_one_a_target_and_little_a_page(embedding
     assert embedding.cost_of(lambda: verification.begin(embedding.ports, "test")) == Cost(
         round_trips=5, reads=3, writes=3, deletes=1, tasks=1
     )
-    targets, notes, own = 2, 1, 2
+    targets, notes, transforms, own = 2, 1, 2, 2
     page = embedding.work()
-    assert page == Cost(round_trips=6, reads=30 + targets + notes + own, writes=1)
+    assert page == Cost(round_trips=7, reads=30 + targets + notes + transforms + own, writes=1)
     assert embedding.tasks == []
 
 
