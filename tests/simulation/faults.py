@@ -64,7 +64,7 @@ def _outbox(clause: str, without: str, module: object, name: str, instead: Any) 
 
 PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded))
 NARROW = tuple(kind for kind in KINDS if kind.narrow)
-CROWDED = tuple(kind for kind in KINDS if kind.crowded)
+CROWDED = tuple(kind for kind in KINDS if kind.crowded and not kind.transformed)
 ROUND = tuple(kind for kind in KINDS if kind.round)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""
