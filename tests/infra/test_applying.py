@@ -1,7 +1,5 @@
 """Terraform accepts the files, brings them about, finds nothing left to do, and can take everything away again."""
 
-from collections.abc import Callable
-
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Workspace
 

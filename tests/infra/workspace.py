@@ -1,9 +1,9 @@
 """A copy of the project's Terraform files with a state of its own, and the real Terraform to run on them.
 
-    workspace = Workspace(folder, google, zips)
-    workspace.initialise()
-    workspace.apply()
-    workspace.resources()["google_cloud_tasks_queue.queue[\"tasks\"]"].values["name"]
+workspace = Workspace(folder, google, zips)
+workspace.initialise()
+workspace.apply()
+workspace.resources()["google_cloud_tasks_queue.queue[\"tasks\"]"].values["name"]
 """
 
 import json
@@ -21,6 +21,7 @@ from tests.infra.google_provider.server import GoogleProvider
 INFRA = Path(__file__).parents[2] / "infra"
 LOCAL_STATE = 'terraform {\n  backend "local" {}\n}\n'
 VARIABLES = {"project_id": "demo-project", "environment": "dev", "deployer": "user:ann@example.com"}
+OTHERS = (".terraform", ".terraform.lock.hcl", "__pycache__", "local", "packaging", "setup")
 SECONDS_MAX = 60
 NOTHING_TO_DO = 0
 SOMETHING_TO_DO = 2
@@ -46,7 +47,9 @@ class Workspace:
         self.infra = folder / "infra"
         self.google = google
         self.variables = VARIABLES | variables
-        shutil.copytree(INFRA, self.infra, ignore=lambda path, names: [each for each in names if not _wanted(path, each)])
+        shutil.copytree(
+            INFRA, self.infra, ignore=lambda path, names: [each for each in names if not _wanted(path, each)]
+        )
         shutil.copytree(zips, folder / "dist")
         (self.infra / "backend_override.tf").write_text(LOCAL_STATE)
 
@@ -94,15 +97,13 @@ class Workspace:
             raise TerraformError(ended.stdout + ended.stderr)
         return ended.returncode == SOMETHING_TO_DO
 
-    def state(self) -> dict[str, Any]:
-        """Give what ``terraform show -json`` says of what was applied."""
-        shown: dict[str, Any] = json.loads(self.run("show", "-json").stdout)
-        return shown
+    def resources(self, folder: str = ".") -> dict[str, Resource]:
+        """Give what was applied in the folder, by address."""
+        return _by_address(json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout).get("values", {}))
 
-    def resources(self) -> dict[str, Resource]:
-        """Give what was applied, by address."""
-        root = self.state().get("values", {}).get("root_module", {})
-        return {each["address"]: Resource(each["address"], each["type"], each["values"]) for each in _listed(root)}
+    def planned(self) -> dict[str, Resource]:
+        """Give what there will be once the kept plan was applied, by address; unknown values are left out."""
+        return _by_address(json.loads(self.run("show", "-json", "planned").stdout)["planned_values"])
 
     def outputs(self) -> dict[str, Any]:
         """Give the outputs."""
@@ -120,11 +121,15 @@ class Workspace:
         return [f"-var={name}={_text(value)}" for name, value in given.items()]
 
 
-def _wanted(path: str, name: str) -> bool:
-    """Tell whether Terraform reads a file or folder of ``infra/``."""
-    if name in (".terraform", "__pycache__", "local", "packaging", "setup"):
-        return False
-    return Path(path, name).is_dir() or name == "catalogue.yaml" or name.endswith((".tf", ".tfvars", ".hcl"))
+def _unwanted(path: str, names: list[str]) -> list[str]:
+    """Name what Terraform does not read of a folder within ``infra/``."""
+    read = (".tf", ".tfvars", ".hcl", "catalogue.yaml")
+    return [each for each in names if each in OTHERS or not (Path(path, each).is_dir() or each.endswith(read))]
+
+
+def _by_address(values: dict[str, Any]) -> dict[str, Resource]:
+    listed = _listed(values.get("root_module", {}))
+    return {each["address"]: Resource(each["address"], each["type"], each["values"]) for each in listed}
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from tests.infra.google_provider import facts
 from tests.infra.google_provider.values import UNKNOWN, Block, Path, Value, attributes, blocks
@@ -62,5 +62,5 @@ def _known(listed: Any) -> list[Value]:
     return [] if listed in (None, UNKNOWN) else listed
 
 
-def _is_number(given: Any) -> bool:
+def _is_number(given: Any) -> TypeGuard[float]:
     return isinstance(given, int | float)
