@@ -20,7 +20,7 @@ from tests.infra.google_provider.server import GoogleProvider
 
 INFRA = Path(__file__).parents[2] / "infra"
 LOCAL_STATE = 'terraform {\n  backend "local" {}\n}\n'
-VARIABLES = {"project_id": "demo-project", "environment": "dev", "deployer": "user:ann@example.com"}
+VARIABLES = {"project_id": "demo-project", "deployer": "user:ann@example.com"}
 OTHERS = (".terraform", ".terraform.lock.hcl", "__pycache__", "local", "packaging", "setup")
 SECONDS_MAX = 60
 NOTHING_TO_DO = 0
@@ -43,10 +43,11 @@ class Resource:
 class Workspace:
     """Terraform's files in `folder`/infra, and a `dist` beside them."""
 
-    def __init__(self, folder: Path, google: GoogleProvider, zips: Path, **variables: Any) -> None:
+    def __init__(self, folder: Path, google: GoogleProvider, zips: Path, named: str = "prod", **variables: Any) -> None:
         self.infra = folder / "infra"
         self.google = google
-        self.variables = VARIABLES | variables
+        self._file = f"-var-file=environments/{named}.tfvars"
+        self._given = VARIABLES | variables
         shutil.copytree(INFRA, self.infra, ignore=_unwanted)
         shutil.copytree(zips, folder / "dist")
         (self.infra / "backend_override.tf").write_text(LOCAL_STATE)
@@ -95,9 +96,14 @@ class Workspace:
             raise TerraformError(ended.stdout + ended.stderr)
         return ended.returncode == SOMETHING_TO_DO
 
+    def shown(self, folder: str = ".") -> dict[str, Any]:
+        """Give what ``terraform show -json`` says of what was applied in the folder."""
+        said: dict[str, Any] = json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout)
+        return said
+
     def resources(self, folder: str = ".") -> dict[str, Resource]:
         """Give what was applied in the folder, by address."""
-        return _by_address(json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout).get("values", {}))
+        return _by_address(self.shown(folder).get("values", {}))
 
     def planned(self) -> dict[str, Resource]:
         """Give what there will be once the kept plan was applied, by address; unknown values are left out."""
@@ -115,8 +121,7 @@ class Workspace:
         path.write_text(yaml.safe_dump(content), "utf-8")
 
     def _variables(self, more: dict[str, Any]) -> list[str]:
-        given = self.variables | more
-        return [f"-var={name}={_text(value)}" for name, value in given.items()]
+        return [self._file, *(f"-var={name}={_text(value)}" for name, value in (self._given | more).items())]
 
 
 def _unwanted(path: str, names: list[str]) -> list[str]:
