@@ -35,13 +35,7 @@ class Planned:
 @pytest.fixture(scope="module")
 def chosen(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Planned:
     """Give the plan of a deployment in which everything was chosen otherwise."""
-    variables = {
-        "database": "(default)",
-        "create_database": False,
-        "database_location": "eur3",
-        "alert_email": "a@b.org",
-    }
-    made = Workspace(tmp_path_factory.mktemp("chosen"), google, zips, **variables, invokers=["group:all@b.org"])
+    made = Workspace(tmp_path_factory.mktemp("chosen"), google, zips, **CHOSEN)
     made.edit_catalogue(choose)
     made.initialise()
     return Planned(printed=made.plan().stdout, resources=made.planned())
