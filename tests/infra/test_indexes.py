@@ -16,7 +16,6 @@ Made = list[tuple[str, list[str]]]
 
 TESTS = (
     "test_batches",
-    "test_costs_batches",
     "test_costs_semaphores",
     "test_link_operations",
     "test_outbox",
