@@ -6,11 +6,12 @@ LOCKS := requirements-dev.txt examples/gazetteer/requirements.txt
 READY := .venv/matches-the-locks
 
 SEEDS ?= 10000
+COPIES ?= 20000
 ARGS ?=
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate check package lock setup clean
+.PHONY: help demo dev test test-all simulate bench check package lock setup clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +30,9 @@ test-all: $(READY) ## Run all tests
 
 simulate: $(READY) ## Look for a seed that breaks a promise (SEEDS=100000)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
+
+bench: $(READY) ## Measure documents and links on the emulator, also against bare client calls (COPIES=20000)
+	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
 
 check: $(READY) ## Lint, check the format and the types, and look for what must not be in the repository
 	@status=0; \
