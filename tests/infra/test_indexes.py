@@ -20,6 +20,7 @@ TESTS = (
     "test_link_operations",
     "test_outbox",
     "test_semaphores_http",
+    "test_verification",
 )
 KNOWN = {
     ("batches", "due_at"),
