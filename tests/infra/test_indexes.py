@@ -29,6 +29,7 @@ KNOWN = {
     ("semaphores", "mode"),
     ("semaphores", "sweep_at"),
     ("units", "state"),
+    ("verifications", "begun_at"),
     ("waiters", "since"),
 }
 """What the operations' source asks for, found by reading it."""
