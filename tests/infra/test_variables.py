@@ -1,0 +1,90 @@
+"""Every variable refuses what cannot work, and says what to do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.workspace import INFRA, Workspace
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"project_id": "My Project"}, "project_id is a project's id, not its name or number"),
+    ({"region": "us-central1-a"}, "region is a region such as us-central1, not a zone"),
+    ({"database_location": "mars"}, "database_location is a region such as us-central1 or a multi-region such as nam5"),
+    ({"environment": "production"}, "environment must be dev, staging or prod"),
+    ({"prefix": "dev-"}, "prefix must begin with a letter"),
+    ({"prefix": "development"}, "the longest function leaves 10 for it. Shorten the prefix"),
+    ({"database": "db"}, "database must be (default), or 4 to 63 lower case letters"),
+    ({"dist_dir": "../nowhere"}, "Run `make package` first"),
+    ({"invokers": ["allUsers"]}, "To open a function to everybody say `public: true` of it in catalogue.yaml"),
+    ({"deployer": "ann@example.com"}, "deployer is one IAM member such as user:ann@example.com"),
+    ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
+]
+
+BOOTSTRAP_REFUSES = [
+    ("project_id=Demo", "project_id is a project's id, not its name or number"),
+    ("region=us-central1-a", "region is a region such as us-central1, not a zone"),
+]
+
+ACCEPTED: list[dict[str, Any]] = [
+    {"database_location": "eur3", "prefix": "developmen", "database": "(default)", "alert_email": "ann@example.com"},
+    {
+        "environment": "staging",
+        "region": "europe-west1",
+        "invokers": ["group:all@example.com"],
+        "create_database": False,
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def unapplied(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    workspace = Workspace(tmp_path_factory.mktemp("unapplied"), google, zips)
+    workspace.initialise()
+    return workspace
+
+
+@pytest.mark.parametrize(("variables", "message"), REFUSED)
+def test_a_bad_value_is_refused_with_what_to_do(unapplied: Workspace, variables: dict[str, Any], message: str) -> None:
+    ended = unapplied.plan(check=False, **variables)
+    assert ended.returncode == 1
+    assert message in " ".join(ended.stderr.split())
+
+
+@pytest.mark.parametrize("variables", ACCEPTED)
+def test_good_values_are_accepted(unapplied: Workspace, variables: dict[str, Any]) -> None:
+    assert unapplied.plan(**variables).returncode == 0
+
+
+@pytest.mark.parametrize(("variable", "message"), BOOTSTRAP_REFUSES)
+def test_preparing_a_project_refuses_a_bad_value(unapplied: Workspace, variable: str, message: str) -> None:
+    unapplied.run("-chdir=bootstrap", "init", "-input=false")
+    ended = unapplied.run(
+        "-chdir=bootstrap", "plan", "-input=false", "-var=project_id=a-demo", f"-var={variable}", check=False
+    )
+    assert ended.returncode == 1
+    assert message in " ".join(ended.stderr.split())
+
+
+def test_a_function_whose_name_is_too_short_for_an_account_is_refused(
+    google: GoogleProvider, zips: Path, tmp_path: Path
+) -> None:
+    workspace = Workspace(tmp_path, google, zips)
+    workspace.edit_catalogue(lambda catalogue: catalogue["functions"].update(ab={"invoked_by": ["people"]}))
+    (tmp_path / "dist" / "ab.zip").touch()
+    workspace.initialise()
+    assert "The account fn-ab must have 6 characters or more" in " ".join(workspace.plan(check=False).stderr.split())
+
+
+def test_every_validation_has_a_bad_value_here() -> None:
+    counts = {path.relative_to(INFRA).parent.as_posix(): validations(path) for path in INFRA.rglob("variables.tf")}
+    assert counts == {".": len(REFUSED), "bootstrap": len(BOOTSTRAP_REFUSES), "modules/function": 1}
+
+
+def validations(path: Path) -> int:
+    return path.read_text("utf-8").count("validation {")
+
+
+def test_the_modules_own_tests_pass(unapplied: Workspace) -> None:
+    assert "0 failed" in unapplied.run("test").stdout
