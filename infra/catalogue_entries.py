@@ -14,6 +14,13 @@ EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("writte
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own bound on a queue, as are the next two
 CONCURRENT_MAX = 5_000
 DOUBLINGS_MAX = 16
+CPUS_WHOLE = (1, 2, 4, 6, 8)  # Cloud Run's, as are the next four; below one CPU any fraction from the least on
+CPU_LEAST = 0.08
+CONCURRENCY_MAX = 1_000
+EVENT_SECONDS_MAX = 540
+SECONDS_MAX = 3_600
+INSTANCES_MAX = 1_000
+MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
@@ -35,13 +42,21 @@ def url_segment(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """A folder with a ``main.py`` whose entry point is called `name`. `folder` is absolute."""
+    """A folder with a ``main.py`` whose entry point is called `name`. `folder` is absolute.
+
+    An instance in the cloud has `memory` and `cpu` and handles `concurrency` requests at once, each in a thread.
+    """
 
     name: str
     folder: Path
     invoked_by: tuple[str, ...]
     enqueues: tuple[str, ...] = ()
     public: bool = False
+    memory: str = "512Mi"
+    cpu: float = 1
+    concurrency: int = 16
+    timeout_seconds: int = 540
+    instances_max: int = 20
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
@@ -52,15 +67,29 @@ class Function:
         refuse(mixed, "what events invoke gets CloudEvents only: give the other callers a function of their own")
         refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
+        self._instance_can_be_had()
+
+    def _instance_can_be_had(self) -> None:
+        refuse(not MEMORY.fullmatch(self.memory), f"memory says {self.memory!r}; write 512Mi or 1Gi")
+        fraction = CPU_LEAST <= self.cpu < 1
+        refuse(not fraction and self.cpu not in CPUS_WHOLE, f"cpu must be {CPU_LEAST} to 1, or 2, 4, 6, 8: {self.cpu}")
+        _between("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
+        refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: say concurrency: 1 or cpu: 1")
+        _between("timeout_seconds", self.timeout_seconds, 1, EVENT_SECONDS_MAX if self._for_events else SECONDS_MAX)
+        _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
 
     @property
     def segment(self) -> str:
         return url_segment(self.name)
 
     @property
+    def _for_events(self) -> bool:
+        return "event" in self.invoked_by
+
+    @property
     def signature_type(self) -> str:
         """Give what functions-framework calls the way of invoking it: ``http`` or ``cloudevent``."""
-        return "cloudevent" if "event" in self.invoked_by else "http"
+        return "cloudevent" if self._for_events else "http"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

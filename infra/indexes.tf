@@ -1,5 +1,5 @@
 # What Firestore keeps in order beyond its default, which is every field by itself: composite indexes for people's queries from
-# the catalogue, and no index where nothing is ever searched. Each index of a field costs a write and an entry.
+# the catalogue, and no index where nothing is ever searched: each index of a field takes time at every write and room.
 
 locals {
   composite = { for name, index in local.indexes : name => {
@@ -19,7 +19,7 @@ locals {
     outbox     = ["tasks"]
     pages      = ["digest", "task", "units"]
     semaphores = ["alarm_at", "clean_at", "ended", "leases", "next_token"]
-    units      = ["call", "task", "text"]
+    units      = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
     waiters    = ["answer", "continuation", "deadline_at", "joined", "on_timeout"]
   }
   exempt = merge([for collection, fields in local.never_searched : {

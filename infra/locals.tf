@@ -11,14 +11,16 @@ locals {
   schedules = local.catalogue.schedules
   indexes   = lookup(local.catalogue, "indexes", null) == null ? {} : local.catalogue.indexes
 
+  segments = { for name in keys(local.catalogue.functions) : name => replace(name, "_", "-") } # in URLs and names in the cloud
+
   begin             = var.prefix == "" ? "" : "${var.prefix}-"
   database          = coalesce(var.database, "signalbox-${var.environment}")
   database_location = coalesce(var.database_location, var.region)
 
   functions = { for name, entry in local.catalogue.functions : name => {
-    segment    = replace(name, "_", "-")
-    service    = "${local.begin}${replace(name, "_", "-")}"
-    account_id = "fn-${local.begin}${replace(name, "_", "-")}" # an account's id has at least 6 characters, a name may have fewer
+    segment    = local.segments[name]
+    service    = "${local.begin}${local.segments[name]}"
+    account_id = "fn-${local.begin}${local.segments[name]}" # an account's id has at least 6 characters, a name may have fewer
     people     = contains(entry.invoked_by, "people")
     queue      = contains(entry.invoked_by, "queue")
     schedule   = contains(entry.invoked_by, "schedule")

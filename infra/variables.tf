@@ -45,8 +45,8 @@ variable "prefix" {
     error_message = "prefix must begin with a letter and hold lower case letters and digits, joined by single hyphens. The hyphen behind it is added."
   }
   validation {
-    condition     = alltrue([for function in local.functions : length(function.account_id) <= 30])
-    error_message = "prefix is too long: an account's id holds 30 characters, and these do not fit: ${join(", ", [for function in local.functions : function.account_id if length(function.account_id) > 30])}. Shorten the prefix, or the function's name in catalogue.yaml."
+    condition     = length(var.prefix) <= 16 && alltrue([for segment in values(local.segments) : length(var.prefix) + length(segment) <= 26])
+    error_message = "prefix is too long: an account's id holds 30 characters, and in fn-PREFIX-FUNCTION the longest function leaves ${min(16, [for segment in values(local.segments) : 26 - length(segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
   }
 }
 
@@ -72,8 +72,8 @@ variable "dist_dir" {
   type        = string
   default     = "../dist"
   validation {
-    condition     = alltrue([for name in keys(local.functions) : fileexists("${var.dist_dir}/${name}.zip")])
-    error_message = "dist_dir lacks ${join(", ", [for name in keys(local.functions) : "${name}.zip" if !fileexists("${var.dist_dir}/${name}.zip")])}. Run `make package` first."
+    condition     = alltrue([for name in keys(local.segments) : fileexists("${var.dist_dir}/${name}.zip")])
+    error_message = "dist_dir lacks ${join(", ", [for name in keys(local.segments) : "${name}.zip" if !fileexists("${var.dist_dir}/${name}.zip")])}. Run `make package` first."
   }
 }
 

@@ -70,6 +70,12 @@ def test_calls_may_name_what_is_a_users_own_and_takes_tasks_and_queues_that_neve
     assert (catalogue.task_functions, catalogue.task_queues) == (frozenset({"tidy"}), frozenset({"later"}))
 
 
+def test_an_instance_is_what_the_catalogue_says_of_it(root: Path) -> None:
+    small = {"memory": "1Gi", "cpu": 0.5, "concurrency": 1, "timeout_seconds": 30, "instances_max": 2}
+    keep = parse(function(**small), root).functions["keep"]
+    assert {name: getattr(keep, name) for name in small} == small
+
+
 def test_a_function_name_becomes_a_url_segment() -> None:
     assert url_segment("link_fan_out") == "link-fan-out"
 
@@ -95,7 +101,17 @@ def queue(**changes: Any) -> dict[str, Any]:
     [
         ([], "the catalogue must be a mapping"),
         (content(topics={}), r"unknown sections \['topics'\]"),
-        (function(memory=1), r"functions\.keep: unknown keys \['memory'\]"),
+        (function(colour=1), r"functions\.keep: unknown keys \['colour'\]"),
+        (function(memory="512"), r"functions\.keep: memory says '512'"),
+        (function(cpu=3), r"functions\.keep: cpu must be 0\.08 to 1"),
+        (function(cpu=0.5), r"functions\.keep: concurrency above 1 needs a whole cpu"),
+        (function(concurrency=1_001), r"functions\.keep: concurrency must lie between 1 and 1000"),
+        (function(timeout_seconds=3_601), r"functions\.keep: timeout_seconds must lie between 1 and 3600"),
+        (function(instances_max=0), r"functions\.keep: instances_max must lie between 1 and 1000"),
+        (
+            content(functions={"follow_up": {"invoked_by": ["event"], "timeout_seconds": 541}}),
+            r"functions\.follow_up: timeout_seconds must lie between 1 and 540",
+        ),
         (function(enqueues=["sooner"]), r"functions\.keep: enqueues names no queue: 'sooner'"),
         (function(enqueues="later"), r"functions\.keep: enqueues must be a list"),
         (function(enqueues=["later", "later"]), r"functions\.keep: enqueues names something twice"),

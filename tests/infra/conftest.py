@@ -1,0 +1,63 @@
+"""What the tests of the infrastructure share: the zips, and one deployment applied on the stand-in provider."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.catalogue import load
+from infra.packaging.__main__ import build
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.workspace import Resource, Workspace
+
+
+@pytest.fixture(scope="session", autouse=True)
+def terraform() -> str:
+    """Give Terraform's path. Without it these tests fail: nothing else holds these files to anything."""
+    found = shutil.which("terraform")
+    assert found, "Terraform is not on this machine's PATH: install it (1.9 or newer)"
+    return found
+
+
+@pytest.fixture(scope="session")
+def zips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with the zip of every function. Leave it as it is."""
+    folder = tmp_path_factory.mktemp("dist")
+    build(load(), [], folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def google(terraform: str) -> Iterator[GoogleProvider]:
+    """Give a stand-in for Google Cloud. It remembers what exists: destroy what you apply, or take one of your own."""
+    with GoogleProvider() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="session")
+def deployed(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Give the project's own catalogue, applied. Do not apply anything else in it."""
+    workspace = Workspace(tmp_path_factory.mktemp("deployed"), google, zips)
+    workspace.initialise()
+    workspace.apply()
+    return workspace
+
+
+@pytest.fixture(scope="session")
+def resources(deployed: Workspace) -> dict[str, Resource]:
+    """Give what was applied, by address."""
+    return deployed.resources()
+
+
+@pytest.fixture
+def workspace(google: GoogleProvider, zips: Path, tmp_path: Path) -> Callable[..., Workspace]:
+    """Give a maker of workspaces in which nothing was applied yet; it takes variables."""
+
+    def make(**variables: Any) -> Workspace:
+        made = Workspace(tmp_path, google, zips, **variables)
+        made.initialise()
+        return made
+
+    return make

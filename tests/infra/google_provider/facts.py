@@ -1,0 +1,74 @@
+"""What the services ask of each kind of resource and the schema does not say. From the provider's and Google's pages.
+
+`NAMES` are the patterns of names. `REPLACED_BY` lists what cannot be changed in place. `ONE_OF` names arguments of
+which a block takes exactly one, and `AT_MOST_ONE_OF` those that exclude each other; a block is named by its path.
+"""
+
+SHARED_BY_DEPLOYMENTS = frozenset({"google_project_service"})
+"""Kinds that may be created twice: turning on what is on changes nothing."""
+
+ACCOUNT = r"[a-z]([-a-z0-9]{4,28}[a-z0-9])"
+SERVICE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+DURATION = r"[0-9]+(\.[0-9]{1,9})?s"
+
+NAMES: dict[str, dict[str, str]] = {
+    "google_artifact_registry_repository": {"repository_id": r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"},
+    "google_cloud_scheduler_job": {"name": r"[A-Za-z0-9_-]{1,500}", "attempt_deadline": DURATION},
+    "google_cloud_tasks_queue": {
+        "name": r"[A-Za-z0-9-]{1,100}",
+        "retry_config.min_backoff": DURATION,
+        "retry_config.max_backoff": DURATION,
+    },
+    "google_cloudfunctions2_function": {
+        "name": SERVICE,
+        "build_config.runtime": r"python3[0-9]+",
+        "build_config.entry_point": r"[A-Za-z_][A-Za-z0-9_]*",
+        "build_config.service_account": rf"projects/[^/]+/serviceAccounts/{ACCOUNT}@.+",
+        "build_config.docker_repository": r"projects/[^/]+/locations/[^/]+/repositories/[^/]+",
+        "service_config.available_memory": r"[0-9]+(M|Mi|G|Gi)",
+        "service_config.service_account_email": rf"{ACCOUNT}@.+",
+    },
+    "google_firestore_database": {"name": r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]"},
+    "google_firestore_field": {"field": r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"},
+    "google_service_account": {"account_id": ACCOUNT, "display_name": r".{0,100}"},
+    "google_storage_bucket": {"name": r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]"},
+}
+
+REPLACED_BY: dict[str, frozenset[str]] = {
+    "google_artifact_registry_repository": frozenset({"repository_id", "location", "project", "format"}),
+    "google_artifact_registry_repository_iam_member": frozenset({"repository", "location", "role", "member"}),
+    "google_cloud_run_service_iam_member": frozenset({"service", "location", "role", "member"}),
+    "google_cloud_scheduler_job": frozenset({"name", "region", "project"}),
+    "google_cloud_tasks_queue": frozenset({"name", "location", "project"}),
+    "google_cloud_tasks_queue_iam_member": frozenset({"name", "location", "role", "member"}),
+    "google_cloudfunctions2_function": frozenset({"name", "location", "project"}),
+    "google_firestore_database": frozenset({"name", "location_id", "project"}),
+    "google_firestore_field": frozenset({"database", "collection", "field", "project"}),
+    "google_firestore_index": frozenset({"database", "collection", "query_scope", "fields", "project"}),
+    "google_monitoring_alert_policy": frozenset({"project"}),
+    "google_monitoring_dashboard": frozenset({"project"}),
+    "google_monitoring_notification_channel": frozenset({"project"}),
+    "google_project_iam_member": frozenset({"project", "role", "member", "condition"}),
+    "google_project_service": frozenset({"project", "service"}),
+    "google_service_account": frozenset({"account_id", "project"}),
+    "google_service_account_iam_member": frozenset({"service_account_id", "role", "member"}),
+    "google_storage_bucket": frozenset({"name", "location", "project"}),
+    "google_storage_bucket_object": frozenset({"bucket", "name", "source_md5hash"}),
+}
+
+ONE_OF: dict[tuple[str, str], frozenset[str]] = {
+    ("google_cloud_scheduler_job", ""): frozenset({"http_target", "pubsub_target", "app_engine_http_target"}),
+    ("google_firestore_index", "fields"): frozenset({"order", "array_config", "vector_config", "search_config"}),
+    ("google_storage_bucket_object", ""): frozenset({"source", "content", "content_wo"}),
+}
+
+AT_MOST_ONE_OF: dict[tuple[str, str], frozenset[str]] = {
+    ("google_cloud_scheduler_job", "http_target"): frozenset({"oauth_token", "oidc_token"}),
+    ("google_cloudfunctions2_function", "build_config"): frozenset(
+        {"automatic_update_policy", "on_deploy_update_policy"}
+    ),
+    ("google_firestore_field", "index_config.indexes"): frozenset({"order", "array_config"}),
+}
+
+EVENT_SECONDS_MAX = 540
+"""For a function to handle an event; others have 3,600."""

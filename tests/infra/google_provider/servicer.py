@@ -1,0 +1,161 @@
+"""Answers Terraform's calls: validates, plans, and remembers what was created, changed and destroyed.
+
+Every answer follows from the request, the schema and what exists by now. Planning says which changes replace a
+resource; applying refuses to create what exists, as the services do.
+"""
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.infra.google_provider import computed, facts
+from tests.infra.google_provider.protocol import message
+from tests.infra.google_provider.refusals import refusals
+from tests.infra.google_provider.values import (
+    UNKNOWN,
+    Block,
+    Path,
+    Value,
+    decoded,
+    empty,
+    encoded,
+    mark_unknown,
+    schema_message,
+)
+
+ERROR = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What was done to a resource: ``create``, ``update`` or ``delete``; `value` is what it left, or what went."""
+
+    verb: str
+    kind: str
+    value: Value
+
+
+@dataclass
+class Cloud:
+    """What exists, by kind and id, and all that was done, in order."""
+
+    existing: set[tuple[str, str]] = field(default_factory=set)
+    operations: list[Operation] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def record(self, verb: str, kind: str, value: Value) -> str:
+        """Do something; give why it was refused, or nothing."""
+        with self.lock:
+            known = (kind, value["id"])
+            if verb == "create" and known in self.existing and kind not in facts.SHARED_BY_DEPLOYMENTS:
+                return f"409: {kind} {value['id']} exists already"
+            self.operations.append(Operation(verb, kind, value))
+            (self.existing.discard if verb == "delete" else self.existing.add)(known)
+            return ""
+
+
+class Servicer:
+    """One provider. The methods are named as the protocol names its calls."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+        self.cloud = Cloud()
+        self._project = self._region = ""
+
+    def _block(self, request: Any) -> Block:
+        known = self.schema["resources"] | self.schema["data_sources"]
+        block: Block = known[request.type_name]
+        return block
+
+    def GetProviderSchema(self, _: Any) -> Any:  # noqa: N802 - the protocol's name, as are the following
+        entries = {
+            section: [message("Entry", key=kind, value=schema_message(block)) for kind, block in blocks.items()]
+            for section, blocks in self.schema.items()
+            if section in ("resources", "data_sources")
+        }
+        return message(
+            "SchemaResponse",
+            provider=schema_message(self.schema["provider"]),
+            provider_meta=schema_message({"attributes": {"module_name": {"type": "string", "optional": True}}}),
+            resource_schemas=entries["resources"],
+            data_source_schemas=entries["data_sources"],
+            server_capabilities=message("Capabilities", get_provider_schema_optional=True),
+        )
+
+    def ValidateProviderConfig(self, _: Any) -> Any:  # noqa: N802
+        return message("ConfigResponse")
+
+    def ConfigureProvider(self, request: Any) -> Any:  # noqa: N802
+        configuration = decoded(request.config)
+        self._project, self._region = (_text(configuration.get(name)) for name in ("project", "region"))
+        return message("Diagnostics")
+
+    def ValidateResourceConfig(self, request: Any) -> Any:  # noqa: N802
+        found = refusals(request.type_name, decoded(request.config), self._block(request))
+        return message("Diagnostics", diagnostics=[_error(text, path) for text, path in found])
+
+    def ValidateDataResourceConfig(self, _: Any) -> Any:  # noqa: N802
+        return message("Diagnostics")
+
+    def UpgradeResourceState(self, request: Any) -> Any:  # noqa: N802
+        stored = json.loads(request.raw_state.json)
+        return message("UpgradeResponse", upgraded_state=encoded(empty(self._block(request)) | stored))
+
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+        return message("ReadResponse", new_state=request.current_state, private=request.private)
+
+    def PlanResourceChange(self, request: Any) -> Any:  # noqa: N802
+        before, after = decoded(request.prior_state), decoded(request.proposed_new_state)
+        if after is not None:
+            mark_unknown(after, self._block(request))
+        replaced = _replaced(request.type_name, before, after) if before and after else []
+        return message(
+            "PlanResponse",
+            planned_state=encoded(after),
+            requires_replace=[_path((name,)) for name in replaced],
+            legacy_type_system=True,  # as the real provider says: computed values may differ from planned ones
+        )
+
+    def ApplyResourceChange(self, request: Any) -> Any:  # noqa: N802
+        before, after = decoded(request.prior_state), decoded(request.planned_state)
+        if after is not None:
+            computed.fill(request.type_name, after, self._block(request), self._project, self._region)
+        verb = "delete" if after is None else "update" if before else "create"
+        refused = self.cloud.record(verb, request.type_name, after or before)
+        if refused:
+            return message("ApplyResponse", new_state=encoded(before), diagnostics=[_error(refused, ())])
+        return message("ApplyResponse", new_state=encoded(after), legacy_type_system=True)
+
+    def ReadDataSource(self, request: Any) -> Any:  # noqa: N802
+        value, block = decoded(request.config), self._block(request)
+        mark_unknown(value, block)
+        computed.fill(request.type_name, value, block, self._project, self._region)
+        return message("DataResponse", state=encoded(value))
+
+    def GetFunctions(self, _: Any) -> Any:  # noqa: N802
+        return message("Empty")
+
+    def StopProvider(self, _: Any) -> Any:  # noqa: N802
+        return message("Empty")
+
+
+def _replaced(kind: str, before: Value, after: Value) -> list[str]:
+    changed = (name for name in facts.REPLACED_BY[kind] if before.get(name) != after.get(name))
+    return sorted(name for name in changed if after.get(name) != UNKNOWN or before.get(name) is None)
+
+
+def _text(given: Any) -> str:
+    return given if isinstance(given, str) else ""
+
+
+def _error(text: str, path: Path) -> Any:
+    return message("Diagnostic", severity=ERROR, summary=text, attribute=_path(path))
+
+
+def _path(path: Path) -> Any:
+    return message("AttributePath", steps=[_step(step) for step in path])
+
+
+def _step(step: str | int) -> Any:
+    return message("Step", element_key_int=step) if isinstance(step, int) else message("Step", attribute_name=step)

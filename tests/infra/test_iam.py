@@ -1,0 +1,126 @@
+"""Who may do what, all of it: a right that is not in these two tables is one too many.
+
+Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``kit-`` calls or builds them. Ann
+deploys.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from tests.infra.workspace import Resource, Workspace
+
+Row = tuple[str, ...]
+
+# A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, to have them carry an account's
+# identity, to use a database.
+FUNCTIONS = """
+batch-complete   | ann             | batches tasks             | kit-tasks | signalbox-dev
+batch-expand     | kit-tasks       | batches tasks             | kit-tasks | signalbox-dev
+batches          | ann             | batches tasks             | kit-tasks | signalbox-dev
+documents        | ann             |                           |           | signalbox-dev
+link-fan-out     | ev-link-fan-out | links                     | kit-tasks | signalbox-dev
+link-refresh     | kit-tasks       | links                     | kit-tasks | signalbox-dev
+philosophers     | ann kit-tasks   | admit tasks               | kit-tasks | signalbox-dev
+quilt            | ann kit-tasks   | batches tasks             | kit-tasks | signalbox-dev
+semaphore-admit  | kit-tasks       | admit tasks               | kit-tasks | signalbox-dev
+semaphore-renew  | ann             | admit tasks               | kit-tasks | signalbox-dev
+semaphore-signal | ann             | admit tasks               | kit-tasks | signalbox-dev
+semaphore-wait   | ann             | admit tasks               | kit-tasks | signalbox-dev
+semaphores       | ann             | admit tasks               | kit-tasks | signalbox-dev
+sweep            | kit-scheduler   | admit batches links tasks | kit-tasks | signalbox-dev
+"""
+
+OTHERS = """
+ev-link-fan-out | roles/eventarc.eventReceiver   | demo-project
+kit-build       | roles/artifactregistry.writer  | signalbox
+kit-build       | roles/logging.logWriter        | demo-project
+kit-build       | roles/storage.objectViewer     | gcf-v2-sources-NUMBER-us-central1 demo-project-signalbox-sources
+"""
+
+ON = {
+    "google_artifact_registry_repository_iam_member": "repository",
+    "google_cloud_run_service_iam_member": "service",
+    "google_cloud_tasks_queue_iam_member": "name",
+    "google_project_iam_member": "project",
+    "google_service_account_iam_member": "service_account_id",
+}
+"""What gives a right, and which of its arguments says on what."""
+
+OF_FUNCTIONS = (
+    "roles/run.invoker",
+    "roles/cloudtasks.enqueuer",
+    "roles/iam.serviceAccountUser",
+    "roles/datastore.user",
+)
+NARROWING = re.compile(
+    r'resource\.name == "projects/[^/]+/databases/([^"]+)"|resource\.name\.startsWith\("projects/_/buckets/([^"]+)"\)'
+)
+
+
+def test_functions_are_called_by_and_may_do_exactly_this(resources: Mapping[str, Resource]) -> None:
+    held = set(rights(resources))
+    functions = {each.values["name"] for each in resources.values() if each.kind == "google_cloudfunctions2_function"}
+    assert [row_of(function, held) for function in sorted(functions)] == rows(FUNCTIONS)
+
+
+def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resource]) -> None:
+    others = sorted(right for right in rights(resources) if right[1] not in OF_FUNCTIONS)
+    assert others == rows(OTHERS)
+
+
+def test_what_functions_may_do_is_given_to_functions_only(resources: Mapping[str, Resource]) -> None:
+    held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:]}
+    assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in rows(FUNCTIONS)}
+
+
+def test_no_right_is_given_in_another_way(resources: Mapping[str, Resource]) -> None:
+    assert {each.kind for each in resources.values() if "iam" in each.kind} == set(ON)
+
+
+def test_every_function_runs_as_its_own_account(resources: Mapping[str, Resource]) -> None:
+    functions = [each.values for each in resources.values() if each.kind == "google_cloudfunctions2_function"]
+    accounts = {each["name"]: short(each["service_config"][0]["service_account_email"]) for each in functions}
+    assert accounts == {function: f"fn-{function}" for function, *_ in rows(FUNCTIONS)}
+
+
+def test_the_deployer_may_grant_what_a_deployment_grants_and_nothing_more(
+    deployed: Workspace, resources: Mapping[str, Resource]
+) -> None:
+    deployed.run("-chdir=bootstrap", "init", "-input=false")
+    deployed.run("-chdir=bootstrap", "apply", "-input=false", "-auto-approve", "-var=project_id=demo-project")
+    granting = deployed.resources("bootstrap")["google_project_iam_member.deployer_grants"].values
+    allowed = re.findall(r"'(roles/[^']+)'", granting["condition"][0]["expression"])
+    granted = {each.values["role"] for each in resources.values() if each.kind == "google_project_iam_member"}
+    assert granting["role"] == "roles/resourcemanager.projectIamAdmin"
+    assert sorted(allowed) == sorted(granted)
+
+
+def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:
+    """Give every right that was given: to whom, which role, on what."""
+    for each in resources.values():
+        if each.kind in ON:
+            yield short(each.values["member"]), each.values["role"], narrowed(each)
+
+
+def narrowed(right: Resource) -> str:
+    """Say on what a right is, in few words: what its condition leaves of it, where it has one."""
+    conditions = right.values.get("condition") or []
+    left = [name for each in conditions for found in NARROWING.findall(each["expression"]) for name in found if name]
+    return re.sub("[0-9]{12}", "NUMBER", " ".join(left)) if conditions else short(right.values[ON[right.kind]])
+
+
+def row_of(function: str, held: set[tuple[str, str, str]]) -> Row:
+    """Give a function's row of the table."""
+    callers = sorted(member for member, role, on in held if (role, on) == (OF_FUNCTIONS[0], function))
+    may = [sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]]
+    return (function, *(" ".join(cell) for cell in (callers, *may)))
+
+
+def short(name: str) -> str:
+    """Shorten a member or an account to its id; leave anything else."""
+    return re.sub(r"^(user:|serviceAccount:|projects/.*/serviceAccounts/)|@.*$", "", name)
+
+
+def rows(table: str) -> list[Row]:
+    """Read a table: a row a line, its cells between bars."""
+    return [tuple(cell.strip() for cell in line.split("|")) for line in table.strip().splitlines()]

@@ -1,0 +1,56 @@
+"""Every variable refuses what cannot work, and says what to do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.workspace import INFRA, Workspace
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"project_id": "My Project"}, "project_id is a project's id, not its name or number"),
+    ({"region": "us-central1-a"}, "region is a region such as us-central1, not a zone"),
+    ({"database_location": "mars"}, "database_location is a region such as us-central1 or a multi-region such as nam5"),
+    ({"environment": "production"}, "environment must be dev, staging or prod"),
+    ({"prefix": "dev-"}, "prefix must begin with a letter"),
+    ({"prefix": "development"}, "the longest function leaves 10 for it. Shorten the prefix"),
+    ({"database": "db"}, "database must be (default), or 4 to 63 lower case letters"),
+    ({"dist_dir": "../nowhere"}, "Run `make package` first"),
+    ({"invokers": ["allUsers"]}, "To open a function to everybody say `public: true` of it in catalogue.yaml"),
+    ({"deployer": "ann@example.com"}, "deployer is one IAM member such as user:ann@example.com"),
+    ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
+]
+
+ACCEPTED: list[dict[str, Any]] = [
+    {"database_location": "eur3", "prefix": "developmen", "database": "(default)", "alert_email": "ann@example.com"},
+    {"environment": "prod", "region": "europe-west1", "invokers": ["group:all@example.com"], "create_database": False},
+]
+
+
+@pytest.fixture(scope="module")
+def unapplied(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    workspace = Workspace(tmp_path_factory.mktemp("unapplied"), google, zips)
+    workspace.initialise()
+    return workspace
+
+
+@pytest.mark.parametrize(("variables", "message"), REFUSED)
+def test_a_bad_value_is_refused_with_what_to_do(unapplied: Workspace, variables: dict[str, Any], message: str) -> None:
+    ended = unapplied.plan(check=False, **variables)
+    assert ended.returncode == 1
+    assert message in " ".join(ended.stderr.split())
+
+
+@pytest.mark.parametrize("variables", ACCEPTED)
+def test_good_values_are_accepted(unapplied: Workspace, variables: dict[str, Any]) -> None:
+    assert unapplied.plan(**variables).returncode == 0
+
+
+def test_every_validation_has_a_bad_value_here() -> None:
+    validations = (INFRA / "variables.tf").read_text("utf-8").count("validation {")
+    assert len(REFUSED) == validations
+
+
+def test_the_modules_own_tests_pass(unapplied: Workspace) -> None:
+    assert "0 failed" in unapplied.run("test").stdout

@@ -1,0 +1,142 @@
+"""A copy of the project's Terraform files with a state of its own, and the real Terraform to run on them.
+
+workspace = Workspace(folder, google, zips)
+workspace.initialise()
+workspace.apply()
+workspace.resources()["google_cloud_tasks_queue.queue[\"tasks\"]"].values["name"]
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.infra.google_provider.server import GoogleProvider
+
+INFRA = Path(__file__).parents[2] / "infra"
+LOCAL_STATE = 'terraform {\n  backend "local" {}\n}\n'
+VARIABLES = {"project_id": "demo-project", "environment": "dev", "deployer": "user:ann@example.com"}
+OTHERS = (".terraform", ".terraform.lock.hcl", "__pycache__", "local", "packaging", "setup")
+SECONDS_MAX = 60
+NOTHING_TO_DO = 0
+SOMETHING_TO_DO = 2
+
+
+class TerraformError(AssertionError):
+    """Terraform ended with an error; the message is all that it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of the state."""
+
+    address: str
+    kind: str
+    values: dict[str, Any]
+
+
+class Workspace:
+    """Terraform's files in `folder`/infra, and a `dist` beside them."""
+
+    def __init__(self, folder: Path, google: GoogleProvider, zips: Path, **variables: Any) -> None:
+        self.infra = folder / "infra"
+        self.google = google
+        self.variables = VARIABLES | variables
+        shutil.copytree(
+            INFRA, self.infra, ignore=lambda path, names: [each for each in names if not _wanted(path, each)]
+        )
+        shutil.copytree(zips, folder / "dist")
+        (self.infra / "backend_override.tf").write_text(LOCAL_STATE)
+
+    def run(self, *command: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of Terraform's. Raises `TerraformError` when it fails, unless told not to `check`."""
+        ended = subprocess.run(
+            ["terraform", *command, *(["-no-color"] if command[0] != "fmt" else [])],
+            cwd=self.infra,
+            env=self.google.environment() | environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        if check and ended.returncode:
+            raise TerraformError(f"terraform {' '.join(command)}\n{ended.stdout}\n{ended.stderr}")
+        return ended
+
+    def initialise(self) -> None:
+        """Prepare the folder, with the state in a file."""
+        self.run("init", "-input=false")
+
+    def apply(self, **variables: Any) -> str:
+        """Bring about what the files say; give what was printed."""
+        return self.run("apply", "-auto-approve", "-input=false", *self._variables(variables)).stdout
+
+    def destroy(self) -> None:
+        """Remove everything."""
+        self.run("destroy", "-auto-approve", "-input=false", *self._variables({}))
+
+    def plan(self, check: bool = True, **variables: Any) -> subprocess.CompletedProcess[str]:
+        """Say what would be done; the plan is kept in the file ``planned``."""
+        return self.run("plan", "-input=false", "-out=planned", *self._variables(variables), check=check)
+
+    def changes(self) -> dict[str, list[str]]:
+        """Give what the kept plan does, by address; what it leaves alone is not listed."""
+        shown = json.loads(self.run("show", "-json", "planned").stdout)
+        actions = {each["address"]: each["change"]["actions"] for each in shown.get("resource_changes", [])}
+        return {address: action for address, action in actions.items() if action not in (["no-op"], ["read"])}
+
+    def differs(self) -> bool:
+        """Tell whether a plan would do anything."""
+        ended = self.run("plan", "-input=false", "-detailed-exitcode", *self._variables({}), check=False)
+        if ended.returncode not in (NOTHING_TO_DO, SOMETHING_TO_DO):
+            raise TerraformError(ended.stdout + ended.stderr)
+        return ended.returncode == SOMETHING_TO_DO
+
+    def resources(self, folder: str = ".") -> dict[str, Resource]:
+        """Give what was applied in the folder, by address."""
+        return _by_address(json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout).get("values", {}))
+
+    def planned(self) -> dict[str, Resource]:
+        """Give what there will be once the kept plan was applied, by address; unknown values are left out."""
+        return _by_address(json.loads(self.run("show", "-json", "planned").stdout)["planned_values"])
+
+    def outputs(self) -> dict[str, Any]:
+        """Give the outputs."""
+        return {name: each["value"] for name, each in json.loads(self.run("output", "-json").stdout).items()}
+
+    def edit_catalogue(self, edit: Any) -> None:
+        """Let `edit` change the catalogue's content in place."""
+        path = self.infra / "catalogue.yaml"
+        content = yaml.safe_load(path.read_text("utf-8"))
+        edit(content)
+        path.write_text(yaml.safe_dump(content), "utf-8")
+
+    def _variables(self, more: dict[str, Any]) -> list[str]:
+        given = self.variables | more
+        return [f"-var={name}={_text(value)}" for name, value in given.items()]
+
+
+def _unwanted(path: str, names: list[str]) -> list[str]:
+    """Name what Terraform does not read of a folder within ``infra/``."""
+    read = (".tf", ".tfvars", ".hcl", "catalogue.yaml")
+    return [each for each in names if each in OTHERS or not (Path(path, each).is_dir() or each.endswith(read))]
+
+
+def _by_address(values: dict[str, Any]) -> dict[str, Resource]:
+    listed = _listed(values.get("root_module", {}))
+    return {each["address"]: Resource(each["address"], each["type"], each["values"]) for each in listed}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _listed(module: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from (each for each in module.get("resources", []) if each["mode"] == "managed")
+    for child in module.get("child_modules", []):
+        yield from _listed(child)
