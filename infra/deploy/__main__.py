@@ -1,8 +1,8 @@
 """Deploy Signalbox to a Google Cloud project: what `make deploy`, `plan`, `smoke`, `destroy` and `bootstrap` run.
 
 YES=1, or CI, agrees to a plan beforehand; CONFIRM=ENV agrees to destroy it (for prod: CONFIRM="prod PROJECT").
-SIGNALBOX_BASE_URL sends the smoke test to another address. Exit status 1: something failed, or was refused, and the last
-lines say what; 2: a wrong command line.
+SIGNALBOX_BASE_URL sends the smoke test to another address. Exit status 1: something failed, or was refused, and the
+last lines say what; 2: a wrong command line.
 """
 
 import argparse

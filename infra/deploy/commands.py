@@ -1,7 +1,7 @@
 """Run the programs that deploying needs: `terraform` and `gcloud`, as they are on the PATH.
 
-Everything else in this package takes a `Run`, so that a test may answer in their place. A program that is not there answers
-as a shell would: with status 127.
+Everything else in this package takes a `Run`, so that a test may answer in their place. A program that is not there
+answers as a shell would: with status 127.
 """
 
 import os

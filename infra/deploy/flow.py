@@ -3,9 +3,9 @@
     deploy = check → package → plan → show → ask → apply that very plan → smoke test
                                                    └ once more after a pause, if Eventarc's rights were not there yet
 
-Nothing is changed before every prerequisite is met and somebody agreed. The first deployment of a project with an event
-trigger may fail because Google's Eventarc agent gets its rights some minutes after the API is enabled: that one message is
-worth a second try; any other error is shown and final.
+Nothing is changed before every prerequisite is met and somebody agreed. The first deployment of a project with an
+event trigger may fail because Google's Eventarc agent gets its rights some minutes after the API is enabled: that one
+message is worth a second try; any other error is shown and final.
 """
 
 import time
@@ -21,9 +21,9 @@ from infra.packaging.__main__ import build
 
 EVENTARC_LAG = "Permission denied while using the Eventarc Service Agent"
 EVENTARC_PAUSE_SECONDS = 120.0
-REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket that
-Cloud Functions keeps for sources, and the database where Terraform did not create it or environment is prod. The names of
-the queues cannot be used again for some days: give a new deployment in this project another prefix until then."""
+REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
+that Cloud Functions keeps for sources, and the database where Terraform did not create it or environment is prod. The
+queues' names cannot be used again for some days: give a new deployment in this project another prefix until then."""
 
 
 class Stopped(Exception):

@@ -1,7 +1,7 @@
 """Read what Terraform plans, from its JSON, and say what of it a person should know before agreeing.
 
-Pure. Created and changed resources are counted; what is destroyed or replaced is named, since that is what cannot be undone;
-so is every `check` of the configuration that fails, such as a function that is open to everybody.
+Pure. Created and changed resources are counted; what is destroyed or replaced is named, since that is what cannot be
+undone; so is every `check` of the configuration that fails, such as a function that is open to everybody.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """Say what is missing before anything is changed: all of it at once, each with the one command that mends it.
 
-Pure: `lacks` compares facts with what a deployment needs. What cannot be known is not held against anybody: an account that
-may deploy need not be one that may see the billing.
+Pure: `lacks` compares facts with what a deployment needs. What cannot be known is not held against anybody: an account
+that may deploy need not be one that may see the billing.
 """
 
 import re
@@ -119,7 +119,8 @@ def _names(target: Target, facts: Facts) -> Iterator[Lack]:
             f"The prefix {target.setting('prefix', '')!r} is not lower case words joined by single hyphens.",
             f"Change prefix in infra/environments/{target.environment}.tfvars",
         )
-    long = [id for name in facts.names if len(id := f"fn-{target.service(name)}") > ACCOUNT_ID_MAX]
+    accounts = [f"fn-{target.service(name)}" for name in facts.names]
+    long = [account for account in accounts if len(account) > ACCOUNT_ID_MAX]
     if long:
         yield Lack(
             f"These service accounts' ids are longer than {ACCOUNT_ID_MAX} characters: {', '.join(long)}.",
@@ -128,7 +129,7 @@ def _names(target: Target, facts: Facts) -> Iterator[Lack]:
 
 
 def _clashes(target: Target, facts: Facts) -> Iterator[Lack]:
-    """Find functions of others under our names: Terraform would fail in the middle, or fight with another deployment."""
+    """Find others' functions under our names: Terraform would fail half-way, or fight with another deployment."""
     found = facts.functions or {}
     ours = {"app": "signalbox", "environment": target.setting("environment", target.environment)}
     names = [target.service(name) for name in facts.names if target.service(name) in found]

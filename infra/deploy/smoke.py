@@ -1,8 +1,8 @@
 """Test a deployment through its own URLs: the shortest way to what only a real project can prove.
 
-Documents, a copy that follows (so Firestore's event came, and a queue's task was let in), a semaphore, a batch, a task of a
-function that also answers people, the schedules' last runs, and that a call without a token is refused. Everything has a
-name of its own and is removed again, whatever happens; a batch's records the kit itself cleans up.
+Documents, a copy that follows (so Firestore's event came, and a queue's task was let in), a semaphore, a batch, a task
+of a function that also answers people, the schedules' last runs, and that a call without a token is refused.
+Everything has a name of its own and is removed again, whatever happens; a batch's records the kit itself cleans up.
 """
 
 import json

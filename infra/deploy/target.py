@@ -1,7 +1,7 @@
 """What is deployed where: a project, an environment of `infra/environments`, and the names that follow from them.
 
-Terraform decides the names (`infra/locals.tf`). What must be compared with the project before Terraform runs is said here
-once more, and `tests/infra/deploy` holds both to each other.
+Terraform decides the names (`infra/locals.tf`). What must be compared with the project before Terraform runs is said
+here once more, and `tests/infra/deploy` holds both to each other.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Terraform as one deployment sees it: its own state, its own working files, its own variables.
 
-Every change goes through a saved plan, so that what is applied is what was shown. The state lies in the project's bucket
-under the environment's name.
+Every change goes through a saved plan, so that what is applied is what was shown. The state lies in the project's
+bucket under the environment's name.
 """
 
 import json
