@@ -16,7 +16,7 @@ from infra.deploy.prerequisites import is_service_account
 from infra.deploy.target import Target
 
 ASK_AGAIN = frozenset({429, 500, 502, 503, 504})
-PAUSE_SECONDS = 1.0
+PAUSE_SECONDS = 0.5
 PATIENCE_SECONDS = 60.0
 TIMEOUT_SECONDS = 60.0
 SHOWN = 300  # characters of an unexpected answer

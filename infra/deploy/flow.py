@@ -46,7 +46,7 @@ class Flow:
 
     def plan(self) -> Plan:
         """Check, package, plan and show; the plan is kept for `deploy(planned=True)`."""
-        account = self._ready(prerequisites.lacks)
+        account = self._ready(prerequisites.lacks).account
         catalogue = load(self.target.infra / "catalogue.yaml")
         zips = build(catalogue, (), self.target.root / "dist")
         self.say(f"Packaged {len(zips)} functions.")
@@ -73,18 +73,20 @@ class Flow:
 
     def destroy(self) -> None:
         """Destroy the environment, once its name was typed: for prod, and the project's name behind it."""
-        account = self._ready(prerequisites.lacks)
         words = confirmation(self.target)
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
             raise Stopped(f"Nothing was destroyed: that takes the words {words!r} (or CONFIRM={words!r}).")
-        engine = self._terraform(account)
+        engine = self._terraform(self._ready(prerequisites.lacks).account)
         self.say(str(engine.plan("-destroy")))
         self._applied(engine)
         self.say(REMAINS)
 
     def bootstrap(self) -> None:
         """Prepare a project: the bucket for the state and the account that deploys."""
-        self._ready(lambda target, found: list(prerequisites.access_lacks(target, found)))
+        found = self._ready(lambda target, found: list(prerequisites.access_lacks(target, found)))
+        if found.state_bucket and not self.target.prepared_here:
+            self.say(f"{self.target.project} was prepared from another machine: {self.target.state_bucket} is there.")
+            return
         engine = terraform.of_project(self.target, self.run)
         engine.init()
         plan = engine.plan()
@@ -121,12 +123,12 @@ class Flow:
         if not plan.empty and self.agree("Apply it? [y/N] ").strip().lower() not in ("y", "yes"):
             raise Stopped("Nothing was changed: nobody agreed (YES=1 agrees beforehand).")
 
-    def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Lack]]) -> str:
+    def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Lack]]) -> facts.Facts:
         found = facts.gather(self.target, self.run)
         if missing := lacking(self.target, found):
             where = f"{self.target.environment} of {self.target.project}"
             raise Stopped("\n".join([f"Not ready for {where}; nothing was changed.", *map(str, missing)]))
-        return found.account
+        return found
 
     def _account(self) -> str:
         return facts.account(self.target, self.run)

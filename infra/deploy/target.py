@@ -37,6 +37,11 @@ class Target:
         return self.root / ".local" / "terraform" / f"{self.project}-{self.environment}"
 
     @property
+    def prepared_here(self) -> bool:
+        """Tell whether this machine has the state of what the project needs once."""
+        return (self.infra / "bootstrap" / "terraform.tfstate.d" / self.project).is_dir()
+
+    @property
     def state_bucket(self) -> str:
         return f"{self.project}-signalbox-state"
 

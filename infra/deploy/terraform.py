@@ -19,12 +19,13 @@ LOCK_WAIT = "120s"  # another deployment of the same environment ends meanwhile,
 class Terraform:
     """Terraform in one folder; `data` takes its working files and the plan."""
 
-    def __init__(self, folder: Path, data: Path, variables: list[str], run: Run) -> None:
+    def __init__(self, folder: Path, data: Path, variables: list[str], run: Run, workspace: str = "") -> None:
         self.plan_file = data / "plan"
         self._folder = folder
         self._data = data
         self._variables = variables
         self._run = run
+        self._workspace = {"TF_WORKSPACE": workspace} if workspace else {}
 
     def init(self, *backend: str) -> None:
         """Fetch the provider and connect to the state."""
@@ -56,7 +57,7 @@ class Terraform:
         _checked(self._run(command, folder=self._folder, environment=self._environment()))
 
     def _environment(self) -> dict[str, str]:
-        return {"TF_DATA_DIR": str(self._data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
+        return {"TF_DATA_DIR": str(self._data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1", **self._workspace}
 
 
 def of(target: Target, account: str, run: Run) -> Terraform:
@@ -70,7 +71,7 @@ def of_project(target: Target, run: Run) -> Terraform:
     """Give Terraform for what a project needs once (`infra/bootstrap`); its state stays on this machine."""
     data = target.work.with_name(f"{target.project}-bootstrap")
     values = _given({"project_id": target.project, "region": target.region})
-    return Terraform(target.infra / "bootstrap", data, [f"-state={target.project}.tfstate", *values], run)
+    return Terraform(target.infra / "bootstrap", data, values, run, workspace=target.project)
 
 
 def _given(values: dict[str, str]) -> list[str]:
