@@ -21,6 +21,10 @@ from infra.packaging.__main__ import build
 
 EVENTARC_LAG = "Permission denied while using the Eventarc Service Agent"
 EVENTARC_PAUSE_SECONDS = 120.0
+WORKS = """Everything works. A first call:
+  curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
+"""
+FAILED = "Something does not work; it stays deployed. `make smoke` tests it again, the functions' logs say more."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
 that Cloud Functions keeps for sources, and the database where Terraform did not create it or environment is prod. The
 queues' names cannot be used again for some days: give a new deployment in this project another prefix until then."""
@@ -69,7 +73,9 @@ class Flow:
         if not base_url:
             raise Stopped(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
         self.say(f"Smoke test of {base_url}")
-        return smoke.passes(smoke.Site(self.target, base_url, account, self.run), self.say)
+        works = smoke.passes(smoke.Site(self.target, base_url, account, self.run), self.say)
+        self.say(WORKS.format(base_url=base_url) if works else FAILED)
+        return works
 
     def destroy(self) -> None:
         """Destroy the environment, once its name was typed: for prod, and the project's name behind it."""
