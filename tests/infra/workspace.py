@@ -47,9 +47,7 @@ class Workspace:
         self.infra = folder / "infra"
         self.google = google
         self.variables = VARIABLES | variables
-        shutil.copytree(
-            INFRA, self.infra, ignore=lambda path, names: [each for each in names if not _wanted(path, each)]
-        )
+        shutil.copytree(INFRA, self.infra, ignore=_unwanted)
         shutil.copytree(zips, folder / "dist")
         (self.infra / "backend_override.tf").write_text(LOCAL_STATE)
 
