@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from infra.catalogue import load
+from infra.deploy import target
 from tests.infra.deploy.build import build
 from tests.infra.deploy.clone import PROJECT as ROOT
 from tests.infra.deploy.clone import Clone
@@ -37,6 +38,16 @@ def run_build(kit: Clone, said: dict[str, str]) -> dict[str, int]:
     return build(content, str(kit.folder), run, PROJECT_ID=PROJECT, _TEST_ARGS="tests/unit/test_paths.py")
 
 
+def assert_names_agree(google: GoogleProvider) -> None:
+    """Hold the names that are compared with a project beforehand to those that Terraform has given."""
+    place, names = target.read(PROJECT, "dev"), list(load().functions)
+    last = {kind: {name.rpartition("/")[2] for name in named(kind, google)} for kind, _ in google.cloud.existing}
+    assert last[FUNCTION] == {place.service(name) for name in names}
+    assert last["google_firestore_database"] == {place.database}
+    accounts = {f"fn-{place.service(name)}@{PROJECT}.iam.gserviceaccount.com" for name in names}
+    assert accounts - last["google_service_account"] == set()
+
+
 @pytest.mark.timeout(240)
 def test_a_build_deploys_what_then_answers_a_second_deployment_changes_nothing_and_it_can_be_destroyed(
     clone: Callable[..., Clone], google: GoogleProvider
@@ -46,7 +57,7 @@ def test_a_build_deploys_what_then_answers_a_second_deployment_changes_nothing_a
     assert ended == dict.fromkeys(["gcloud", "terraform", "test", "package", "plan", "deploy"], 0), said
     *_, deployed = said.values()
     assert deployed.count("\n  ok ") == SMOKE_STEPS
-    assert len(named(FUNCTION, google)) == len(load().functions)
+    assert_names_agree(google)
 
     operations = len(google.cloud.operations)
     again = kit.make("deploy", TO)
@@ -86,7 +97,7 @@ def test_a_project_is_prepared_once(clone: Callable[..., Clone], gcloud: Gcloud,
     gcloud.answer(**{f"storage buckets describe gs://{PROJECT}-signalbox-state": None})
     kit = clone()
     assert kit.make("bootstrap", TO, "YES=1").returncode == 0
-    assert named("google_storage_bucket", google) == [f"{PROJECT}-signalbox-state"]
+    assert named("google_storage_bucket", google) == [target.read(PROJECT, "dev").state_bucket]
     operations = len(google.cloud.operations)
     again = kit.make("bootstrap", TO)
     assert (again.returncode, "No changes." in again.stdout) == (0, True), again.stdout

@@ -103,6 +103,11 @@ def test_a_project_whose_apis_are_off_is_not_asked_what_only_they_know() -> None
     assert script.count("gcloud functions") + script.count("gcloud firestore") == 0
 
 
+def test_the_terraform_that_is_asked_for_is_the_one_that_the_files_demand() -> None:
+    oldest = ".".join(map(str, prerequisites.TERRAFORM_MIN))
+    assert f'required_version = ">= {oldest}"' in (INFRA / "versions.tf").read_text()
+
+
 def test_comments_and_lists_of_a_tfvars_file_are_passed_over() -> None:
     text = '# prefix = "no"\nprefix = "dev" # ours\ninvokers = ["user:a@example.com"]\ncreate_database = false\n'
     assert target.settings_of(text) == {"prefix": "dev", "create_database": "false"}
