@@ -6,9 +6,10 @@ LOCKS := requirements-dev.txt examples/gazetteer/requirements.txt
 READY := .venv/matches-the-locks
 
 SEEDS ?= 10000
-ENV ?= dev
-PROJECT ?=
-REGION ?=
+# From the command line only: a shell's own ENV or PROJECT must not choose what is deployed or destroyed.
+ENV := dev
+PROJECT :=
+REGION :=
 export YES CONFIRM
 ARGS ?=
 TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Say which project: make $@ PROJECT=my-project)) \

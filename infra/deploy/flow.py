@@ -50,41 +50,33 @@ class Flow:
 
     def plan(self) -> Plan:
         """Check, package, plan and show; the plan is kept for `deploy(planned=True)`."""
-        account = self._ready(prerequisites.lacks).account
-        catalogue = load(self.target.infra / "catalogue.yaml")
-        zips = build(catalogue, (), self.target.root / "dist")
-        self.say(f"Packaged {len(zips)} functions.")
-        plan = self._terraform(account).plan()
-        self.say(str(plan))
-        return plan
+        return self._planned(self._checked())
 
     def deploy(self, planned: bool = False) -> bool:
         """Bring the project to what the catalogue says, and test it; `planned` applies the plan that `plan` kept."""
         if planned:
-            self._apply_planned()
+            engine = self._terraform(self._account())
+            self._bring_about(engine)
         else:
-            self._plan_and_apply()
-        return self.smoke()
+            engine = self._checked()
+            plan = self._planned(engine)
+            if not plan.empty:
+                self._agreed()
+                self._bring_about(engine)
+        return self._tested(engine)
 
     def smoke(self) -> bool:
         """Test what is deployed, through its own URLs, and tell whether all of it worked."""
-        account = self._account()
-        base_url = self.base_url or self._terraform(account).output("base_url")
-        if not base_url:
-            raise Stopped(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
-        self.say(f"Smoke test of {base_url}")
-        works = smoke.passes(smoke.Site(self.target, base_url, account, self.run), self.say)
-        self.say(WORKS.format(base_url=base_url) if works else FAILED)
-        return works
+        return self._tested(self._terraform(self._account()))
 
     def destroy(self) -> None:
         """Destroy the environment, once its name was typed: for prod, and the project's name behind it."""
         words = confirmation(self.target)
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
             raise Stopped(f"Nothing was destroyed: that takes the words {words!r} (or CONFIRM={words!r}).")
-        engine = self._terraform(self._ready(prerequisites.lacks).account)
+        engine = self._checked()
         self.say(str(engine.plan("-destroy")))
-        self._applied(engine)
+        self._bring_about(engine)
         self.say(REMAINS)
 
     def bootstrap(self) -> None:
@@ -97,15 +89,28 @@ class Flow:
         engine.init()
         plan = engine.plan()
         self.say(str(plan))
-        self._agreed(plan)
-        self._applied(engine)
+        if not plan.empty:
+            self._agreed()
+            self._bring_about(engine)
 
-    def _plan_and_apply(self) -> None:
-        plan = self.plan()
-        if plan.empty:
-            return
-        self._agreed(plan)
-        engine = terraform.of(self.target, self._account(), self.run)
+    def _checked(self) -> terraform.Terraform:
+        return self._terraform(self._ready(prerequisites.lacks).account)
+
+    def _planned(self, engine: terraform.Terraform) -> Plan:
+        zips = build(load(self.target.infra / "catalogue.yaml"), (), self.target.root / "dist")
+        self.say(f"Packaged {len(zips)} functions.")
+        plan = engine.plan()
+        self.say(str(plan))
+        return plan
+
+    def _agreed(self) -> None:
+        if self.agree("Apply it? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise Stopped("Nothing was changed: nobody agreed (YES=1 agrees beforehand).")
+
+    def _bring_about(self, engine: terraform.Terraform) -> None:
+        """Apply the plan that was kept, and what is left of it once more if only Eventarc's rights were late."""
+        if not engine.plan_file.exists():
+            raise Stopped("There is no plan to apply. Run make plan first.")
         outcome = engine.apply()
         if EVENTARC_LAG in outcome.text + outcome.error:
             self.say(f"Eventarc's agent has no rights yet. Once more in {EVENTARC_PAUSE_SECONDS:g} s.")
@@ -113,21 +118,16 @@ class Flow:
             self.say(str(engine.plan()))
             outcome = engine.apply()
         if not outcome.ok:
-            raise CommandFailed("terraform apply failed; the lines above say why. What is there stays; deploy again.")
+            raise CommandFailed("terraform apply failed; the lines above say why. What is there stays: deploy again.")
 
-    def _apply_planned(self) -> None:
-        engine = self._terraform(self._account())
-        if not engine.plan_file.exists():
-            raise Stopped("There is no plan to apply. Run make plan first.")
-        self._applied(engine)
-
-    def _applied(self, engine: terraform.Terraform) -> None:
-        if not engine.apply().ok:
-            raise CommandFailed("terraform apply failed; the lines above say why.")
-
-    def _agreed(self, plan: Plan) -> None:
-        if not plan.empty and self.agree("Apply it? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise Stopped("Nothing was changed: nobody agreed (YES=1 agrees beforehand).")
+    def _tested(self, engine: terraform.Terraform) -> bool:
+        base_url = self.base_url or engine.output("base_url")
+        if not base_url:
+            raise Stopped(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
+        self.say(f"Smoke test of {base_url}")
+        works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run), self.say)
+        self.say(WORKS.format(base_url=base_url) if works else FAILED)
+        return works
 
     def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Lack]]) -> facts.Facts:
         found = facts.gather(self.target, self.run)

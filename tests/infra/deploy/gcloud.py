@@ -16,7 +16,7 @@ ACCOUNT = "ann@example.com"
 TOKEN = "a-token"  # noqa: S105  not a secret
 APIS = ("cloudfunctions", "firestore", "cloudresourcemanager", "serviceusage")
 
-PROGRAM = """#!{python}
+PROGRAM = """#!{python} -IS
 import json, sys
 with open({record!r}, "a") as record:
     record.write(json.dumps(sys.argv[1:]) + "\\n")

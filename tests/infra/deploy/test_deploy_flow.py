@@ -74,6 +74,14 @@ def test_a_plan_is_applied_only_if_one_was_kept(place: target.Target) -> None:
     assert script.count("terraform apply") == 0
 
 
+def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: target.Target) -> None:
+    script = Script(**{"terraform apply": [LAG, DONE]})
+    steps = Flow(place, lambda _: None, lambda _: "", script, lambda _: None, base_url="http://x/")
+    steps.plan()
+    assert steps.deploy(planned=True)
+    assert (script.count("terraform plan"), script.count("terraform apply")) == (2, 2)
+
+
 @pytest.mark.parametrize(("environment", "words"), [("dev", "dev"), ("prod", f"prod {PROJECT}")])
 def test_prod_is_destroyed_for_two_words_only(environment: str, words: str) -> None:
     assert confirmation(target.read(PROJECT, environment)) == words
