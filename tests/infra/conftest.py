@@ -1,9 +1,8 @@
 """What the tests of the infrastructure share: the zips, and one deployment applied on the stand-in provider."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,15 +48,3 @@ def deployed(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPa
 def resources(deployed: Workspace) -> dict[str, Resource]:
     """Give what was applied, by address."""
     return deployed.resources()
-
-
-@pytest.fixture
-def workspace(google: GoogleProvider, zips: Path, tmp_path: Path) -> Callable[..., Workspace]:
-    """Give a maker of workspaces in which nothing was applied yet; it takes variables."""
-
-    def make(**variables: Any) -> Workspace:
-        made = Workspace(tmp_path, google, zips, **variables)
-        made.initialise()
-        return made
-
-    return make

@@ -14,20 +14,20 @@ Row = tuple[str, ...]
 # A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, to have them carry an account's
 # identity, to use a database.
 FUNCTIONS = """
-batch-complete   | ann             | batches tasks             | kit-tasks | signalbox-dev
-batch-expand     | kit-tasks       | batches tasks             | kit-tasks | signalbox-dev
-batches          | ann             | batches tasks             | kit-tasks | signalbox-dev
-documents        | ann             |                           |           | signalbox-dev
-link-fan-out     | ev-link-fan-out | links                     | kit-tasks | signalbox-dev
-link-refresh     | kit-tasks       | links                     | kit-tasks | signalbox-dev
-philosophers     | ann kit-tasks   | admit tasks               | kit-tasks | signalbox-dev
-quilt            | ann kit-tasks   | batches tasks             | kit-tasks | signalbox-dev
-semaphore-admit  | kit-tasks       | admit tasks               | kit-tasks | signalbox-dev
-semaphore-renew  | ann             | admit tasks               | kit-tasks | signalbox-dev
-semaphore-signal | ann             | admit tasks               | kit-tasks | signalbox-dev
-semaphore-wait   | ann             | admit tasks               | kit-tasks | signalbox-dev
-semaphores       | ann             | admit tasks               | kit-tasks | signalbox-dev
-sweep            | kit-scheduler   | admit batches links tasks | kit-tasks | signalbox-dev
+batch-complete   | ann             | batches tasks             | kit-tasks | signalbox-prod
+batch-expand     | kit-tasks       | batches tasks             | kit-tasks | signalbox-prod
+batches          | ann             | batches tasks             | kit-tasks | signalbox-prod
+documents        | ann             |                           |           | signalbox-prod
+link-fan-out     | ev-link-fan-out | links                     | kit-tasks | signalbox-prod
+link-refresh     | kit-tasks       | links                     | kit-tasks | signalbox-prod
+philosophers     | ann kit-tasks   | admit tasks               | kit-tasks | signalbox-prod
+quilt            | ann kit-tasks   | batches tasks             | kit-tasks | signalbox-prod
+semaphore-admit  | kit-tasks       | admit tasks               | kit-tasks | signalbox-prod
+semaphore-renew  | ann             | admit tasks               | kit-tasks | signalbox-prod
+semaphore-signal | ann             | admit tasks               | kit-tasks | signalbox-prod
+semaphore-wait   | ann             | admit tasks               | kit-tasks | signalbox-prod
+semaphores       | ann             | admit tasks               | kit-tasks | signalbox-prod
+sweep            | kit-scheduler   | admit batches links tasks | kit-tasks | signalbox-prod
 """
 
 OTHERS = """

@@ -24,7 +24,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 ACCEPTED: list[dict[str, Any]] = [
     {"database_location": "eur3", "prefix": "developmen", "database": "(default)", "alert_email": "ann@example.com"},
-    {"environment": "prod", "region": "europe-west1", "invokers": ["group:all@example.com"], "create_database": False},
+    {
+        "environment": "staging",
+        "region": "europe-west1",
+        "invokers": ["group:all@example.com"],
+        "create_database": False,
+    },
 ]
 
 

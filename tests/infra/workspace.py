@@ -9,9 +9,10 @@ workspace.resources()["google_cloud_tasks_queue.queue[\"tasks\"]"].values["name"
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -20,7 +21,7 @@ from tests.infra.google_provider.server import GoogleProvider
 
 INFRA = Path(__file__).parents[2] / "infra"
 LOCAL_STATE = 'terraform {\n  backend "local" {}\n}\n'
-VARIABLES = {"project_id": "demo-project", "environment": "dev", "deployer": "user:ann@example.com"}
+VARIABLES = {"project_id": "demo-project", "deployer": "user:ann@example.com"}
 OTHERS = (".terraform", ".terraform.lock.hcl", "__pycache__", "local", "packaging", "setup")
 SECONDS_MAX = 60
 NOTHING_TO_DO = 0
@@ -43,20 +44,22 @@ class Resource:
 class Workspace:
     """Terraform's files in `folder`/infra, and a `dist` beside them."""
 
-    def __init__(self, folder: Path, google: GoogleProvider, zips: Path, **variables: Any) -> None:
+    def __init__(self, folder: Path, google: GoogleProvider, zips: Path, named: str = "prod", **variables: Any) -> None:
         self.infra = folder / "infra"
         self.google = google
-        self.variables = VARIABLES | variables
+        self._file = f"-var-file=environments/{named}.tfvars"
+        self.environment: dict[str, str] = {}
+        self._given = VARIABLES | variables
         shutil.copytree(INFRA, self.infra, ignore=_unwanted)
         shutil.copytree(zips, folder / "dist")
         (self.infra / "backend_override.tf").write_text(LOCAL_STATE)
 
-    def run(self, *command: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of Terraform's. Raises `TerraformError` when it fails, unless told not to `check`."""
         ended = subprocess.run(
             ["terraform", *command, *(["-no-color"] if command[0] != "fmt" else [])],
             cwd=self.infra,
-            env=self.google.environment() | environment,
+            env=self.google.environment() | self.environment,
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,
@@ -72,15 +75,15 @@ class Workspace:
 
     def apply(self, **variables: Any) -> str:
         """Bring about what the files say; give what was printed."""
-        return self.run("apply", "-auto-approve", "-input=false", *self._variables(variables)).stdout
+        return self.run("apply", "-auto-approve", "-input=false", *self.arguments(variables)).stdout
 
     def destroy(self) -> None:
         """Remove everything."""
-        self.run("destroy", "-auto-approve", "-input=false", *self._variables({}))
+        self.run("destroy", "-auto-approve", "-input=false", *self.arguments())
 
     def plan(self, check: bool = True, **variables: Any) -> subprocess.CompletedProcess[str]:
         """Say what would be done; the plan is kept in the file ``planned``."""
-        return self.run("plan", "-input=false", "-out=planned", *self._variables(variables), check=check)
+        return self.run("plan", "-input=false", "-out=planned", *self.arguments(variables), check=check)
 
     def changes(self) -> dict[str, list[str]]:
         """Give what the kept plan does, by address; what it leaves alone is not listed."""
@@ -90,14 +93,19 @@ class Workspace:
 
     def differs(self) -> bool:
         """Tell whether a plan would do anything."""
-        ended = self.run("plan", "-input=false", "-detailed-exitcode", *self._variables({}), check=False)
+        ended = self.run("plan", "-input=false", "-detailed-exitcode", *self.arguments(), check=False)
         if ended.returncode not in (NOTHING_TO_DO, SOMETHING_TO_DO):
             raise TerraformError(ended.stdout + ended.stderr)
         return ended.returncode == SOMETHING_TO_DO
 
+    def shown(self, folder: str = ".") -> dict[str, Any]:
+        """Give what ``terraform show -json`` says of what was applied in the folder."""
+        said: dict[str, Any] = json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout)
+        return said
+
     def resources(self, folder: str = ".") -> dict[str, Resource]:
         """Give what was applied in the folder, by address."""
-        return _by_address(json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout).get("values", {}))
+        return _by_address(self.shown(folder).get("values", {}))
 
     def planned(self) -> dict[str, Resource]:
         """Give what there will be once the kept plan was applied, by address; unknown values are left out."""
@@ -114,9 +122,9 @@ class Workspace:
         edit(content)
         path.write_text(yaml.safe_dump(content), "utf-8")
 
-    def _variables(self, more: dict[str, Any]) -> list[str]:
-        given = self.variables | more
-        return [f"-var={name}={_text(value)}" for name, value in given.items()]
+    def arguments(self, more: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
+        """Give the command line's part that sets the variables, with some `more`."""
+        return [self._file, *(f"-var={name}={_text(value)}" for name, value in {**self._given, **more}.items())]
 
 
 def _unwanted(path: str, names: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ which a block takes exactly one, and `AT_MOST_ONE_OF` those that exclude each ot
 """
 
 SHARED_BY_DEPLOYMENTS = frozenset({"google_project_service"})
-"""Kinds that may be created twice: turning on what is on changes nothing."""
+"""Kinds that may be created twice and outlive who created them: an interface of Google's, once it is turned on."""
 
 ACCOUNT = r"[a-z]([-a-z0-9]{4,28}[a-z0-9])"
 SERVICE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"

@@ -51,7 +51,10 @@ class Cloud:
             if verb == "create" and known in self.existing and kind not in facts.SHARED_BY_DEPLOYMENTS:
                 return f"409: {kind} {value['id']} exists already"
             self.operations.append(Operation(verb, kind, value))
-            (self.existing.discard if verb == "delete" else self.existing.add)(known)
+            if verb != "delete":
+                self.existing.add(known)
+            elif kind not in facts.SHARED_BY_DEPLOYMENTS:
+                self.existing.remove(known)
             return ""
 
 

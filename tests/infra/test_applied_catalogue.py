@@ -1,0 +1,115 @@
+"""What was applied is what the catalogue says, and what was applied works together."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import applied
+from infra.applied import Applied
+from infra.catalogue import Catalogue, CatalogueError, load
+from shared.adapters.settings import from_environment
+from tests.infra.workspace import Resource, Workspace
+
+FUNCTIONS = 'module.function["{}"].google_cloudfunctions2_function.function'
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return load()
+
+
+@pytest.fixture(scope="module")
+def found(deployed: Workspace, catalogue: Catalogue) -> Applied:
+    folders = {name: function.folder for name, function in catalogue.functions.items()}
+    return applied.read(deployed.shown(), folders, catalogue.root)
+
+
+def test_every_function_is_deployed_as_the_catalogue_says(found: Applied, catalogue: Catalogue) -> None:
+    assert plain(found.catalogue.functions) == plain(catalogue.functions)
+
+
+def test_every_queue_is_set_as_the_catalogue_says(found: Applied, catalogue: Catalogue) -> None:
+    assert found.catalogue.queues == catalogue.queues
+
+
+def test_every_trigger_is_that_of_the_catalogue(found: Applied, catalogue: Catalogue) -> None:
+    wanted = [(each.function, each.event, each.document) for each in catalogue.triggers.values()]
+    assert [(each.function, each.event, each.document) for each in found.catalogue.triggers.values()] == wanted
+
+
+def test_every_schedule_is_that_of_the_catalogue(found: Applied, catalogue: Catalogue) -> None:
+    assert found.catalogue.schedules == catalogue.schedules
+
+
+def test_every_folder_of_functions_is_deployed(found: Applied, catalogue: Catalogue) -> None:
+    folders = {path.parent for path in (catalogue.root / "functions").glob("*/main.py")}
+    assert folders <= {function.folder for function in found.catalogue.functions.values()}
+
+
+def test_every_function_reads_from_its_environment_where_everything_is(found: Applied, catalogue: Catalogue) -> None:
+    for environment in found.environments.values():
+        settings = from_environment(environment)
+        assert (settings.project, settings.location) == ("demo-project", "us-central1")
+        assert (settings.database, settings.queue_prefix) == ("signalbox-prod", "")
+        assert (settings.task_functions, settings.task_queues) == (catalogue.task_functions, catalogue.task_queues)
+        assert re.fullmatch(r"https://\{function\}-[0-9]{12}\.us-central1\.run\.app", settings.function_url)
+        assert settings.tasks_account == "kit-tasks@demo-project.iam.gserviceaccount.com"
+
+
+def test_functions_have_the_same_environment_but_for_their_threads(found: Applied, catalogue: Catalogue) -> None:
+    threads = {name: str(function.concurrency) for name, function in catalogue.functions.items()}
+    common = {name: value for name, value in found.environments["sweep"].items() if name != "THREADS"}
+    assert found.environments == {name: common | {"THREADS": threads[name]} for name in catalogue.functions}
+    assert common["SIGNALBOX_SCHEDULER_ACCOUNT"] == "kit-scheduler@demo-project.iam.gserviceaccount.com"
+    assert common["SIGNALBOX_SIGNATURES"] == "removed"
+
+
+def test_the_entry_point_is_the_folders_name_in_every_zip(found: Applied, resources: Mapping[str, Resource]) -> None:
+    for name in found.catalogue.functions:
+        built = resources[FUNCTIONS.format(name)].values["build_config"][0]
+        assert (built["entry_point"], built["runtime"]) == (name, "python313")
+
+
+def test_what_people_do_not_call_is_closed_to_the_outside(resources: Mapping[str, Resource]) -> None:
+    functions = [each.values for each in resources.values() if each.kind == "google_cloudfunctions2_function"]
+    closed = {each["name"] for each in functions if each["service_config"][0]["ingress_settings"] != "ALLOW_ALL"}
+    assert closed == {"batch-expand", "link-fan-out", "link-refresh", "semaphore-admit", "sweep"}
+
+
+def test_a_trigger_is_where_the_database_is_and_asks_again(resources: Mapping[str, Resource]) -> None:
+    [trigger] = resources[FUNCTIONS.format("link_fan_out")].values["event_trigger"]
+    database = resources["google_firestore_database.database[0]"].values
+    filters = {each["attribute"]: (each["value"], each["operator"]) for each in trigger["event_filters"]}
+    assert (trigger["trigger_region"], trigger["retry_policy"]) == (database["location_id"], "RETRY_POLICY_RETRY")
+    assert filters == {"database": (database["name"], None), "document": ("documents/{key}", "match-path-pattern")}
+
+
+def test_queues_of_users_tasks_never_give_up(resources: Mapping[str, Resource], catalogue: Catalogue) -> None:
+    queues = {
+        each.values["name"]: each.values for each in resources.values() if each.kind == "google_cloud_tasks_queue"
+    }
+    assert {queues[name]["retry_config"][0]["max_attempts"] for name in catalogue.task_queues} == {-1}
+
+
+def test_a_right_that_is_missing_shows(deployed: Workspace, catalogue: Catalogue) -> None:
+    folders = {name: function.folder for name, function in catalogue.functions.items()}
+    shown = json.loads(json.dumps(deployed.shown()).replace('"service": "sweep"', '"service": "swept"'))
+    with pytest.raises(CatalogueError, match="invoked_by must name at least one of"):
+        applied.read(shown, folders, catalogue.root)
+
+
+def test_a_state_with_nothing_in_it_is_refused() -> None:
+    with pytest.raises(CatalogueError, match="nothing was applied"):
+        applied.read({}, {}, Path())
+
+
+def plain(functions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give functions as values in which the order of queues and callers does not count."""
+    values = {name: dataclasses.asdict(function) for name, function in functions.items()}
+    unordered = ("enqueues", "invoked_by")
+    return {name: each | {field: set(each[field]) for field in unordered} for name, each in values.items()}

@@ -1,0 +1,115 @@
+"""What people may choose in the catalogue and the variables reaches the plan."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.catalogue import load
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.workspace import INFRA, Resource, Workspace
+
+FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
+ALL = "group:all@b.org"
+SMALL = {"memory": "1Gi", "cpu": 0.5, "concurrency": 1, "timeout_seconds": 30, "instances_max": 2}
+CHOSEN: dict[str, Any] = {
+    "database": "(default)",
+    "create_database": False,
+    "database_location": "eur3",
+    "invokers": [ALL],
+    "alert_email": "a@b.org",
+}
+NEAR = {"collection": "documents", "fields": ["tags[]", "address.zipcode", "-name"]}
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """What a plan would make, and what it printed."""
+
+    resources: Mapping[str, Resource]
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def chosen(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    """Give the plan of a deployment in which everything was chosen otherwise."""
+    made = Workspace(tmp_path_factory.mktemp("chosen"), google, zips, **CHOSEN)
+    made.edit_catalogue(choose)
+    made.initialise()
+    return Planned(printed=made.plan().stdout, resources=made.planned())
+
+
+def choose(catalogue: dict[str, Any]) -> None:
+    catalogue["functions"]["documents"]["public"] = True
+    catalogue["functions"]["quilt"].update(SMALL)
+    catalogue["indexes"] = {"near": NEAR}
+
+
+def test_a_public_function_is_open_to_all_and_no_other_is(chosen: Planned) -> None:
+    public = [each for each, resource in chosen.resources.items() if resource.values.get("member") == "allUsers"]
+    assert public == ['module.function["documents"].google_cloud_run_service_iam_member.invoker["everybody"]']
+
+
+def test_the_plan_warns_of_what_is_public(chosen: Planned) -> None:
+    assert "Warning: Check block assertion failed" in chosen.printed
+    assert "Anybody in the world may call documents" in chosen.printed
+
+
+def test_nothing_is_public_by_default(resources: Mapping[str, Resource]) -> None:
+    members = {each.values.get("member") for each in resources.values()}
+    assert not members & {"allUsers", "allAuthenticatedUsers"}
+
+
+def test_invokers_may_call_what_is_for_people_and_nothing_else(chosen: Planned) -> None:
+    invoked = [
+        each.values["service"] for each in chosen.resources.values() if each.values.get("member") == "group:all@b.org"
+    ]
+    people = [function.segment for function in load().functions.values() if "people" in function.invoked_by]
+    assert sorted(invoked) == sorted(people)
+
+
+def test_an_instance_gets_what_the_catalogue_says(chosen: Planned) -> None:
+    [service] = chosen.resources[FUNCTION.format("quilt")].values["service_config"]
+    assert (service["available_memory"], service["available_cpu"]) == ("1Gi", "0.5")
+    assert (service["max_instance_request_concurrency"], service["timeout_seconds"]) == (1, 30)
+    assert service["max_instance_count"] == 2
+
+
+def test_the_defaults_of_an_instance_are_said_twice_and_agree() -> None:
+    defaults = {each.name: each.default for each in dataclasses.fields(load().functions["sweep"])}
+    module = (INFRA / "modules" / "function" / "main.tf").read_text("utf-8")
+    for name in SMALL:
+        default = f'"{defaults[name]}"' if name == "memory" else f"{defaults[name]}"
+        assert f"coalesce(var.resources.{name}, {default})" in module
+
+
+def test_a_composite_index_is_made_of_what_the_catalogue_says(chosen: Planned) -> None:
+    index = chosen.resources['google_firestore_index.composite["near"]'].values
+    found = [(each["field_path"], each["order"], each["array_config"]) for each in index["fields"]]
+    assert (index["collection"], index["query_scope"]) == ("documents", "COLLECTION")
+    assert found == [("tags", None, "CONTAINS"), ("address.zipcode", "ASCENDING", None), ("name", "DESCENDING", None)]
+
+
+def test_triggers_follow_the_database_where_it_is(chosen: Planned) -> None:
+    [trigger] = chosen.resources[FUNCTION.format("link_fan_out")].values["event_trigger"]
+    databases = [each["value"] for each in trigger["event_filters"] if each["attribute"] == "database"]
+    assert (trigger["trigger_region"], databases) == ("eur3", ["(default)"])
+
+
+def test_a_database_that_exists_is_not_made(chosen: Planned) -> None:
+    assert "google_firestore_database" not in {each.kind for each in chosen.resources.values()}
+
+
+def test_alerts_go_to_the_address_that_was_given(chosen: Planned) -> None:
+    [channel] = [each for each in chosen.resources.values() if each.kind == "google_monitoring_notification_channel"]
+    assert (channel.values["type"], channel.values["labels"]) == ("email", {"email_address": "a@b.org"})
+
+
+def test_less_than_a_cpu_for_many_requests_is_refused(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
+    made = Workspace(tmp_path, google, zips)
+    made.edit_catalogue(lambda catalogue: catalogue["functions"]["quilt"].update(cpu=0.5))
+    made.initialise()
+    complaint = " ".join(made.plan(check=False).stderr.split())
+    assert "below a full one an instance handles one request at a time" in complaint
