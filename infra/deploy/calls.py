@@ -31,10 +31,12 @@ class Wrong(Exception):
 class Calls:
     """Calls below one base URL, which ends in ``/`` or ``/PREFIX-``; `token` gives the token for a function's URL."""
 
-    def __init__(self, base_url: str, token: Callable[[str], str]) -> None:
+    def __init__(
+        self, base_url: str, token: Callable[[str], str], transport: httpx.BaseTransport | None = None
+    ) -> None:
         self._base_url = base_url
         self._token = token
-        self._http = httpx.Client(timeout=TIMEOUT_SECONDS)
+        self._http = httpx.Client(timeout=TIMEOUT_SECONDS, transport=transport)
 
     def __enter__(self) -> Self:
         return self
@@ -44,11 +46,19 @@ class Calls:
 
     def ask(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = (200, 201, 202, 204)) -> Any:
         """Call and give the JSON of the answer, or None; for what may run twice. Raises `Wrong`."""
-        response = until(
-            lambda: self._definite(method, path, body), PATIENCE_SECONDS, f"{method} {path} is not answered"
-        )
+        answers: list[str] = []
+
+        def definite() -> httpx.Response | None:
+            response, said = self._try(method, path, body)
+            answers.append(said)
+            return response
+
+        try:
+            response = until(definite, PATIENCE_SECONDS, f"{method} {path} has no answer")
+        except Wrong as error:
+            raise Wrong(f"{error}; the last was: {answers[-1]}") from error
         if response.status_code not in expect:
-            raise Wrong(f"{method} {path}: {response.status_code} {response.text[:SHOWN]}")
+            raise Wrong(f"{method} {path}: {answers[-1]}")
         return response.json() if response.content and response.status_code != 404 else None
 
     def status(self, path: str, *, signed: bool = True) -> int:
@@ -58,12 +68,14 @@ class Calls:
         except httpx.TransportError:
             return 0
 
-    def _definite(self, method: str, path: str, body: Any) -> httpx.Response | None:
+    def _try(self, method: str, path: str, body: Any) -> tuple[httpx.Response | None, str]:
+        """Give a definite answer or None, and what came."""
         try:
             response = self._send(method, path, body)
-        except httpx.TransportError:
-            return None
-        return None if response.status_code in ASK_AGAIN else response
+        except httpx.TransportError as error:
+            return None, repr(error)
+        said = f"{response.status_code} {response.text[:SHOWN]}"
+        return (None if response.status_code in ASK_AGAIN else response), said
 
     def _send(self, method: str, path: str, body: Any, *, signed: bool = True) -> httpx.Response:
         function = self._base_url + path.partition("/")[0].partition("?")[0]

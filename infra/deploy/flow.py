@@ -21,6 +21,8 @@ from infra.packaging.__main__ import build
 
 EVENTARC_LAG = "Permission denied while using the Eventarc Service Agent"
 EVENTARC_PAUSE_SECONDS = 120.0
+DATABASE_EXISTS = "Database already exists"
+USE_DATABASE = "To use the database that is there, say create_database = false in the environment's tfvars."
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
@@ -118,7 +120,10 @@ class Flow:
             self.say(str(engine.plan()))
             outcome = engine.apply()
         if not outcome.ok:
-            raise CommandFailed("terraform apply failed; the lines above say why. What is there stays: deploy again.")
+            hint = (
+                USE_DATABASE if DATABASE_EXISTS in outcome.text + outcome.error else "What is there stays: try again."
+            )
+            raise CommandFailed(f"terraform apply failed; the lines above say why. {hint}")
 
     def _tested(self, engine: terraform.Terraform) -> bool:
         base_url = self.base_url or engine.output("base_url")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from infra.catalogue import Catalogue, load
 from infra.deploy.calls import Calls, Wrong, tokens, until
@@ -45,17 +46,17 @@ def passes(site: Site, say: Callable[[str], None]) -> bool:
 
 
 def _steps(site: Site, catalogue: Catalogue, calls: Calls, run: str) -> Iterator[Step]:
-    yield "functions answer", lambda: _answers(calls)
+    yield "functions answer", partial(_answers, calls)
     if not catalogue.functions["documents"].public:
-        yield "a call without a token is refused", lambda: _refuses_strangers(calls)
-    yield "a document is put, read and deleted", lambda: _document(calls, run)
-    yield "a copy follows its source: event and task arrived", lambda: _link(calls, run)
-    yield "a semaphore's permit is taken, refused and given back", lambda: _semaphore(calls, run)
-    yield "a batch is completed from outside", lambda: _batch(calls, run)
+        yield "a call without a token is refused", partial(_refuses_strangers, calls)
+    yield "a document is put, read and deleted", partial(_document, calls, run)
+    yield "a copy follows its source: event and task arrived", partial(_link, calls, run)
+    yield "a semaphore's permit is taken, refused and given back", partial(_semaphore, calls, run)
+    yield "a batch is completed from outside", partial(_batch, calls, run)
     if "quilt" in catalogue.functions:
-        yield "a batch is completed by tasks of a user's function", lambda: _tasks(calls, run)
+        yield "a batch is completed by tasks of a user's function", partial(_tasks, calls, run)
     for schedule in catalogue.schedules:
-        yield f"the schedule {schedule} ran", lambda name=schedule: _schedule(site, name)  # type: ignore[misc]
+        yield f"the schedule {schedule} ran", partial(_schedule, site, schedule)
 
 
 def _taken(step: Step, say: Callable[[str], None]) -> bool:
@@ -71,10 +72,10 @@ def _taken(step: Step, say: Callable[[str], None]) -> bool:
 
 
 def _answers(calls: Calls) -> None:
-    answered = (200,)
-    until(
-        lambda: calls.status("documents?limit=1") in answered or None, REACHED_SECONDS, "documents does not answer 200"
-    )
+    def answered() -> bool | None:
+        return calls.status("documents?limit=1") == 200 or None
+
+    until(answered, REACHED_SECONDS, "documents does not answer 200")
 
 
 def _refuses_strangers(calls: Calls) -> None:
@@ -104,9 +105,8 @@ def _semaphore(calls: Calls, run: str) -> None:
     with _made(calls, f"semaphores/{run}", {"permits": 1, "lease_seconds": 60}):
         lease = calls.ask("POST", f"semaphore-wait/{run}", {"id": "first"})["lease"]["id"]
         _expect(not calls.ask("POST", f"semaphore-wait/{run}", {"id": "second"})["acquired"], "one permit went twice")
-        _expect(
-            calls.ask("POST", f"semaphore-signal/{run}", {"lease": lease})["released"], "the lease was not released"
-        )
+        released = calls.ask("POST", f"semaphore-signal/{run}", {"lease": lease})["released"]
+        _expect(released, "the lease was not released")
 
 
 def _batch(calls: Calls, run: str) -> None:

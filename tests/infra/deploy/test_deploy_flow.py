@@ -16,6 +16,7 @@ from tests.infra.workspace import INFRA
 DONE = Outcome(0, "Apply complete!")
 LAG = Outcome(1, f"Error: {EVENTARC_LAG}. If you recently started to use Eventarc, it may take a few minutes")
 OTHER = Outcome(1, "Error: quota exceeded")
+EXISTS = Outcome(1, "googleapi: Error 409: Database already exists. Please use another database_id")
 
 
 @pytest.fixture
@@ -47,12 +48,15 @@ def test_eventarcs_late_rights_are_worth_one_more_try(deploy: Callable[..., tupl
     assert (script.count("terraform plan"), script.count("terraform apply")) == (2, 2)
 
 
-@pytest.mark.parametrize(("outcomes", "tries"), [([LAG, LAG], 2), ([OTHER], 1)])
+@pytest.mark.parametrize(
+    ("outcomes", "tries", "hint"),
+    [([LAG, LAG], 2, "try again"), ([OTHER], 1, "try again"), ([EXISTS], 1, "create_database = false")],
+)
 def test_a_second_lag_and_any_other_error_end_it(
-    deploy: Callable[..., tuple[list[str], list[float]]], outcomes: list[Outcome], tries: int
+    deploy: Callable[..., tuple[list[str], list[float]]], outcomes: list[Outcome], tries: int, hint: str
 ) -> None:
     script = Script(**{"terraform apply": list(outcomes)})
-    with pytest.raises(CommandFailed, match="terraform apply failed"):
+    with pytest.raises(CommandFailed, match=f"terraform apply failed.*{hint}"):
         deploy(script)
     assert script.count("terraform apply") == tries
 

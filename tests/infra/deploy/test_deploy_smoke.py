@@ -2,9 +2,10 @@
 
 from typing import Any, Self
 
+import httpx
 import pytest
 
-from infra.deploy import smoke, target
+from infra.deploy import calls, smoke, target
 from infra.deploy.calls import Wrong, tokens, until
 from infra.deploy.commands import CommandFailed
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
@@ -122,3 +123,28 @@ def test_without_a_token_gclouds_own_words_are_given() -> None:
 def test_what_never_comes_is_wrong_in_the_end() -> None:
     with pytest.raises(Wrong, match=f"no {REGION}"):
         until(lambda: None, -1, f"no {REGION}")
+
+
+def test_what_means_ask_again_is_asked_again_and_said_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "PAUSE_SECONDS", 0)
+    answers: list[httpx.Response | Exception] = [
+        httpx.Response(503),
+        httpx.ConnectError("broken"),
+        httpx.Response(200, json={"a": 1}),
+    ]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.headers["Authorization"] == "Bearer of https://x/dev-documents"
+        given = answers.pop(0) if answers else httpx.Response(500, text="a bug")
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    with calls.Calls("https://x/dev-", lambda url: f"of {url}", httpx.MockTransport(answer)) as client:
+        assert client.ask("GET", "documents/x") == {"a": 1}
+        monkeypatch.setattr(calls, "PATIENCE_SECONDS", -1)
+        with pytest.raises(Wrong, match=r"GET documents/x has no answer.*; the last was: 500 a bug"):
+            client.ask("GET", "documents/x")
+        answers.append(httpx.Response(409, text="no"))
+        with pytest.raises(Wrong, match="GET documents/x: 409 no"):
+            client.ask("GET", "documents/x")
