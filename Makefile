@@ -6,18 +6,19 @@ LOCKS := requirements-dev.txt examples/gazetteer/requirements.txt
 READY := .venv/matches-the-locks
 
 SEEDS ?= 10000
+COPIES ?= 20000
+ARGS ?=
 # From the command line only: a shell's own ENV or PROJECT must not choose what is deployed or destroyed.
 ENV := dev
 PROJECT :=
 REGION :=
 export YES CONFIRM
-ARGS ?=
 TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Say which project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate check package bootstrap plan deploy smoke destroy lock setup clean
+.PHONY: help demo dev test test-all simulate fuzz bench check package bootstrap plan deploy smoke destroy lock setup clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,8 +35,14 @@ test: $(READY) ## Run the tests, without the slow ones (ARGS="-k word" goes to p
 test-all: $(READY) ## Run all tests
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips $(ARGS)
 
+fuzz: $(READY) ## Send the functions hundreds of requests of each kind that openapi.yaml describes, right and wrong ones
+	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz -m slow $(ARGS)
+
 simulate: $(READY) ## Look for a seed that breaks a promise (SEEDS=100000)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
+
+bench: $(READY) ## Measure documents and links on the emulator, also against bare client calls (COPIES=20000)
+	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
 
 check: $(READY) ## Lint, check the format and the types, and look for what must not be in the repository
 	@status=0; \

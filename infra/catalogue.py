@@ -1,4 +1,4 @@
-"""Read the catalogue: the one list of functions, queues, triggers and schedules.
+"""Read the catalogue: the one list of functions, queues, triggers, schedules and indexes.
 
 Terraform, the packager and the local stack act on the same file, so what is wrong with it is said here, before anything
 is built or started. Every complaint names the entry and what to change. Folders are relative to the project: the folder
@@ -20,6 +20,7 @@ from infra.catalogue_entries import (
     Catalogue,
     CatalogueError,
     Function,
+    Index,
     Queue,
     Schedule,
     Trigger,
@@ -32,6 +33,7 @@ __all__ = [
     "Catalogue",
     "CatalogueError",
     "Function",
+    "Index",
     "Queue",
     "Schedule",
     "Trigger",
@@ -55,7 +57,7 @@ def load(path: Path = CATALOGUE) -> Catalogue:
 def parse(content: object, root: Path) -> Catalogue:
     """Check a catalogue's content; `root` is the folder that functions' folders are relative to."""
     sections = _mapping("the catalogue", content)
-    known = {"functions", "queues", "triggers", "schedules"}
+    known = {"functions", "queues", "triggers", "schedules", "indexes"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
     functions = {}
     for name, entry in _entries(sections, "functions"):
@@ -67,10 +69,11 @@ def parse(content: object, root: Path) -> Catalogue:
         queues=_section(sections, "queues", Queue),
         triggers=_section(sections, "triggers", Trigger),
         schedules=_section(sections, "schedules", Schedule),
+        indexes=_section(sections, "indexes", Index),
     )
 
 
-Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule)
+Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index)
 
 
 def _section(sections: Mapping[str, Any], kind: str, entry_type: type[Entry]) -> Mapping[str, Entry]:

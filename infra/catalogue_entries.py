@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.rules import indexes
+
 INVOKERS = ("people", "queue", "event", "schedule")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own bound on a queue, as are the next two
@@ -66,6 +68,8 @@ class Function:
         mixed = "event" in self.invoked_by and len(self.invoked_by) > 1
         refuse(mixed, "what events invoke gets CloudEvents only: give the other callers a function of their own")
         refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
+        tasks_too = self.public and {"queue", "schedule"} & set(self.invoked_by)
+        refuse(bool(tasks_too), "public would let anybody pose as its queue: give tasks a function of their own")
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
 
@@ -149,6 +153,27 @@ class Schedule:
         refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """A composite index of a collection: ``name`` ascending, ``-name`` descending, ``name[]`` a list's members."""
+
+    name: str
+    collection: str
+    fields: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        refuse(not self.collection or "/" in self.collection, "collection is the last name of a collection's path")
+        try:
+            indexes.parse(self.collection, self.fields)
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
+
+    @property
+    def parsed(self) -> indexes.Index:
+        return indexes.parse(self.collection, self.fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """Everything by name. What refers to something refers to an entry that exists and agrees."""
@@ -158,6 +183,7 @@ class Catalogue:
     queues: Mapping[str, Queue]
     triggers: Mapping[str, Trigger]
     schedules: Mapping[str, Schedule]
+    indexes: Mapping[str, Index]
 
     def __post_init__(self) -> None:
         for function in self.functions.values():

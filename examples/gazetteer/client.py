@@ -76,6 +76,27 @@ class Documents:
         """Store a document under its key, and give it as stored: with its links filled."""
         return _json(self._ask("PUT", self._url(key), json=document))
 
+    def put_many(self, documents: Mapping[str, Document]) -> dict[str, Any]:
+        """Store up to 500 documents in one call; give the problems of those that were refused, by their keys.
+
+        Asks again for those of which the answer says so. Raises `GaveUp` when some have no definite answer by then.
+        """
+        left = dict(documents)
+        refused: dict[str, Any] = {}
+        give_up_at = time.monotonic() + self._patience_seconds
+        for pause_seconds in _pauses():
+            bodies = [{**document, "key": key} for key, document in left.items()]
+            results = _json(self._ask("POST", self._collection, json=bodies))["results"]
+            problems = {each["key"]: each["problem"] for each in results if "problem" in each}
+            left = {key: left[key] for key, problem in problems.items() if problem["status"] in ASK_AGAIN}
+            refused |= {key: problem for key, problem in problems.items() if key not in left}
+            if not left or time.monotonic() > give_up_at:
+                break
+            self._sleep(pause_seconds)
+        if left:
+            raise GaveUp(f"{len(left)} documents, the first {next(iter(left))}: no answer in time")
+        return refused
+
     def get(self, key: str) -> Document | None:
         """Read a document, or None where there is none."""
         response = self._ask("GET", self._url(key), allowed=(404,))

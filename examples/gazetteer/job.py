@@ -18,6 +18,8 @@ from examples.gazetteer.ledger import Counts, Spent
 from examples.gazetteer.steps import Change, Step
 
 CALLS_AT_ONCE = 16
+LOAD_DOCUMENTS = 100
+"""Documents that one call of a load brings: small enough that calls of several threads cross each other."""
 SETTLE_SECONDS_MIN = 600.0
 SETTLE_SECONDS_PER_DOCUMENT = 0.25  # an emulator without indexes looks at every document for each one that is created
 POLL_SECONDS = 0.1
@@ -87,13 +89,21 @@ class Job:
         return Spent(time.monotonic(), Counts.of(self._site.counts()))
 
     def _write(self, step: Step) -> Check:
-        """Write the changes. What a put answers must be what was sent, whatever its links show by then."""
-        answers = self._each(step, "write", self._change, step.changes)
-        wrong = [change.key for change, holds in zip(step.changes, answers, strict=True) if not holds]
+        """Write the changes: many puts in few calls, all else one by one."""
+        calls = list(_calls(step.changes))
+        wrong = [key for keys in self._each(step, "write", self._change, calls) for key in keys]
         fault = f"{len(wrong):,} answered with something else, the first {wrong[0]}" if wrong else ""
         return Check(f"{len(step.changes):,} changes accepted", fault)
 
-    def _change(self, change: Change) -> bool:
+    def _change(self, changes: Sequence[Change]) -> list[str]:
+        """Make the changes of one call; name those that were refused or answered with something else."""
+        if len(changes) > 1:
+            return list(self._client.put_many({change.key: change.content or {} for change in changes}))
+        [change] = changes
+        return [] if self._change_one(change) else [change.key]
+
+    def _change_one(self, change: Change) -> bool:
+        """Put or delete. What a put answers must be what was sent, whatever its links show by then."""
         if change.content is None:
             self._client.delete(change.key)
             return True
@@ -150,3 +160,9 @@ class Job:
                 yield answer
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _calls(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Part changes into what one call makes: deletes go one by one."""
+    size = LOAD_DOCUMENTS if all(change.content is not None for change in changes) else 1
+    return (changes[first : first + size] for first in range(0, len(changes), size))

@@ -1,33 +1,54 @@
-"""Documents for people: put, get, delete and find JSON under a key; links in it become copies that stay true."""
+"""Documents for people: put, patch, get, delete and find JSON under keys; links in it become copies that stay true."""
 
 from shared.adapters import runtime
 from shared.adapters.web.http import Answer, Request, Routes
+from shared.adapters.web.loading import bodies_of, results_answer
+from shared.adapters.web.patching import null_of
+from shared.adapters.web.stored import read_answer, stored_answer
+from shared.operations import document_bulk, document_patches
 from shared.operations import documents as operations
+from shared.rules.bulk import own_key
+from shared.rules.queries import wants_count
 
 routes = Routes("documents")
 
 
 @routes.on("PUT", "/{key}")
 def put(request: Request, key: str) -> Answer:
-    stored = operations.put(runtime.ports(), key, request.json())
-    return Answer(201 if stored.created else 200, stored.document, {"ETag": stored.etag})
+    return stored_answer(operations.put(runtime.ports(), key, request.json(), request.precondition))
+
+
+@routes.on("PATCH", "/{key}")
+def patch(request: Request, key: str) -> Answer:
+    null, condition = null_of(request), request.precondition
+    return stored_answer(document_patches.patch(runtime.ports(), key, request.json(), null, condition))
+
+
+@routes.on("POST", "/")
+def load(request: Request) -> Answer:
+    bodies = bodies_of(request)
+    if isinstance(bodies, list):
+        return results_answer(document_bulk.put_each(runtime.ports(), bodies))
+    return stored_answer(operations.put(runtime.ports(), own_key(bodies), bodies, request.precondition))
 
 
 @routes.on("GET", "/{key}")
-def get(_: Request, key: str) -> Answer:
-    stored = operations.get(runtime.ports(), key)
-    return Answer(200, stored.document, {"ETag": stored.etag})
+def get(request: Request, key: str) -> Answer:
+    return read_answer(operations.get(runtime.ports(), key), request.precondition)
 
 
 @routes.on("DELETE", "/{key}")
-def delete(_: Request, key: str) -> Answer:
-    operations.delete(runtime.ports(), key)
+def delete(request: Request, key: str) -> Answer:
+    operations.delete(runtime.ports(), key, request.precondition)
     return Answer(204)
 
 
 @routes.on("GET", "/")
 def find(request: Request) -> Answer:
     query = request.query
+    if wants_count(query.get("count", "")):
+        where = query.getlist("where")
+        return Answer(200, {"count": operations.count(runtime.ports(), where, query.keys() - {"count", "where"})})
     found = operations.find(
         runtime.ports(),
         where=query.getlist("where"),

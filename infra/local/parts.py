@@ -13,12 +13,15 @@ from typing import Any
 
 from infra.catalogue import Catalogue
 from infra.local import firestore_emulator, processes
+from infra.local.environment import environment_of
 from infra.local.firestore_emulator import Emulator
 from infra.local.supervisor import ROOT, Part
 from infra.local.triggers import Events
 from shared.adapters.settings import EMBEDDED, Settings
 
 ANSWER_SECONDS_MAX = 1.0
+TASKS_ACCOUNT = "tasks@signalbox.invalid"
+SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 BACKLOG = 1_024
 
@@ -67,6 +70,10 @@ def plan(
         triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
         task_functions=catalogue.task_functions,
         task_queues=catalogue.task_queues,
+        tasks_account=TASKS_ACCOUNT,
+        scheduler_account=SCHEDULER_ACCOUNT,
+        keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
+        indexes=tuple(index.parsed for index in catalogue.indexes.values()),
     )
     return Plan(
         catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket
@@ -165,34 +172,16 @@ def _functions(plan: Plan) -> Part:
         "functions",
         command,
         ready=lambda: _fetched(plan.base_url) is not None,
-        environment=_environment(plan.settings),
+        environment={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment_of(plan.settings)},
         inherits=(listening_fd,),
         loses="" if plan.emulator else "the store was embedded in it and is gone",
     )
 
 
-def _environment(settings: Settings) -> dict[str, str]:
-    return {
-        "PYTHONPATH": str(ROOT),
-        "PYTHONUNBUFFERED": "1",
-        "SIGNALBOX_PROJECT": settings.project,
-        "SIGNALBOX_LOCATION": settings.location,
-        "SIGNALBOX_DATABASE": settings.database,
-        "SIGNALBOX_QUEUE_PREFIX": settings.queue_prefix,
-        "SIGNALBOX_TASKS_ACCOUNT": settings.tasks_account,
-        "SIGNALBOX_EVENTS_URL": settings.events_url,
-        "SIGNALBOX_FUNCTION_URL": settings.function_url,
-        "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
-        "SIGNALBOX_TASK_FUNCTIONS": json.dumps(sorted(settings.task_functions or ())),
-        "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
-        "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
-        "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
-    }
-
-
 def _scheduler(plan: Plan) -> Part:
     where = (f"--catalogue={plan.catalogue_file}", f"--base-url={plan.base_url}")
-    return Part("scheduler", _module("infra.local.scheduler", *where), ready=lambda: True)
+    who = (f"--account={plan.settings.scheduler_account}", f"--identity-url={plan.url('keys')}")
+    return Part("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True)
 
 
 def _module(name: str, *arguments: str) -> tuple[str, ...]:

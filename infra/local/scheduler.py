@@ -1,7 +1,7 @@
 """Call the catalogue's schedules as Cloud Scheduler does, but every so many seconds.
 
 One thread a schedule, so that a slow job delays no other and never overlaps itself. A call that fails is only logged:
-the next one comes anyway.
+the next one comes anyway. Each call presents a token of the schedules' account, which the local queue's server makes.
 """
 
 import argparse
@@ -9,9 +9,11 @@ import http.client
 import logging
 import time
 import urllib.request
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
+from urllib.parse import quote
 
 from infra import catalogue as catalogues
 from infra.catalogue import Schedule, url_segment
@@ -21,40 +23,59 @@ ANSWER_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
 log = logging.getLogger("scheduler")
 
 
-def call_for_ever(schedule: Schedule, base_url: str) -> None:
-    """Call one schedule's function, again and again."""
-    while True:
-        time.sleep(schedule.local_every_seconds)
-        try:
-            call(schedule, base_url)
-        except (OSError, http.client.HTTPException) as error:
-            log.warning("schedule %s: %s", schedule.name, error)
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Calls functions under `base_url` as `account`, with tokens from the server at `identity_url`."""
 
+    base_url: str
+    account: str
+    identity_url: str
 
-def call(schedule: Schedule, base_url: str) -> None:
-    """Call a schedule's function once. Raises `OSError` when it does not answer 2xx."""
-    headers = {
-        "User-Agent": "Google-Cloud-Scheduler",
-        "X-CloudScheduler": "true",
-        "X-CloudScheduler-JobName": schedule.name,
-        "X-CloudScheduler-ScheduleTime": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    url = base_url + url_segment(schedule.function)
-    request = urllib.request.Request(url, b"", headers, method="POST")  # noqa: S310 (the stack's own address)
-    with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):  # noqa: S310
-        return
+    def call_for_ever(self, schedule: Schedule) -> None:
+        """Call one schedule's function, again and again."""
+        while True:
+            time.sleep(schedule.local_every_seconds)
+            try:
+                self.call(schedule)
+            except (OSError, http.client.HTTPException) as error:
+                log.warning("schedule %s: %s", schedule.name, error)
+
+    def call(self, schedule: Schedule) -> None:
+        """Call a schedule's function once. Raises `OSError` when it does not answer 2xx."""
+        url = self.base_url + url_segment(schedule.function)
+        headers = {
+            "Authorization": f"Bearer {self.token(url)}",
+            "User-Agent": "Google-Cloud-Scheduler",
+            "X-CloudScheduler": "true",
+            "X-CloudScheduler-JobName": schedule.name,
+            "X-CloudScheduler-ScheduleTime": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        request = urllib.request.Request(url, b"", headers, method="POST")  # noqa: S310 (the stack's own address)
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):  # noqa: S310
+            return
+
+    def token(self, audience: str) -> str:
+        """Get a token that says who calls, for one address. Raises `OSError`."""
+        accounts = f"{self.identity_url}/computeMetadata/v1/instance/service-accounts"
+        url = f"{accounts}/{quote(self.account, safe='')}/identity?audience={quote(audience, safe='')}"
+        request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})  # noqa: S310 (the stack's own)
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310
+            token: bytes = answer.read()
+            return token.decode()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m infra.local.scheduler", description=__doc__)
     parser.add_argument("--catalogue", type=Path, required=True)
     parser.add_argument("--base-url", required=True, help="where the functions are; ends in a slash")
+    parser.add_argument("--account", required=True, help="the account that schedules act for")
+    parser.add_argument("--identity-url", required=True, help="where the local queue's server gives its keys")
     given = parser.parse_args()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     schedules = catalogues.load(given.catalogue).schedules.values()
-    callers = [Thread(target=call_for_ever, args=(schedule, given.base_url)) for schedule in schedules]
-    for caller in callers:
-        caller.start()
+    caller = Caller(given.base_url, given.account, given.identity_url)
+    for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in schedules]:
+        thread.start()
 
 
 if __name__ == "__main__":

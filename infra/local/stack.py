@@ -71,6 +71,16 @@ class Stack:
         return self._plan.base_url
 
     @property
+    def settings(self) -> Settings:
+        """Give what the functions are told: another client of the same database needs it too."""
+        return self._plan.settings
+
+    @property
+    def identity_url(self) -> str:
+        """Give where the queues' server gives its public keys, and tokens to callers that are no tasks."""
+        return self._plan.url("keys")
+
+    @property
     def urls(self) -> dict[str, str]:
         """Give the addresses of the functions that people invoke, by name."""
         functions = self._plan.catalogue.functions.values()

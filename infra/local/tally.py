@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
 
@@ -10,10 +10,14 @@ SUMMED = ("reads", "writes", "deletes", "round_trips", "tasks")
 
 
 class Tally:
-    """Reads a growing log file; every line is counted once. Lines that are not about a handled call are passed over."""
+    """Reads a growing log file; every line is counted once. Lines that are not about a handled call are passed over.
 
-    def __init__(self, log_file: Path) -> None:
+    `functions` names those whose calls count; None: all.
+    """
+
+    def __init__(self, log_file: Path, functions: Collection[str] | None = None) -> None:
         self._log_file = log_file
+        self._functions = functions
         self._offset = 0
         self._sums: Counter[str] = Counter({"calls": 0, **dict.fromkeys(SUMMED, 0)})
         self._lock = Lock()
@@ -38,7 +42,7 @@ class Tally:
 
     def _count(self, line: bytes) -> None:
         said = _object(line)
-        if said.get("message") != "handled":
+        if said.get("message") != "handled" or (self._functions and said.get("function") not in self._functions):
             return
         self._sums["calls"] += 1
         for name in SUMMED:

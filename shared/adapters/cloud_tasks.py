@@ -122,7 +122,7 @@ def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, An
 
 
 def _call(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
-    address = settings.function_url.format(function=effect.function.replace("_", "-"))
+    address = settings.address_of(effect.function)
     call: dict[str, Any] = {
         "url": address + effect.path,
         "http_method": "POST",

@@ -50,7 +50,15 @@ def _make(chosen: Settings) -> Ports:
     from shared.adapters.meter import metered
 
     lines, connect_store = JsonLog(chosen.project), _store(chosen)
-    return metered(Ports(connect_store(), CloudTasksQueue(chosen, lines), SystemClock(), lines))
+    return metered(Ports(_indexed(connect_store(), chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
+
+
+def _indexed(store: Store, chosen: Settings) -> Store:
+    if chosen.indexes is None:
+        return store
+    from shared.adapters.stores.indexed import IndexedStore
+
+    return IndexedStore(store, chosen.indexes)
 
 
 def _store(chosen: Settings) -> Callable[[], Store]:

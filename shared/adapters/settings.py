@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from shared.rules.indexes import Index, parse
+
 EMBEDDED = "embedded"
+GOOGLES_KEYS = "https://www.googleapis.com/oauth2/v1/certs"
+SIGNATURES = ("checked", "removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,10 @@ class Settings:
     an in-memory store in this process, whose events go to ``events_url``. ``triggers`` says which: patterns of records
     (``documents/{key}``) by trigger. ``function_url`` is the address that queues call, with ``{function}``
     where a function's URL segment goes. ``task_functions`` are the functions whose tasks a call may name, and
-    ``task_queues`` the queues that may carry them; None: whatever is named.
+    ``task_queues`` the queues that may carry them; None: whatever is named. ``tasks_account`` and ``scheduler_account``
+    are who may call the routes of tasks and of schedules, ``keys_url`` has the keys (PEM by id) that their tokens are
+    signed with; ``signatures_removed``: Cloud Run has checked the signature and put a text in its place.
+    ``indexes`` are the composite indexes that are declared; None: Firestore knows.
     """
 
     project: str
@@ -32,10 +39,19 @@ class Settings:
     triggers: Mapping[str, str] = field(default_factory=dict)
     task_functions: frozenset[str] | None = None
     task_queues: frozenset[str] | None = None
+    scheduler_account: str = ""
+    keys_url: str = GOOGLES_KEYS
+    signatures_removed: bool = False
+    in_cloud: bool = False
+    indexes: tuple[Index, ...] | None = None
+
+    def address_of(self, function: str) -> str:
+        """Give the address at which queues and schedules call a function; their tokens are made for it."""
+        return self.function_url.format(function=function.replace("_", "-"))
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """Read the settings. Locally every one has a default; Terraform sets them all."""
+    """Read the settings. Locally every one has a default; Terraform sets them all. Raises `ValueError`."""
     get = environment.get
     return Settings(
         project=get("SIGNALBOX_PROJECT") or get("GOOGLE_CLOUD_PROJECT") or "demo-signalbox",
@@ -50,11 +66,26 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
         task_functions=_names(get("SIGNALBOX_TASK_FUNCTIONS")),
         task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
+        scheduler_account=get("SIGNALBOX_SCHEDULER_ACCOUNT", ""),
+        keys_url=get("SIGNALBOX_KEYS_URL") or GOOGLES_KEYS,
+        signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
+        in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
+        indexes=_indexes(get("SIGNALBOX_INDEXES")),
     )
+
+
+def _signatures(chosen: str) -> str:
+    if chosen not in SIGNATURES:
+        raise ValueError(f"SIGNALBOX_SIGNATURES says {chosen!r}; choose from {', '.join(SIGNATURES)}")
+    return chosen
 
 
 def _names(listed: str | None) -> frozenset[str] | None:
     return None if listed is None else frozenset(json.loads(listed))
+
+
+def _indexes(listed: str | None) -> tuple[Index, ...] | None:
+    return None if listed is None else tuple(parse(one["collection"], one["fields"]) for one in json.loads(listed))
 
 
 @cache

@@ -4,7 +4,7 @@ A put reads the document and everything it links to at one instant, embeds, and 
 no other record: that copies elsewhere follow is the business of the event this write causes (`links.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,7 @@ from shared.rules import documents as rules
 from shared.rules import links, queries
 from shared.rules.documents import Author, Content
 from shared.rules.effects import Decision
+from shared.rules.preconditions import UNCONDITIONAL, Precondition
 from shared.rules.problems import NotFound
 
 
@@ -28,12 +29,13 @@ class Stored:
     created: bool = False
 
 
-def put(ports: Ports, key: str, body: Any) -> Stored:
+def put(ports: Ports, key: str, body: Any, precondition: Precondition = UNCONDITIONAL) -> Stored:
     """Store a document, replacing what its key held. Raises a `Problem` for what cannot be stored."""
     content = rules.check_body(rules.check_key(key), body)
     targets = links.link_keys(content)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Content, bool]]:
+        precondition.check_write(etag_of(read[0]))
         before = rules.decode(read[0].data)
         embedded = links.shape(key, content, sources(targets, read[1:]))
         write = embed(read[0], embedded, "put", linked=rules.linked_after_put(before))
@@ -71,13 +73,27 @@ def stored(snapshot: Snapshot) -> Stored:
     return Stored(rules.shown(snapshot.id, document.content), etag(snapshot.update_time))
 
 
-def delete(ports: Ports, key: str) -> None:
-    """Delete a document; its copies elsewhere become `link_missing`. Raises `NotFound`."""
+def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -> None:
+    """Delete a document; its copies elsewhere become `link_missing`. Raises `NotFound` and `PreconditionFailed`."""
     path = rules.path_of(rules.check_key(key))
+    if precondition != UNCONDITIONAL:
+        _delete_if(ports, path, precondition)
+        return
     try:
         ports.store.commit([Delete(path, Must.EXIST)])
     except MissingRecord as conflict:
         raise not_found(key) from conflict
+
+
+def _delete_if(ports: Ports, path: str, precondition: Precondition) -> None:
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        [found] = read
+        if found.data is None:
+            raise not_found(found.id)
+        precondition.check_write(etag_of(found))
+        return Decision((Delete(path, found.guard),), None)
+
+    perform(ports, [path], decide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +112,11 @@ def find(ports: Ports, where: Sequence[str], order_by: Sequence[str], limit: str
     return Found([stored(snapshot).document for snapshot in page], token)
 
 
+def count(ports: Ports, where: Sequence[str], others: Collection[str] = ()) -> int:
+    """Count the documents that a query finds; `others` are the call's other parameters. Raises `BadQuery`."""
+    return ports.store.count(Query(rules.COLLECTION, queries.parse_count(where, others)))
+
+
 def not_found(key: str) -> NotFound:
     """Say that nothing lies under a key."""
     return NotFound(f"There is no document {key!r}.", field="key")
@@ -105,3 +126,8 @@ def etag(update_time: datetime | None) -> str:
     """Make a strong entity tag of a record's update time, which the server never gives twice."""
     assert update_time is not None, "what exists was written at some time"
     return f'"{update_time.astimezone(UTC):%Y%m%dT%H%M%S%f}"'
+
+
+def etag_of(snapshot: Snapshot) -> str | None:
+    """Give the entity tag of what was read; None: there was nothing."""
+    return None if snapshot.data is None else etag(snapshot.update_time)

@@ -32,8 +32,8 @@ from shared.operations.ports import (
     Write,
     WriteResult,
 )
-from shared.rules import documents, links
-from shared.rules.bounds import PAGE_COPIES_MAX, ROUNDS_MAX
+from shared.rules import documents, links, values
+from shared.rules.bounds import GROUP_COPIES_MAX, PAGE_COPIES_BYTES, PAGE_COPIES_FIRST, PAGE_COPIES_MAX, ROUNDS_MAX
 from shared.rules.documents import COLLECTION, RESERVED, Content, Document, path_of
 from shared.rules.effects import Decision, Effect, name_of
 from shared.rules.problems import BadValue, Problem, Unavailable
@@ -135,10 +135,11 @@ def _unsettled(snapshots: Sequence[Snapshot], outcomes: Sequence[Outcome]) -> li
     return [snapshot for snapshot, outcome in pairs if isinstance(outcome, Conflict | Unavailable)]
 
 
-def hand_on(ports: Ports, event_id: str, work: Mapping[str, str]) -> None:
-    """Enqueue work for `follow`, named after the event and the work: once a change, once a page."""
+def hand_on(ports: Ports, event_id: str, work: Mapping[str, str], **beside: int) -> None:
+    """Enqueue work for `follow`, named after the event and the work, not what is said beside: once a change or page."""
     name = name_of("links", event_id, *sorted(work.items()))
-    ports.queue.create([Effect(name, QUEUE, "link_refresh", "follow", {"event": event_id, "work": dict(work)})])
+    payload = {"event": event_id, "work": dict(work), **beside}
+    ports.queue.create([Effect(name, QUEUE, "link_refresh", "follow", payload)])
 
 
 def follow(ports: Ports, payload: Mapping[str, Any]) -> None:
@@ -149,22 +150,31 @@ def follow(ports: Ports, payload: Mapping[str, Any]) -> None:
     match payload:
         case {"work": {"key": str(key), "document": str(document)}}:
             refresh(ports, key, ports.store.read(path_of(document), path_of(key)))
+        case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}, "copies": int(copies)}:
+            page(ports, event_id, key, cursor, copies)
         case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}}:
             page(ports, event_id, key, cursor)
         case _:
             raise BadValue("This payload is neither a page's nor a document's.")
 
 
-def page(ports: Ports, event_id: str, key: str, cursor: str) -> None:
-    """Refresh the documents that embed a key and come after `cursor`, one page of them.
+def page(ports: Ports, event_id: str, key: str, cursor: str, copies: int = PAGE_COPIES_FIRST) -> None:
+    """Refresh the documents that embed a key and come after `cursor`, at most so many of them.
 
     The next page is enqueued first: from then on the chain does not depend on this page.
     """
-    found = ports.store.query(linkers(key, cursor, PAGE_COPIES_MAX))
-    if len(found) == PAGE_COPIES_MAX:
-        hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
-    if found:
-        refresh(ports, key, (*found, make_known(ports, [key])[key]))
+    copies = min(copies, PAGE_COPIES_MAX)
+    found = ports.store.query(linkers(key, cursor, copies))
+    if len(found) == copies:
+        hand_on(ports, event_id, {"key": key, "cursor": found[-1].id}, copies=copies_after(found))
+    for first in range(0, len(found), GROUP_COPIES_MAX):
+        refresh(ports, key, (*found[first : first + GROUP_COPIES_MAX], make_known(ports, [key])[key]))
+
+
+def copies_after(found: Sequence[Snapshot]) -> int:
+    """Say how many documents the next page may have, if they are as large as these."""
+    filled = sum(values.size_bytes(snapshot.data) for snapshot in found)
+    return min(PAGE_COPIES_MAX, PAGE_COPIES_BYTES * len(found) // filled)
 
 
 def refresh(ports: Ports, key: str, read: Sequence[Snapshot]) -> None:
@@ -227,10 +237,11 @@ def _reshape_or_report(ports: Ports, key: str, hops: int) -> None:
         ports.log.error("a document cannot be brought into shape", document=key, reason=problem.detail)
 
 
-def reshape(ports: Ports, key: str, hops: int = 0) -> None:
+def reshape(ports: Ports, key: str, hops: int = 0, *, by_another: bool = True) -> None:
     """Embed what a document links to, as a put of its present content would. Unchanged, it is not written.
 
-    Whoever wrote it last did not know of `linked`, so it counts as linked from here on.
+    If it is known to be written `by_another`, or looks so, it counts as linked from here on: whoever wrote it did not
+    know of `linked`.
     """
     [found] = ports.store.read(path_of(key))
     document = documents.decode(found.data)
@@ -241,12 +252,14 @@ def reshape(ports: Ports, key: str, hops: int = 0) -> None:
         if now is None or links.link_keys(now.content) != targets:
             return Decision((), None)  # deleted, or written again: that write's event is on its way
         content = links.shape(key, now.content, sources(targets, read[1:]), hops)
-        shaped = embed(read[0], content, "put", linked=True, hops=hops)
-        return Decision((shaped,) if not _settled(now, content) else (), None)
+        linked = by_another or not now.in_shape or links.counts_as_linked(now)
+        shaped = embed(read[0], content, "put", linked=linked, hops=hops)
+        settled = _settled(now, content, linked) and links.well_listed(read[0].data or {}, content)
+        return Decision((shaped,) if not settled else (), None)
 
     perform(ports, [path_of(one) for one in (key, *targets)], decide)
 
 
-def _settled(document: Document, content: Content) -> bool:
+def _settled(document: Document, content: Content, linked: bool) -> bool:
     same = documents.digest(content) == documents.digest(document.content)
-    return document.in_shape and same and links.counts_as_linked(document)
+    return document.in_shape and same and linked == links.counts_as_linked(document)

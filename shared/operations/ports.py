@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from shared.rules.effects import Effect
+from shared.rules.queries import ID as ID
 from shared.rules.queries import Condition as Condition
 from shared.rules.queries import Field as Field
 from shared.rules.queries import Operator as Operator
@@ -156,7 +157,7 @@ class Query:
     """Records of one collection. Order is `order_by`, then the record's id (in the last order's direction).
 
     ``after`` continues behind a record: the values of its `order_by` fields, then its id. Records without one of the
-    `order_by` fields are not found (as in Firestore).
+    `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares records' ids.
     """
 
     collection: str

@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.operations.ports import Delete, Ports, Snapshot, Write
 from shared.operations.semaphore_changes import Looks, Seen, Step, change
-from shared.operations.semaphore_leases import taken
+from shared.operations.semaphore_endings import taken
 from shared.operations.semaphore_removal import clean_deleted
 from shared.operations.semaphore_waits import read_waiter, time_out
 from shared.rules import line

@@ -2,14 +2,16 @@
 
 limits      put, patch, get, list_waiting       `semaphore_limits.py`
 waits       wait, and the line                  `semaphore_waits.py`
-leases      signal, renew, claim, cancel        `semaphore_leases.py`
+leases      signal, renew, release, cancel      `semaphore_leases.py`, over `semaphore_endings.py`
+claims      a continuation takes its lease      `semaphore_claims.py`
 admission   what was left to a later run        `semaphore_admission.py`
 cleaning    the sweeper's part, delete          `semaphore_cleaning.py`
 """
 
 from shared.operations.semaphore_admission import admit, run
+from shared.operations.semaphore_claims import claim
 from shared.operations.semaphore_cleaning import sweep
-from shared.operations.semaphore_leases import cancel, claim, end_by_hand, release, renew, signal
+from shared.operations.semaphore_leases import cancel, end_by_hand, release, renew, signal
 from shared.operations.semaphore_limits import get, list_waiting, patch, put
 from shared.operations.semaphore_removal import delete
 from shared.operations.semaphore_waits import wait

@@ -167,10 +167,11 @@ def _needed(body: Mapping[str, Any], field: str) -> int:
 
 def id_of(body: Mapping[str, Any], idempotency_key: str | None) -> str | None:
     """Give the id a caller wishes for a new batch: the body's, else the ``Idempotency-Key``. Raises `BadKey`."""
-    wished = body.get("id", idempotency_key)
-    if wished is not None and not isinstance(wished, str):
+    if "id" not in body:
+        return idempotency_key or None
+    if not isinstance(body["id"], str):
         raise BadKey("A batch's id is a text.", field="id")
-    return wished
+    return check_id(body["id"])
 
 
 def parse_index(text: str) -> int:

@@ -18,8 +18,17 @@ HOPS_MAX = DEPTH_MAX
 a cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be. Beyond this
 many links a copy marked as too large stays marked, so that even such a cycle comes to rest."""
 
-PAGE_COPIES_MAX = 300
-"""Copies that one refresh task handles: well under BatchWrite's 500, done in about a second."""
+PAGE_COPIES_FIRST = 300
+"""Copies that the first refresh task of a chain handles, not knowing yet how large the documents are."""
+
+PAGE_COPIES_MAX = 1_500
+"""Copies that any later one handles: done in some seconds. Fewer and larger pages mean fewer queries."""
+
+PAGE_COPIES_BYTES = 8 * 1024 * 1024
+"""Of a page's documents, if they are as large as the page before; in memory they take several times that."""
+
+GROUP_COPIES_MAX = 500
+"""Copies that are written in one call, between two looks at their source: what BatchWrite takes."""
 
 ROUNDS_MAX = 6
 """How often a page or a put starts anew, because somebody else was faster, before it gives the turn back (503)."""
@@ -50,6 +59,24 @@ QUERY_LIMIT_MAX = 1_000
 
 QUERY_LIMIT_DEFAULT = 100
 
+INEQUALITY_FIELDS_MAX = 10
+"""Fields that one query may compare by size: Firestore's bound."""
+
+VERIFY_PAGE = 50
+"""Documents that one task of a verification compares: with large ones and their targets they fit into memory."""
+
+VERIFY_TARGETS_MAX = 100
+"""Targets read in one call of a verification, for the same reason."""
+
+VERIFY_MOVING_SECONDS = 60
+"""A difference in what was written so lately may be on its way: it is repaired, and not counted as drift."""
+
+VERIFY_ABANDONED_SECONDS = 3_600
+"""A verification that did not move for so long is given up for lost, and another may begin."""
+
+VERIFICATIONS_LISTED_MAX = 20
+"""Verifications in one answer: some weeks of nights."""
+
 DELAY_SECONDS_MAX = 29 * 24 * 3_600
 """Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
 
@@ -58,6 +85,20 @@ EXECUTIONS_MAX = 10
 
 RETRIES_MAX = 30
 """The same, counted with deliveries that reached no process, or killed it: with the queue's pauses, twenty minutes."""
+
+# --- documents brought in bulk ---
+
+BULK_PUTS_MAX = 500
+"""Documents that one call brings: what one BatchWrite takes."""
+
+BULK_BYTES_MAX = 8 * 1024 * 1024
+"""Of a call that brings documents; it is held in memory as a whole, and so is what lay under their keys."""
+
+BULK_TARGETS_MAX = 1_000
+"""Other documents that those of one call link to: they are read at one instant, and held in memory until its end."""
+
+BULK_WAVES_MAX = DEPTH_MAX
+"""How often a call writes those whose targets it wrote before: no copy shows more levels than a document may have."""
 
 # --- batches ---
 

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from shared.rules import documents, values
-from shared.rules.bounds import DEPTH_MAX, DOCUMENT_BYTES_MAX, HOPS_MAX, LINKS_MAX
+from shared.rules.bounds import DOCUMENT_BYTES_MAX, HOPS_MAX, LINKS_MAX
 from shared.rules.documents import Content, Document
 from shared.rules.problems import TooLarge
 from shared.rules.values import Path
@@ -28,18 +28,16 @@ Sources = Mapping[str, Content | None]
 
 def links(content: Content) -> list[tuple[Path, Any]]:
     """List the links of a document with their places, in a fixed order; what is inside a copy does not count."""
-    return sorted(_links(content, ()), key=lambda link: [str(step) for step in link[0]])
+    return sorted(_links(content, ()), key=lambda link: link[0])
 
 
 def _links(value: Any, at: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, dict) and at and "key" in value:
         yield at, value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _links(item, (*at, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _links(item, (*at, index))
+    elif isinstance(value, dict | list):
+        for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(item, dict | list):
+                yield from _links(item, (*at, step))
 
 
 def link_keys(content: Content) -> list[str]:
@@ -50,6 +48,14 @@ def link_keys(content: Content) -> list[str]:
 def link_fields(content: Content) -> list[str]:
     """List the fields that hold links; for a link in a list, the field that holds the list."""
     return sorted({next(step for step in reversed(at) if isinstance(step, str)) for at, _ in links(content)})
+
+
+def well_listed(data: Mapping[str, Any], content: Content) -> bool:
+    """Tell whether a record lists whom its content embeds, and where, so that queries find it."""
+    reserved = data.get(documents.RESERVED)
+    listed = reserved if isinstance(reserved, dict) else {}
+    wanted = (link_keys(content), link_fields(content))
+    return (listed.get("link_keys"), listed.get("link_fields")) == wanted
 
 
 def size_bytes(content: Content) -> int:
@@ -74,7 +80,7 @@ def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Conten
     copies = {at: copy_of(link["key"], _source(link["key"], sources), above=key) for at, link in found}
     if hops > HOPS_MAX:
         copies |= {at: marks[at] for at, link in found if "link_too_large" in link}
-    copies |= {at: marks[at] for at, copy in copies.items() if values.depth_at(at) + values.depth(copy) > DEPTH_MAX}
+    copies |= {at: marks[at] for at, copy in copies.items() if not values.fits(copy, at)}
     return placed(content, _fitting(copies, marks, room))
 
 
@@ -160,7 +166,7 @@ def refresh(key: str, document: Document, source_key: str, source: Content | Non
     if all(_same(_at(content, at), copy) for at, copy in copies.items()):
         return Refresh.UNCHANGED
     refreshed = placed(content, copies)
-    if size_bytes(refreshed) > DOCUMENT_BYTES_MAX or values.depth(refreshed) > DEPTH_MAX:
+    if size_bytes(refreshed) > DOCUMENT_BYTES_MAX or not values.fits(refreshed):
         return Refresh.RESHAPE
     return refreshed
 

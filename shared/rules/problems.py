@@ -64,9 +64,37 @@ class BadQuery(Problem):
     title = "Ask with where=FIELD==VALUE, order_by, limit and page_token"
 
 
+class NeedsIndex(BadQuery):
+    title = "Declare the index that this query needs"
+
+
 class NotFound(Problem):
     status = 404
     title = "There is nothing under that name"
+
+
+class EditsACopy(Problem):
+    status = 409
+    title = "Change the document itself, not a copy of it"
+
+
+class PreconditionFailed(Problem):
+    status = 412
+    title = "Read again, and decide again: what is there is not what the condition asks for"
+
+
+class BadPrecondition(Problem):
+    title = "Send If-Match and If-None-Match as * or as entity tags in quotes, for one document at a time"
+
+
+class UnsupportedMediaType(Problem):
+    status = 415
+    title = "Send one of the media types this address takes"
+
+
+class KeyTwice(Problem):
+    status = 409
+    title = "Put a key once in a call"
 
 
 class MethodNotAllowed(Problem):

@@ -1,21 +1,19 @@
 """What people write in a URL to find documents, as a value.
 
 ``where=address.zipcode==54321`` compares a field, embedded ones included; the value is taken as JSON if it is JSON
-(``54321``, ``true``, ``"54321"`` for the text), else as text. Firestore orders an inequality by its own field first,
-so that is the order where ``order_by`` does not say; documents of equal rank are ordered by key, and a page token names
-the last of them: it stays good whatever is written in between.
+(``54321``, ``true``, ``"54321"`` for the text), else as text. ``key`` is the document's own key, always a text.
+Firestore orders an inequality by its own field first, so that is the order where ``order_by`` does not say; documents
+of equal rank are ordered by key.
 """
 
-import base64
-import binascii
+import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from shared.rules import values
+from shared.rules import page_tokens, values
 from shared.rules.bounds import QUERY_LIMIT_DEFAULT, QUERY_LIMIT_MAX
 from shared.rules.documents import RESERVED, valid_key
 from shared.rules.problems import BadQuery
@@ -36,8 +34,10 @@ _OPERATORS: dict[str, Operator] = {
     "in": "in",
     "contains": "array_contains",
 }
-_TIME_MARK = "__time__"
-_INEQUALITIES = ("!=", "<", "<=", ">", ">=")
+ID: Field = ("__name__",)
+"""Firestore's name for the id of a record, which is a document's key."""
+
+INEQUALITIES = frozenset(("!=", "<", "<=", ">", ">="))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +66,56 @@ class Search:
     limit: int
     after: tuple[Any, ...] = ()
 
+    @property
+    def mark(self) -> str:
+        """Tell this query from others, whatever its limit and page."""
+        conditions = sorted(json.dumps([one.field, one.operator, one.value], sort_keys=True) for one in self.where)
+        orders = [[order.field, order.descending] for order in self.order_by]
+        return hashlib.sha256(json.dumps([conditions, orders]).encode()).hexdigest()[:12]
+
 
 def parse(where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Search:
     """Read a search. Raises `BadQuery` naming the parameter."""
     conditions = tuple(map(_condition, where))
-    order = _with_implied(tuple(map(_order, order_by)), conditions)
-    return Search(conditions, order, _limit(limit), _after(page_token, len(order)))
+    search = Search(conditions, _orders(tuple(map(_order, order_by)), conditions), _limit(limit))
+    if not page_token:
+        return search
+    return replace(search, after=page_tokens.read(page_token, search.mark, len(search.order_by)))
+
+
+def parse_count(where: Sequence[str], others: Collection[str]) -> tuple[Condition, ...]:
+    """Read what to count; `others` are the call's other parameters. Raises `BadQuery` naming the parameter."""
+    for name in sorted(others):
+        raise BadQuery("A count has no order and no pages: ask with count=true and where.", field=name)
+    return tuple(map(_condition, where))
+
+
+def wants_count(text: str) -> bool:
+    """Tell whether a count is asked for, given the parameter's text. Raises `BadQuery`."""
+    if text not in ("", "true"):
+        raise BadQuery("Ask for a count with count=true.", field="count")
+    return bool(text)
 
 
 def _condition(text: str) -> Condition:
     match = _CONDITION.match(text)
     if not match:
         raise BadQuery(f"{text!r} is no FIELD==VALUE (or != < <= > >= in contains).", field="where")
-    operator, value = _OPERATORS[match["operator"]], _value(match["value"])
+    operator, field = _OPERATORS[match["operator"]], _field(match["field"], "where")
+    value = _value(match["value"])
     if operator == "in" and not (isinstance(value, list) and 1 <= len(value) <= 30):
         raise BadQuery(f"{text!r}: 'in' takes a JSON list of 1 to 30 values.", field="where")
-    return Condition(_field(match["field"], "where"), operator, _stored(operator, value))
+    if field == ID:
+        return Condition(ID, operator, _keys(text, operator, match["value"], value))
+    return Condition(field, operator, _stored(operator, value))
+
+
+def _keys(text: str, operator: Operator, raw: str, value: Any) -> Any:
+    """Give the key or keys to compare with: what is no JSON text is taken as it is written, since keys are texts."""
+    keys = value if operator == "in" else [value if isinstance(value, str) else raw]
+    if operator == "array_contains" or not all(map(valid_key, keys)):
+        raise BadQuery(f"{text!r} compares the key, which is a text, with what is none.", field="where")
+    return keys if operator == "in" else keys[0]
 
 
 def _value(text: str) -> Any:
@@ -102,8 +136,10 @@ def _field(text: str, parameter: str) -> Field:
     names = tuple(text.split("."))
     if not all(names):
         raise BadQuery(f"{text!r} is no field; write name.name.name.", field=parameter)
-    if names[0] in ("key", RESERVED):
-        raise BadQuery(f"{names[0]!r} is no field of what is stored; GET a key at its own address.", field=parameter)
+    if names == ("key",):
+        return ID
+    if names[0] in ("key", RESERVED, *ID):
+        raise BadQuery(f"{text!r} is no field of a document.", field=parameter)
     return names
 
 
@@ -111,11 +147,26 @@ def _order(text: str) -> Order:
     return Order(_field(text.removeprefix("-"), "order_by"), descending=text.startswith("-"))
 
 
-def _with_implied(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
-    """Add the fields of inequalities, as Firestore would: without them no page token names a place."""
+def _orders(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
+    """Give the order in full, but for the key, which always comes last and is only checked if it is named."""
+    if ID not in [order.field for order in named]:
+        return with_implied(named, conditions)
+    *others, last = named
+    descending = bool(others) and others[-1].descending
+    if last != Order(ID, descending) or with_implied(tuple(others), conditions) != tuple(others):
+        raise BadQuery(
+            "Documents are ordered by key last, in the direction of the field before it, and upwards if there is none; "
+            "fields that are compared with < > or != come before it.",
+            field="order_by",
+        )
+    return tuple(others)
+
+
+def with_implied(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
+    """Add the fields of inequalities, as Firestore would: without them no cursor names a place."""
     descending = bool(named) and named[-1].descending
-    unequal = {condition.field for condition in conditions if condition.operator in _INEQUALITIES}
-    implied = sorted(unequal - {order.field for order in named})
+    unequal = {condition.field for condition in conditions if condition.operator in INEQUALITIES}
+    implied = sorted(unequal - {order.field for order in named} - {ID})
     return (*named, *(Order(field, descending) for field in implied))
 
 
@@ -129,33 +180,10 @@ def _limit(text: str) -> int:
 
 def token(key: str, data: Mapping[str, Any], search: Search) -> str:
     """Name the document after which the next page begins."""
-    place = [*(_at(data, order.field) for order in search.order_by), key]
-    return base64.urlsafe_b64encode(json.dumps(place, default=_time_as_json).encode()).decode().rstrip("=")
-
-
-def _time_as_json(moment: datetime) -> dict[str, str]:
-    """Mark a time, which only other clients store, in a way that no map in a record can look like."""
-    return {_TIME_MARK: moment.isoformat()}
-
-
-def _time_from_json(value: dict[str, Any]) -> Any:
-    return datetime.fromisoformat(str(value[_TIME_MARK])) if value.keys() == {_TIME_MARK} else value
+    return page_tokens.write(search.mark, [_at(data, order.field) for order in search.order_by], key)
 
 
 def _at(data: Any, field: Field) -> Any:
     for name in field:
         data = data[name]
     return data
-
-
-def _after(page_token: str, orders: int) -> tuple[Any, ...]:
-    if not page_token:
-        return ()
-    try:
-        decoded = base64.urlsafe_b64decode(page_token + "=" * (-len(page_token) % 4))
-        place = json.loads(decoded, object_hook=_time_from_json)
-    except (ValueError, binascii.Error, RecursionError):
-        place = None
-    if not isinstance(place, list) or len(place) != orders + 1 or not valid_key(place[-1]):
-        raise BadQuery("This page_token is of another query.", field="page_token")
-    return tuple(place)

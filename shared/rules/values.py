@@ -19,6 +19,9 @@ from shared.rules.problems import BadValue, TooDeep
 
 Path = tuple[str | int, ...]
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=datetime.isoformat)
+"""Made once: `json.dumps` would make one for each value, at twice the price of writing it."""
+
 _LIST_MARK = re.compile(r"(?:\[\])+\Z")
 _RESERVED_NAME = re.compile(r"__.*__\Z", re.DOTALL)
 _INTEGERS = range(-(2**63), 2**63)
@@ -29,7 +32,7 @@ _INNER_LIST_BYTES = 3
 
 def canonical(value: Any) -> str:
     """Write a value in the one way that equal values share."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=datetime.isoformat)
+    return _CANONICAL.encode(value)
 
 
 def encode(value: Any) -> Any:
@@ -49,7 +52,7 @@ def decode(value: Any) -> Any:
     """Undo `encode`."""
     if isinstance(value, dict):
         if len(value) != 1:
-            return {name: decode(item) for name, item in value.items()}
+            return {name: decode(item) if isinstance(item, dict | list) else item for name, item in value.items()}
         [(name, item)] = value.items()
         if name == "[]":
             return decode(item)
@@ -62,9 +65,10 @@ def decode(value: Any) -> Any:
 def size_bytes(value: Any) -> int:
     """Measure a value as stored, by Firestore's formula; an empty map or list takes a byte."""
     if isinstance(value, str):
-        return len(value.encode("utf-8", "surrogatepass")) + 1
+        return 1 + (len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass")))
     if isinstance(value, dict):
-        return sum(size_bytes(_escaped(value, name)) + size_bytes(item) for name, item in value.items()) or 1
+        names = value if len(value) != 1 else (_escaped(value, name) for name in value)
+        return sum(map(size_bytes, names)) + sum(map(size_bytes, value.values())) or 1
     if isinstance(value, list):
         return sum(size_bytes(item) + _INNER_LIST_BYTES * isinstance(item, list) for item in value) or 1
     return 1 if value is None or isinstance(value, bool) else 8
@@ -83,6 +87,32 @@ def depth_at(at: Path) -> int:
     """Count the maps and lists around a place, as stored."""
     lists_in_lists = sum(isinstance(outer, int) and isinstance(inner, int) for outer, inner in pairwise(at))
     return len(at) + lists_in_lists
+
+
+def names_bytes(value: Any) -> int:
+    """Measure the longest way of names into a value, as stored: each name with a dot, as Firestore counts a path."""
+    if isinstance(value, dict):
+        return max((_name_bytes(_escaped(value, name)) + names_bytes(item) for name, item in value.items()), default=0)
+    if isinstance(value, list):
+        inner = (names_bytes(item) + _INNER_LIST_BYTES * isinstance(item, list) for item in value)
+        return max(inner, default=0)
+    return 0
+
+
+def names_bytes_at(at: Path) -> int:
+    """Measure the names around a place likewise; one that may be escaped counts as if it were."""
+    names = (_name_bytes(step + "[]" * bool(_LIST_MARK.match(step))) for step in at if isinstance(step, str))
+    return sum(names) + _INNER_LIST_BYTES * (depth_at(at) - len(at))
+
+
+def _name_bytes(name: str) -> int:
+    return len(name.encode("utf-8", "surrogatepass")) + 1
+
+
+def fits(value: Any, at: Path = ()) -> bool:
+    """Tell whether a value can stand at a place: neither too deep nor at the end of too long a path."""
+    # A path has one dot fewer than names.
+    return depth_at(at) + depth(value) <= DEPTH_MAX and names_bytes_at(at) + names_bytes(value) <= _FIELD_BYTES_MAX + 1
 
 
 def check(value: Any, at: Path = ()) -> None:

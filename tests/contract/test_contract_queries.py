@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.operations.ports import Condition, Field, Operator, Order, Put, Query, Store
+from shared.operations.ports import ID, Condition, Field, Operator, Order, Put, Query, Store
 from shared.rules.problems import BadKey, BadQuery, BadValue
 
 VALUES: dict[str, Any] = {
@@ -172,6 +172,36 @@ def test_two_orders_sort_each_in_its_direction(store: Store) -> None:
     assert ids(store, Query("d", order_by=orders[::-1])) == ["21y", "21x", "11y", "11x", "22y", "22x", "12y", "12x"]
 
 
+@pytest.mark.parametrize(
+    ("operator", "value", "wanted"),
+    [
+        ("==", "b", ["b"]),
+        ("!=", "b", ["B", "a", "é", "😀"]),
+        ("<", "b", ["B", "a"]),
+        ("<=", "b", ["B", "a", "b"]),
+        (">", "b", ["é", "😀"]),
+        (">=", "b", ["b", "é", "😀"]),
+        ("in", ["b", "nobody", "B"], ["B", "b"]),
+    ],
+)
+def test_records_are_found_by_id_which_is_ordered_by_code_points(
+    store: Store, operator: Operator, value: object, wanted: list[str]
+) -> None:
+    store.commit([Put(f"d/{id_}", {"g": id_ != "é"}) for id_ in ("b", "a", "é", "B", "😀")])
+    by_id = Condition(ID, operator, value)
+    assert ids(store, Query("d", (by_id,))) == wanted
+    assert store.count(Query("d", (by_id,))) == len(wanted)
+    even = Condition(("g",), "==", True)
+    assert ids(store, Query("d", (even, by_id))) == [id_ for id_ in wanted if id_ != "é"]
+    assert ids(store, Query("d", (by_id,), limit=1, after=(wanted[0],))) == wanted[1:2]
+
+
+def test_ids_are_compared_behind_another_order_and_below_a_record(store: Store) -> None:
+    store.commit([Put(f"d/x/e/{id_}", {"n": n}) for id_, n in (("a", 3), ("b", 2), ("c", 1))])
+    behind = Query("d/x/e", (Condition(ID, ">", "a"),), (Order(("n",), descending=True),))
+    assert ids(store, behind) == ["b", "c"]
+
+
 def test_found_snapshots_are_whole(store: Store) -> None:
     committed = store.commit([Put("d/a", {"n": 1, "m": {"x": [1]}})])
     (snapshot,) = store.query(Query("d", where=(Condition(("n",), "==", 1),)))
@@ -189,6 +219,10 @@ V: Field = ("v",)
         Query("d", where=(Condition(V, ">=", float("nan")),)),
         Query("d", where=(Condition(V, "array_contains", None),)),
         Query("d", where=(Condition(V, "in", []),)),
+        Query("d", where=(Condition(ID, "array_contains", "a"),)),
+        Query("d", where=(Condition(ID, "==", 1),)),
+        Query("d", where=(Condition(ID, "in", []),)),
+        Query("d", where=tuple(Condition((f"n{n}",), ">", 1) for n in range(11))),
         Query("d", where=(Condition(V, "in", "text"),)),
         Query("d", where=(Condition(V, "in", list(range(31))),)),
         Query("d", where=(Condition(V, "in", list(range(6))), Condition(("w",), "in", list(range(6))))),
@@ -213,6 +247,7 @@ def test_what_firestore_would_not_answer_is_a_bad_query(store: Store, query: Que
         (Query("d/a"), BadKey),
         (Query(""), BadKey),
         (Query("d", after=("a/b",)), BadKey),
+        (Query("d", where=(Condition(ID, "==", "a/b"),)), BadKey),
         (Query("d", where=(Condition(V, "==", [[1]]),)), BadValue),
         (Query("d", where=(Condition(V, "==", (1,)),)), BadValue),
         (Query("d", where=(Condition((), "==", 1),)), BadValue),

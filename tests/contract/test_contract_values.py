@@ -14,6 +14,7 @@ from shared.adapters.stores.changes import copied
 from shared.adapters.stores.limits import value_bytes
 from shared.adapters.stores.ordering import order_key, same
 from shared.adapters.stores.values import decode, field_path, fill, instant, microseconds
+from shared.operations.ports import Condition, Order, Put, Query, Store
 from shared.rules.problems import BadValue
 from tests.contract.wished_values import anything, storable
 
@@ -84,15 +85,52 @@ def test_the_same_number_of_another_kind_is_another_value() -> None:
     assert math.copysign(1, decode(encoded(-0.0))) == -1
 
 
-@pytest.mark.parametrize("kind", ["bytes_value", "reference_value", "geo_point_value"])
-def test_a_kind_that_only_other_clients_write_is_a_bad_value(kind: str) -> None:
-    message = Value.pb()()
-    if kind == "geo_point_value":
-        message.geo_point_value.latitude = 1
-    else:
-        setattr(message, kind, b"x" if kind == "bytes_value" else "x")
-    with pytest.raises(BadValue, match=kind):
-        decode(message)
+FOREIGN = [
+    {"__bytes__": ""},
+    {"__bytes__": "AAE="},
+    {"__reference__": "projects/p/databases/(default)/documents/d/a"},
+    {"__reference__": "projects/p/databases/(default)/documents/d/b"},
+    {"__geo_point__": [-0.5, 2.25]},
+    {"__geo_point__": [0.0, 0.0]},
+]
+"""In Firestore's order."""
+
+
+@pytest.mark.parametrize("value", FOREIGN, ids=repr)
+def test_a_kind_that_only_other_clients_write_comes_back_as_it_went_in(value: dict[str, Any]) -> None:
+    message = encoded(value)
+    assert message.WhichOneof("value_type") in {"bytes_value", "reference_value", "geo_point_value"}
+    assert decode(message) == value
+
+
+def test_both_stores_hold_order_and_find_what_only_other_clients_write(store: Store) -> None:
+    store.commit([Put(f"d/{index}", {"v": value}) for index, value in enumerate(FOREIGN)])
+    store.commit([Put("d/text", {"v": "\uffff"}), Put("d/list", {"v": []})])
+    found = store.query(Query("d", order_by=(Order(("v",)),)))
+    assert [each.id for each in found] == ["text", "0", "1", "2", "3", "4", "5", "list"]
+    assert [each.data for each in found[1:7]] == [{"v": value} for value in FOREIGN]
+    for index, value in enumerate(FOREIGN):
+        [one] = store.query(Query("d", (Condition(("v",), "==", value),)))
+        assert one.id == str(index)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"__bytes__": 1},
+        {"__bytes__": "é"},
+        {"__bytes__": "AAE"},
+        {"__geo_point__": [91, 0]},
+        {"__geo_point__": [0]},
+        {"__geo_point__": [True, 0]},
+        {"__reference__": None},
+        {"__bytes__": "", "a": 1},
+    ],
+    ids=repr,
+)
+def test_what_only_looks_like_another_clients_value_is_refused(store: Store, value: dict[str, Any]) -> None:
+    with pytest.raises(BadValue):
+        store.commit([Put("d/a", {"v": value})])
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,14 @@ def test_what_is_no_event_is_acknowledged_and_dropped_and_what_is_garbage_refuse
     assert bridge.stats("receive") == {"received": 0, "marker": 0}
 
 
+def test_a_connection_is_closed_after_its_event(bridge: Bridge) -> None:
+    bridge.start("receive")
+    connection = http.client.HTTPConnection("127.0.0.1", bridge.ports["receive"], timeout=SECONDS_MAX)
+    connection.request("POST", "/functions/projects/demo/triggers/docs", base64.b64encode(message()), EMULATORS_HEADERS)
+    assert connection.getresponse().will_close
+    connection.close()
+
+
 def test_a_marker_shows_in_the_numbers_and_is_no_event(bridge: Bridge) -> None:
     bridge.start("receive")
     data: Any = DOCUMENT_EVENT_DATA()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.simulation import batches_world, links_world, outbox_world, semaphores_world
+from tests.simulation import batches_world, links_world, outbox_world, semaphores_world, verify_world
 from tests.simulation.world import Violation
 
 WORLDS: dict[str, Callable[..., None]] = {
@@ -20,6 +20,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "links": links_world.run,
     "outbox": outbox_world.run,
     "semaphores": semaphores_world.run,
+    "verify": verify_world.run,
 }
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10

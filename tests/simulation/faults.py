@@ -7,20 +7,21 @@ unnoticed means that the simulation has lost its sight, or the clause its reason
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 from unittest import mock
 
+from shared.operations import document_bulk, document_patches, outbox
 from shared.operations import documents as document_operations
 from shared.operations import links as operations
-from shared.operations import outbox
 from shared.operations.ports import Change, Committed, Conflict, Delete, Must, Ports, Put, Query, Snapshot, Write
-from shared.rules import documents, links
+from shared.rules import bulk, documents, links
 from shared.rules.documents import Content, Document, path_of
 from shared.rules.effects import Effect, name_of
+from shared.rules.preconditions import UNCONDITIONAL, Precondition
 from shared.rules.problems import Problem, Unavailable
 from tests.simulation import links_world, outbox_world
 from tests.simulation.links_world import KINDS, Kinds
@@ -49,9 +50,11 @@ def _outbox(clause: str, without: str, module: object, name: str, instead: Any) 
     return Fault(clause, without, partial(mock.patch.object, module, name, instead), outbox_world.run)
 
 
-PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded))
+PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded or kind.versatile))
+FOREIGN = tuple(kind for kind in KINDS if kind.foreign and not kind.versatile)
 NARROW = tuple(kind for kind in KINDS if kind.narrow)
 CROWDED = tuple(kind for kind in KINDS if kind.crowded)
+VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
 
 # --- links ---
 
@@ -99,7 +102,7 @@ def _no_note(snapshot: Snapshot, noted: Any) -> bool:
 knows = operations._knows
 
 
-def _page_without_word(ports: Ports, event_id: str, key: str, cursor: str) -> None:
+def _page_without_word(ports: Ports, event_id: str, key: str, cursor: str, _copies: int = 0) -> None:
     found = ports.store.query(operations.linkers(key, cursor, links_world.PAGE_COPIES))
     if len(found) == links_world.PAGE_COPIES:
         operations.hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
@@ -132,9 +135,10 @@ def _acknowledge_whatever_happened(ports: Ports, event: Any) -> None:
 fan_out = operations.fan_out
 
 
-def _named_without_the_event(ports: Ports, event_id: str, work: Mapping[str, str]) -> None:
+def _named_without_the_event(ports: Ports, event_id: str, work: Mapping[str, str], **beside: int) -> None:
     name = name_of("links", *sorted(work.items()))
-    ports.queue.create([Effect(name, "links", "link_refresh", "follow", {"event": event_id, "work": dict(work)})])
+    payload = {"event": event_id, "work": dict(work), **beside}
+    ports.queue.create([Effect(name, "links", "link_refresh", "follow", payload)])
 
 
 def _versions_by_counting(
@@ -166,6 +170,42 @@ def _unmark_however_far(key: str, content: Content, sources: links.Sources, _: i
 shape = links.shape
 
 
+def _condition_at_the_read_only(
+    ports: Ports, key: str, body: Any, precondition: Precondition = UNCONDITIONAL
+) -> document_operations.Stored:
+    precondition.check_write(document_operations.etag_of(ports.store.read(path_of(key))[0]))
+    return put(ports, key, body)
+
+
+put = document_operations.put
+
+
+def _all_at_once_as_they_were_meant() -> AbstractContextManager[Any]:
+    """The documents of a call embed what the call brings, stored or not."""
+    read_all = document_bulk._Load._read
+
+    def read(load: document_bulk._Load, keys: Any) -> None:
+        read_all(load, keys)
+        load._sources |= load._contents
+
+    stack = ExitStack()
+    stack.enter_context(mock.patch.object(document_bulk._Load, "_read", read))
+    stack.enter_context(mock.patch.object(bulk, "waves", lambda targets: [list(targets)]))
+    return stack
+
+
+def _losers_alone(load: document_bulk._Load, keys: Any) -> None:
+    """Who lost is read again, and embeds what was read at first."""
+    if not load._found:
+        read_of_load(load, keys)
+        return
+    read = load._ports.store.read(*map(path_of, keys))
+    load._found |= {snapshot.id: snapshot for snapshot in read}
+
+
+read_of_load = document_bulk._Load._read
+
+
 class _Mute(Ports):
     """Ports for asking what would be written, without writing it."""
 
@@ -190,7 +230,12 @@ LINK_FAULTS = (
     _links("link-3", "looking whether a new document is wanted", operations, "wanted", lambda *_: False),
     _links("link-4", "counting the unknown as linked", links, "counts_as_linked", lambda one: bool(one and one.linked)),
     _links(
-        "link-4", "storing the unknown as linked", documents, "linked_after_put", lambda one: bool(one and one.linked)
+        "link-4",
+        "storing the unknown as linked",
+        documents,
+        "linked_after_put",
+        lambda one: bool(one and one.linked),
+        FOREIGN,
     ),
     _links("link-5", "reading what an event does not say", links, "react_to_unknown", lambda _: links.Reaction()),
     _links("link-5", "asking for an event again", operations, "fan_out", _acknowledge_whatever_happened),
@@ -208,6 +253,18 @@ LINK_FAULTS = (
     _links("link-8", "an end to documents outgrowing each other", links, "shape", _unmark_however_far, CROWDED),
     _links("guard", "the guard of a copy's write", operations, "embed", _always_guarded_by_nothing),
     _links("guard", "the guard of a put", document_operations, "embed", _always_guarded_by_nothing),
+    _links("guard", "the guard of a merge", document_patches, "embed", _always_guarded_by_nothing, VERSATILE),
+    _links("guard", "the guard of a put of many", document_bulk, "embed", _always_guarded_by_nothing, VERSATILE),
+    _links(
+        "condition", "a condition at the commit", document_operations, "put", _condition_at_the_read_only, VERSATILE
+    ),
+    Fault(
+        "bulk",
+        "embedding what is stored, not what is meant to be",
+        _all_at_once_as_they_were_meant,
+        partial(links_world.run, kinds=VERSATILE),
+    ),
+    _links("bulk", "reading targets again with who lost", document_bulk._Load, "_read", _losers_alone, VERSATILE),
 )
 
 

@@ -21,6 +21,8 @@ from shared.operations import (
     outbox,
     semaphore_admission,
     semaphore_changes,
+    semaphore_claims,
+    semaphore_endings,
     semaphore_leases,
     semaphore_waits,
     semaphores,
@@ -119,7 +121,7 @@ def _back_to_the_end(snapshot: Snapshot, waiter: Waiter) -> Change:
     return replace(change, fields={**change.fields, ("since",): SERVER_TIME})
 
 
-back = semaphore_leases._back
+back = semaphore_claims._back
 
 
 def _under_the_same_token(semaphore: Semaphore, held: Held, now: datetime) -> tuple[Semaphore, Held]:
@@ -225,8 +227,8 @@ def _released_when_seen(ports: Ports, name: str, ending: Any, rounds: int) -> bo
     done = semaphore_changes.change(
         ports,
         name,
-        lambda seen: semaphore_leases._end(seen, ending),
-        looks=lambda seen: semaphore_leases._line_for(seen, ending),
+        lambda seen: semaphore_endings._end(seen, ending),
+        looks=lambda seen: semaphore_endings._line_for(seen, ending),
         rounds=rounds,
     )
     return done.answer is not None
@@ -238,11 +240,12 @@ def _without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequence[Eff
     return committed
 
 
-A, L, W, C = semaphore_admission, semaphore_leases, semaphore_waits, semaphore_changes
+A, W, C = semaphore_admission, semaphore_waits, semaphore_changes
+E, K, L = semaphore_endings, semaphore_claims, semaphore_leases
 
 FAULTS = (
     _racing(
-        _without("sem-1", "two steps to open", (A, "reopened", _open_at_once), (L, "reopened", _open_at_once)), True
+        _without("sem-1", "two steps to open", (A, "reopened", _open_at_once), (E, "reopened", _open_at_once)), True
     ),
     _without("sem-1", "reading again after creating a waiter", (W, "confirm", _confirm_blindly)),
     _without("sem-1", "the next slot after a run that leaves work", (A, "admitted", _admit_and_rest)),
@@ -250,16 +253,16 @@ FAULTS = (
     _without("sem-2", "503 to what comes early", (A, "admit", _admit_however_early)),
     _without("sem-3", "the server's time", (Seen, "now", property(_by_a_fast_clock))),
     _without("sem-4", "the claim", (semaphores, "claim", _run_unclaimed)),
-    _without("sem-4", "the way back into the line", (L, "_lost", _drop_what_was_lost)),
-    _without("sem-4", "the old place in the line", (L, "_back", _back_to_the_end)),
+    _without("sem-4", "the way back into the line", (K, "_lost", _drop_what_was_lost)),
+    _without("sem-4", "the old place in the line", (K, "_back", _back_to_the_end)),
     _without("sem-4", "a new token for a second delivery", (Semaphore, "claim", _under_the_same_token)),
-    _racing(_without("sem-4", "taking a release from the first delivery", (L, "_taken_over", lambda *_: ())), False),
-    _without("sem-5", "the waiter's record after a grant", (L, "leave", _delete_on_grant)),
+    _racing(_without("sem-4", "taking a release from the first delivery", (K, "_taken_over", lambda *_: ())), False),
+    _without("sem-5", "the waiter's record after a grant", (E, "leave", _delete_on_grant)),
     _without("sem-5", "the receipt of a fast grant", (W, "put_waiter", _no_receipt)),
     _without("sem-5", "the token in a task's name", (line, "name_of", _named_without_token)),
     _without("sem-5", "remembering ended leases", (Semaphore, "remember", _remember_nothing)),
     _without("sem-6", "the token of a signal", (Semaphore, "lease", _by_id_alone)),
-    _without("sem-7", "the guard of who leaves the line", (L, "leave", _leave_blindly), (W, "leave", _leave_blindly)),
+    _without("sem-7", "the guard of who leaves the line", *((each, "leave", _leave_blindly) for each in (E, K, L, W))),
     _without("sem-7", "signalling what a cancel finds granted", (L, "_cancel_granted", _cancel_only_who_waits)),
     _without("sem-8", "the alarm", (C, "_new_alarm", lambda *_: ())),
     _without("sem-8", "the end in an alarm's name", (C, "alarm", _alarm_named_without_its_time)),
@@ -268,6 +271,6 @@ FAULTS = (
     _without("sem-9", "the time in tokens", (Semaphore, "grant", _tokens_by_counting)),
     _racing(_without("sem-9", "the incarnation", (C, "incarnation_of", lambda _: 0)), False),
     _without("sem-10", "the operation in what it ended", (Semaphore, "end", _end_unsigned)),
-    _without("sem-10", "the commit's time in `released`", (L, "end", _released_when_seen)),
+    _without("sem-10", "the commit's time in `released`", (E, "end", _released_when_seen)),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

@@ -1,7 +1,8 @@
 """Documents that embed each other, written by many at once; once quiet, every copy is what a put now would embed.
 
 Held at every write: versions are unique in all lives of a key; nobody but a user changes what a user wrote; no copy
-goes back to an older state of its source. Held once quiet: every copy, every `linked` mark, every record's shape.
+goes back to an older state of its source; a merge changes what it names in what is there at that moment, and no more; a
+put under a condition finds it true. Held once quiet: every copy, every `linked` mark, every record's shape.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 from unittest import mock
 
+from greenlet import getcurrent, greenlet
+
+from shared.operations import document_bulk, document_patches
 from shared.operations import documents as operations
 from shared.operations import links as fan_out
 from shared.operations.ports import Put, Query, Snapshot
-from shared.rules import documents, links, values
+from shared.rules import documents, links, patches, values
+from shared.rules.patches import Null
+from shared.rules.preconditions import Precondition, Tags
 from shared.rules.problems import Problem
 from tests.simulation.world import Chances, Violation, World
 
@@ -39,7 +45,7 @@ class Kind:
     ``keys`` are put in this order, each linking to those before it, or to any of them in a `cyclic` world. `foreign`
     worlds have another client that writes past the kit; in `crowded` ones records are so small that copies do not fit.
     `narrow` ones have one source that goes to and fro, and one document that embeds it; in `unlucky` ones much goes
-    wrong.
+    wrong. In `versatile` ones users also merge, put under a condition, and put several documents in one call.
     """
 
     keys: str
@@ -48,6 +54,7 @@ class Kind:
     crowded: bool = False
     narrow: bool = False
     unlucky: bool = False
+    versatile: bool = False
 
 
 KINDS = (
@@ -59,10 +66,21 @@ KINDS = (
     Kind("tpqr", cyclic=True),
     Kind("tpqr", cyclic=True, crowded=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True),
+    Kind("tp", versatile=True),
+    Kind("tpq", versatile=True, cyclic=True),
+    Kind("tpq", versatile=True, foreign=True),
 )
 
 
 Kinds = tuple[Kind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What a process is about to write: what must be true of each of its writes, and the keys it has written."""
+
+    check: Callable[[Snapshot, documents.Content], None]
+    written: set[str] = field(default_factory=set)
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
@@ -85,6 +103,7 @@ class LinksWorld:
         self.history: dict[str, list[str]] = {key: [_shown(None)] for key in self.keys}
         self.shown: dict[tuple[str, str], int] = {}
         self.puts = 0
+        self.acts: dict[greenlet, Act] = {}
 
     def run(self) -> None:
         with (
@@ -111,9 +130,19 @@ class LinksWorld:
     def _user(self) -> None:
         random = self.world.random
         key = "t" if random.random() < 0.6 else random.choice(self.keys)
-        act = random.choice(("put",) * 6 + ("delete",) * 2 + ("write past",) * (3 if self.kind.foreign else 0))
+        usual = ("put",) * 6 + ("delete",) * 2 + ("write past",) * (3 if self.kind.foreign else 0)
+        act = random.choice(usual + ("merge", "put if", "put many") * (4 if self.kind.versatile else 0))
         if act == "put":
             self._start_put(f"user puts {key}", key)
+        elif act == "merge":
+            patch = self._patch(key)
+            self.world.start(f"user merges {patch} into {key}", lambda: self._merge(key, patch))
+        elif act == "put if":
+            content = self._content(key)
+            self.world.start(f"user puts {key} under a condition", lambda: self._put_if(key, content))
+        elif act == "put many":
+            contents = {each: self._content(each) for each in self.keys if each == key or random.random() < 0.7}
+            self.world.start(f"user puts {' '.join(contents)}", lambda: self._put_many(contents))
         elif act == "delete":
             self.world.start(f"user deletes {key}", lambda: operations.delete(self.world.ports, key))
         else:
@@ -140,6 +169,46 @@ class LinksWorld:
         self.world.say(f"puts {content}")
         operations.put(self.world.ports, key, content)
 
+    def _patch(self, key: str) -> documents.Content:
+        """Name some fields only, so that what others write beside them must stay."""
+        random = self.world.random
+        content = self._content(key) | {"m": f"{self.puts}"}
+        return {name: content[name] for name in random.sample(sorted(content), random.randint(1, len(content)))}
+
+    def _merge(self, key: str, patch: documents.Content) -> None:
+        def check(before: Snapshot, written: documents.Content) -> None:
+            held = documents.content_of(before.data) or {}
+            if _bare(patches.patched(held, patch, Null.IS_A_VALUE)) != _bare(written):
+                raise Violation(f"a merge of {patch} into {held} wrote {written}")
+
+        self.acts[getcurrent()] = Act(check)
+        document_patches.patch(self.world.ports, key, patch)
+
+    def _put_if(self, key: str, content: documents.Content) -> None:
+        """Read, then put if nobody has written since: held at the write itself."""
+        [found] = self.world.ports.store.read(documents.path_of(key))
+        seen = operations.etag_of(found)
+
+        def check(before: Snapshot, _: documents.Content) -> None:
+            if operations.etag_of(before) != seen:
+                raise Violation(f"{key} was put over {operations.etag_of(before)}, on condition of {seen}")
+
+        self.acts[getcurrent()] = Act(check)
+        tags = Tags(frozenset([seen])) if seen else Tags(every=True)
+        condition = Precondition(if_match=tags) if seen else Precondition(if_none_match=tags)
+        operations.put(self.world.ports, key, content, condition)
+
+    def _put_many(self, contents: dict[str, documents.Content]) -> None:
+        def check(before: Snapshot, written: documents.Content) -> None:
+            if _bare(written) != _bare(contents[before.id]):
+                raise Violation(f"{before.id} was put as {contents[before.id]} and stored as {written}")
+
+        act = self.acts[getcurrent()] = Act(check)
+        bodies = [{"key": key, **content} for key, content in contents.items()]
+        for loaded in document_bulk.put_each(self.world.ports, bodies):
+            if isinstance(loaded.ending, operations.Stored) and loaded.key not in act.written:
+                raise Violation(f"{loaded.key} was answered as stored and is not")
+
     def _delete(self, key: str) -> None:
         operations.delete(self.world.ports, key)
 
@@ -157,6 +226,10 @@ class LinksWorld:
         key = after.id
         old, new = documents.decode(before.data), documents.decode(after.data)
         self._check_version(key, old, new)
+        act = self.acts.get(getcurrent())
+        if act is not None and new is not None:
+            act.written.add(key)
+            act.check(before, new.content)
         if new is not None and new.in_shape and old is not None and _by_the_kit(old, new) and _own(old) != _own(new):
             raise Violation(f"a refresh changed what a user wrote in {key}: {old.content} became {new.content}")
         self.history[key].append(_shown(new))
@@ -222,8 +295,12 @@ def _by_the_kit(old: documents.Document, new: documents.Document) -> bool:
 
 def _own(document: documents.Document) -> str:
     """What the user wrote: the content with its links bare."""
-    bare = {at: {"key": link["key"]} for at, link in links.links(document.content)}
-    return values.canonical(links.placed(document.content, bare))
+    return _bare(document.content)
+
+
+def _bare(content: documents.Content) -> str:
+    bare = {at: {"key": link["key"]} for at, link in links.links(content)}
+    return values.canonical(links.placed(content, bare))
 
 
 def _shown(document: documents.Document | None) -> str:

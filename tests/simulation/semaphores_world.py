@@ -15,7 +15,7 @@ from unittest import mock
 from shared.operations import (
     outbox,
     semaphore_admission,
-    semaphore_leases,
+    semaphore_endings,
     semaphore_waits,
     semaphores,
 )
@@ -122,8 +122,8 @@ class SemaphoresWorld:
     def _bounds(self) -> Iterator[None]:
         patches: list[tuple[Any, str, Any]] = [
             (line, "CLAIM_SECONDS", CLAIM_SECONDS),
-            (semaphore_leases, "LINE_PAGE", PAGE),
-            (semaphore_leases, "GUARDED_ROUNDS", self.rounds),
+            (semaphore_endings, "LINE_PAGE", PAGE),
+            (semaphore_endings, "GUARDED_ROUNDS", self.rounds),
             (semaphore_waits, "GUARDED_ROUNDS", self.rounds),
             (semaphore_admission, "LINE_PAGE", PAGE),
             (semaphore_admission, "RELEASES_PAGE", PAGE),

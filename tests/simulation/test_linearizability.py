@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from shared.operations import semaphore_leases, semaphores
+from shared.operations import semaphore_endings, semaphores
 from shared.rules.problems import Unavailable
 from shared.rules.semaphore_requests import Wish
 from tests.simulation.world import Chances, Violation, World
@@ -87,7 +87,7 @@ class Callers:
         random = self.world.random
         self.permits = random.choice((1, 2))
         semaphores.put(self.world.ports_of_store(), NAME, {"permits": self.permits, "lease_seconds": 3600})
-        with mock.patch.object(semaphore_leases, "GUARDED_ROUNDS", 50):
+        with mock.patch.object(semaphore_endings, "GUARDED_ROUNDS", 50):
             self.world.run([self._caller(index) for index in range(random.randint(2, 4))])
         return self.history
 

@@ -6,11 +6,11 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from tests.simulation import faults, faults_batches, faults_semaphores
+from tests.simulation import faults, faults_batches, faults_semaphores, faults_verify
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.world import Violation
 
-SEEDS = {"links": 1_500, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500}
+SEEDS = {"links": 2_000, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500, "verify": 500}
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
 
 FAULTS = {
@@ -18,6 +18,7 @@ FAULTS = {
     "outbox": faults.OUTBOX_FAULTS,
     "semaphores": faults_semaphores.FAULTS,
     "batches": faults_batches.FAULTS,
+    "verify": faults_verify.FAULTS,
 }
 
 FAULT_SEEDS_MAX = 12_000

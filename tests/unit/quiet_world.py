@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.adapters.meter import Cost, measure, metered
 from shared.adapters.stores.memory import MemoryStore
-from shared.operations import documents, links
+from shared.operations import documents, links, verification
 from shared.operations.ports import DocumentEvent, Ports, Put, Query, Snapshot
 from shared.rules.documents import COLLECTION, Content, path_of
 from shared.rules.effects import Effect
@@ -86,7 +86,8 @@ class QuietWorld:
     def work(self) -> Cost:
         """Let the oldest task run; give what it cost."""
         task = self.tasks.pop(0)
-        return self.cost_of(lambda: links.follow(self.ports, task.payload))
+        follow = verification.follow if task.function == "link_verify" else links.follow
+        return self.cost_of(lambda: follow(self.ports, task.payload))
 
     def settle(self) -> None:
         """Let events and tasks run until there are none."""

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
+from shared.rules.indexes import Index, IndexField
 
 QUEUE: dict[str, Any] = {
     "dispatches_per_second": 100,
@@ -29,6 +30,7 @@ def content(**changes: Any) -> dict[str, Any]:
         "queues": {"later": dict(QUEUE)},
         "triggers": {"kept": {"function": "follow_up", "event": WRITTEN, "document": "things/{id}"}},
         "schedules": {"nightly": {"function": "tidy", "cron": "0 3 * * *", "local_every_seconds": 2}},
+        "indexes": {"by-city": {"collection": "things", "fields": ["address.city", "tags[]", "-size"]}},
         **changes,
     }
 
@@ -54,6 +56,14 @@ def test_a_catalogue_is_read_as_written(root: Path) -> None:
     )
     assert catalogue.schedules["nightly"] == Schedule(
         name="nightly", function="tidy", cron="0 3 * * *", local_every_seconds=2
+    )
+    assert catalogue.indexes["by-city"].parsed == Index(
+        "things",
+        (
+            IndexField(("address", "city")),
+            IndexField(("tags",), "contains"),
+            IndexField(("size",), "descending"),
+        ),
     )
 
 
@@ -96,6 +106,10 @@ def queue(**changes: Any) -> dict[str, Any]:
     return content(queues={"later": {**QUEUE, **changes}})
 
 
+def index(**changes: Any) -> dict[str, Any]:
+    return content(indexes={"by-city": {**content()["indexes"]["by-city"], **changes}})
+
+
 @pytest.mark.parametrize(
     ("nonsense", "complaint"),
     [
@@ -119,6 +133,7 @@ def queue(**changes: Any) -> dict[str, Any]:
         (function(invoked_by=["cats"]), r"functions\.keep: invoked_by says 'cats'"),
         (function(invoked_by=["people", "event"]), r"functions\.keep: what events invoke"),
         (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
+        (function(invoked_by=["people", "queue"], public=True), r"functions\.keep: public would let anybody pose"),
         (function(public="yes"), r"functions\.keep: public must be of type bool"),
         (function(invoked_by=["schedule"]), r"functions\.keep: invoked_by says 'schedule', and nothing in schedules"),
         (function(folder="nowhere"), r"functions\.keep: there is no main\.py in its folder"),
@@ -135,6 +150,11 @@ def queue(**changes: Any) -> dict[str, Any]:
         (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
         (queue(attempts_max=0), r"queues\.later: attempts_max must be -1"),
         (queue(backoff_min_seconds=61), r"queues\.later: backoff_max_seconds is below"),
+        (index(fields=["city"]), r"indexes\.by-city: an index has 2 to 100 fields"),
+        (index(fields=["a[]", "b[]"]), r"indexes\.by-city: an index has one field with \[\]"),
+        (index(fields=["a", "-b[]"]), r"indexes\.by-city: fields says '-b\[\]'"),
+        (index(collection="a/b"), r"indexes\.by-city: collection is the last name"),
+        (content(indexes={"By": {}}), r"indexes\.By: these keys are missing"),
         (content(queues={"later": {}}), r"queues\.later: these keys are missing"),
     ],
 )

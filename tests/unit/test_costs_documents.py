@@ -12,8 +12,10 @@ import pytest
 
 from shared.adapters import runtime
 from shared.adapters.meter import Cost
-from shared.operations import documents
-from shared.rules.bounds import PAGE_COPIES_MAX
+from shared.operations import document_bulk, document_patches, documents, links
+from shared.operations.ports import Change
+from shared.rules.bounds import GROUP_COPIES_MAX, PAGE_COPIES_FIRST, PAGE_COPIES_MAX
+from shared.rules.preconditions import Precondition, Tags
 from tests.unit.quiet_world import QuietWorld
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +102,11 @@ def test_a_query_reads_what_it_finds(world: QuietWorld) -> None:
     assert found == Cost(round_trips=1, reads=3)
 
 
+def test_a_count_reads_once_for_each_thousand_it_counts(world: QuietWorld) -> None:
+    counted = world.cost_of(lambda: documents.count(world.ports, ["n==1"]))
+    assert counted == Cost(round_trips=1, reads=1)
+
+
 def total(costs: list[Cost]) -> Cost:
     return Cost(
         *(sum(getattr(cost, name) for cost in costs) for name in ("reads", "writes", "deletes", "round_trips", "tasks"))
@@ -107,16 +114,19 @@ def total(costs: list[Cost]) -> Cost:
 
 
 def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: QuietWorld) -> None:
-    copies = 3 * PAGE_COPIES_MAX
+    copies = PAGE_COPIES_FIRST + PAGE_COPIES_MAX
+    world.store.commit([Change("documents/t", {links.LINKED: True})])
     for number in range(copies):
-        world.put(f"p{number}", a={"key": "t"})
-    world.settle()
+        world.put(f"p{number:04}", a={"key": "t"})
+    world.events.clear()  # a put's own event has a test of its own
     world.put("t", n=2)
     started = world.deliver()
-    pages = [world.work() for _ in range(4)]  # the fourth finds nothing: the third was full
-    page = Cost(round_trips=5, reads=PAGE_COPIES_MAX + 2, writes=PAGE_COPIES_MAX, tasks=1)
+    pages = [world.work() for _ in range(3)]  # the third finds nothing: the second was full
+    first = Cost(round_trips=5, reads=PAGE_COPIES_FIRST + 2, writes=PAGE_COPIES_FIRST, tasks=1)
+    groups = PAGE_COPIES_MAX // GROUP_COPIES_MAX
+    full = Cost(round_trips=2 + 3 * groups, reads=PAGE_COPIES_MAX + 2 * groups, writes=PAGE_COPIES_MAX, tasks=1)
     assert started == Cost(round_trips=1, tasks=1)
-    assert pages == [page, page, page, Cost(round_trips=1, reads=1)]
+    assert pages == [first, full, Cost(round_trips=1, reads=1)]
     assert (world.tasks, len(world.events)) == ([], copies)
     assert total([world.deliver() for _ in range(copies)]) == NOTHING
     whole = total([started, *pages])
@@ -125,7 +135,7 @@ def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: Qui
     assert whole.writes == copies
     assert whole.tasks / copies < 0.01
     assert whole.deletes == 0
-    assert world.shown("p899") == {"key": "p899", "a": {"key": "t", "n": 2}}
+    assert world.shown("p1799") == {"key": "p1799", "a": {"key": "t", "n": 2}}
 
 
 def test_the_sweeper_with_nothing_to_do_asks_once_each_for_the_outbox_semaphores_and_batches(
@@ -144,3 +154,36 @@ def test_the_sweeper_with_nothing_to_do_asks_once_each_for_the_outbox_semaphores
         runtime.bind(None)
     [(_, handled)] = world.told
     assert {name: handled[name] for name in asdict(NOTHING)} == asdict(Cost(round_trips=3, reads=3))
+
+
+def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has_other_links(world: QuietWorld) -> None:
+    def merge(**content: object) -> Cost:
+        return world.cost_of(lambda: document_patches.patch(world.ports, "p", content))
+
+    assert merge(n=1) == Cost(round_trips=2, reads=1, writes=1)
+    assert merge(n=2) == Cost(round_trips=2, reads=1, writes=1)
+    assert merge(a={"key": "t"}) == Cost(round_trips=2, reads=2, writes=1)
+    assert merge(a={"key": "t"}, n=3) == Cost(round_trips=2, reads=2, writes=1)
+    assert merge(n=4) == Cost(round_trips=3, reads=1 + 2, writes=1)
+    assert merge(b={"key": "u"}) == Cost(round_trips=3, reads=2 + 3, writes=1)
+
+
+def test_a_delete_on_a_condition_reads_once_first(world: QuietWorld) -> None:
+    tag = documents.get(world.ports, "t").etag
+    condition = Precondition(if_match=Tags(frozenset([tag])))
+    cost = world.cost_of(lambda: documents.delete(world.ports, "t", condition))
+    assert cost == Cost(round_trips=2, reads=1, deletes=1)
+
+
+def test_500_new_documents_without_links_come_in_with_two_round_trips(world: QuietWorld) -> None:
+    bodies = [{"key": f"new{number}", "n": number} for number in range(500)]
+    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
+    assert cost == Cost(round_trips=2, reads=500, writes=500)
+    assert world.shown("new499") == {"key": "new499", "n": 499}
+
+
+def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: QuietWorld) -> None:
+    people = [{"key": f"p{number}", "a": {"key": "street"}, "t": {"key": "t"}} for number in range(100)]
+    bodies = [*people, {"key": "street", "town": {"key": "town"}}, {"key": "town"}]
+    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
+    assert cost == Cost(round_trips=1 + 3, reads=102 + 1, writes=102)

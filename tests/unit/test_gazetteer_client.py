@@ -104,3 +104,28 @@ def test_first_takes_one_document_at_most() -> None:
     documents = client(handler)
     assert documents.first({"n": 1}) == {"key": "a"}
     assert documents.first({"n": 1}) is None
+
+
+def test_many_documents_are_sent_in_one_call_and_only_those_without_an_answer_again() -> None:
+    sent: list[list[str]] = []
+    refusal, busy = {"status": 409, "title": "twice"}, {"status": 503, "title": "Ask again"}
+    outcomes: list[dict[str, dict[str, object] | None]] = [{"a": None, "b": refusal, "c": busy}, {"c": None}]
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        sent.append([body["key"] for body in json.loads(request.content)])
+        ended = outcomes.pop(0)
+        results = [
+            {"key": key} | ({"problem": problem} if (problem := ended[key]) else {"status": 201}) for key in sent[-1]
+        ]
+        return httpx.Response(200, json={"results": results})
+
+    pauses: list[float] = []
+    assert client(handler, pauses).put_many({"a": {}, "b": {"n": 1}, "c": {}}) == {"b": refusal}
+    assert sent == [["a", "b", "c"], ["c"]]
+    assert len(pauses) == 1
+
+
+def test_patience_ends_with_documents_too() -> None:
+    busy = {"results": [{"key": "a", "status": 503, "problem": {"status": 503}}]}
+    with pytest.raises(GaveUp, match="1 documents, the first a"):
+        client(lambda _: httpx.Response(200, json=busy), patience_seconds=0).put_many({"a": {}})

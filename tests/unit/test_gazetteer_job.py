@@ -22,6 +22,8 @@ class Service:
         self.fault = fault
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return self.load(json.loads(request.content))
         key = request.url.path.removeprefix("/documents").removeprefix("/")
         if not key:
             return self.find(request.url.params)
@@ -32,6 +34,10 @@ class Service:
             return httpx.Response(204 if self.documents.pop(key, None) else 404)
         answer = self.answer(key)
         return httpx.Response(200, json=answer) if answer else httpx.Response(404)
+
+    def load(self, bodies: list[Document]) -> httpx.Response:
+        self.documents |= {body.pop("key"): body for body in bodies}
+        return httpx.Response(200, json={"results": [{"key": key, "status": 201} for key in self.documents]})
 
     def answer(self, key: str) -> Document | None:
         return self.fault(shown(key, self.documents)) if key in self.documents else None

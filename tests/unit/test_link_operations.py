@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from shared.adapters.meter import Cost
 from shared.operations import documents, links
-from shared.operations.ports import Change, Field, Outcome, Put, Write
+from shared.operations.ports import Change, Field, Outcome, Put, Snapshot, Write
 from shared.rules.bounds import ROUNDS_MAX
 from shared.rules.documents import RESERVED, path_of
 from shared.rules.effects import Effect
@@ -355,6 +356,12 @@ def test_a_page_hands_on_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyP
     world.work()
     assert world.order[3:] == ["documents/r"]
     assert world.tasks == []
+
+
+@pytest.mark.parametrize(("letters", "copies"), [(10, 1_500), (20_000, 419), (900_000, 9)])
+def test_a_page_is_as_long_as_its_documents_are_small(letters: int, copies: int) -> None:
+    found = [Snapshot(f"documents/{n}", {"text": "x" * letters}, datetime.now(UTC)) for n in range(3)]
+    assert links.copies_after(found) == copies
 
 
 def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPatch) -> None:

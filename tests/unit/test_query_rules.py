@@ -118,7 +118,72 @@ def test_in_takes_30_values_and_no_more() -> None:
     assert refusal(f"n in {list(range(31))}") == "where"
 
 
-@pytest.mark.parametrize("field", ["key", "_signalbox", "_signalbox.linked"])
+@pytest.mark.parametrize(
+    ("text", "operator", "value"),
+    [
+        ("key==a", "==", "a"),
+        ("key==54321", "==", "54321"),
+        ('key=="54321"', "==", "54321"),
+        ("key==true", "==", "true"),
+        ("key>=a b", ">=", "a b"),
+        ("key<b", "<", "b"),
+        ("key!=b", "!=", "b"),
+        ('key in ["a", "b"]', "in", ["a", "b"]),
+    ],
+)
+def test_a_key_is_compared_as_a_text(text: str, operator: str, value: object) -> None:
+    assert condition(text) == Condition(queries.ID, operator, value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["key==", "key==a/b", "key in [1]", "key contains a", "key in []", "key==__a__"])
+def test_what_can_be_no_key_is_not_compared_with_one(text: str) -> None:
+    assert refusal(text) == "where"
+
+
+@pytest.mark.parametrize(
+    ("where", "order_by", "order"),
+    [
+        ((), ("key",), ()),
+        (("key>a",), (), ()),
+        (("key>a",), ("key",), ()),
+        ((), ("n", "key"), (Order(("n",)),)),
+        ((), ("-n", "-key"), (Order(("n",), True),)),
+    ],
+)
+def test_the_key_is_the_last_order_whether_named_or_not(
+    where: tuple[str, ...], order_by: tuple[str, ...], order: tuple[Order, ...]
+) -> None:
+    assert search(*where, order_by=order_by).order_by == order
+
+
+@pytest.mark.parametrize(
+    ("where", "order_by"), [((), ("-key",)), ((), ("-n", "key")), ((), ("key", "n")), (("n>1",), ("key",))]
+)
+def test_an_order_by_key_that_firestore_keeps_no_index_of_is_refused(
+    where: tuple[str, ...], order_by: tuple[str, ...]
+) -> None:
+    assert refusal(*where, order_by=order_by) == "order_by"
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("", False), ("true", True)])
+def test_a_count_is_asked_for_with_true(text: str, wanted: bool) -> None:
+    assert queries.wants_count(text) is wanted
+
+
+def test_a_count_that_is_neither_true_nor_left_out_is_refused() -> None:
+    with pytest.raises(BadQuery) as refused:
+        queries.wants_count("yes")
+    assert refused.value.field == "count"
+
+
+def test_a_count_takes_conditions_and_nothing_else() -> None:
+    assert queries.parse_count(["n==1"], ()) == (Condition(("n",), "==", 1),)
+    with pytest.raises(BadQuery) as refused:
+        queries.parse_count(["n==1"], {"limit"})
+    assert refused.value.field == "limit"
+
+
+@pytest.mark.parametrize("field", ["key.a", "_signalbox", "_signalbox.linked", "__name__"])
 def test_what_no_record_holds_for_people_is_refused_and_not_simply_not_found(field: str) -> None:
     assert refusal(f"{field}==a") == "where"
     assert refusal(order_by=(field,)) == "order_by"
@@ -170,8 +235,16 @@ def test_a_page_token_names_the_place_after_which_to_go_on(value: object) -> Non
 
 def test_without_an_order_a_page_token_names_the_key() -> None:
     token = queries.token("k", {}, search())
-    assert token == token_of(["k"])
+    assert token == token_of([search().mark, "k"])
     assert search(page_token=token).after == ("k",)
+
+
+ORDERED = search(order_by=("n",))
+
+
+def test_a_page_token_holds_for_another_limit_and_for_its_conditions_in_another_order() -> None:
+    token = queries.token("k", {}, search("a==1", "b==2", limit="5"))
+    assert search("b==2", "a==1", limit="7", page_token=token).after == ("k",)
 
 
 @pytest.mark.parametrize(
@@ -183,11 +256,15 @@ def test_without_an_order_a_page_token_names_the_key() -> None:
         token_of("k"),
         token_of({"k": 1}),
         token_of([]),
-        token_of(["k"]),
-        token_of([1, 2]),
-        token_of([1, 2, "k"]),
-        token_of([1, "a/b"]),
-        token_of([{"__time__": "noon"}, "k"]),
+        token_of([ORDERED.mark, "k"]),
+        token_of([ORDERED.mark, 1, 2]),
+        token_of([ORDERED.mark, 1, 2, "k"]),
+        token_of([ORDERED.mark, 1, "a/b"]),
+        token_of([ORDERED.mark, {"__time__": "noon"}, "k"]),
+        token_of([[], 1, "k"]),
+        token_of([search(order_by=("m",)).mark, 1, "k"]),
+        token_of([search(order_by=("-n",)).mark, 1, "k"]),
+        token_of([search("a==1", order_by=("n",)).mark, 1, "k"]),
         base64.urlsafe_b64encode(b"[" * 100_000).decode(),
         base64.urlsafe_b64encode(b"\xff\xfe[]").decode(),
     ],

@@ -27,3 +27,9 @@ def test_a_line_that_is_half_written_counts_when_it_is_whole(tmp_path: Path) -> 
     assert tally.sums()["reads"] == 0
     log.write_text(line)
     assert tally.sums()["reads"] == 5
+
+
+def test_a_tally_of_some_functions_passes_over_the_calls_of_others(tmp_path: Path) -> None:
+    log = tmp_path / "functions.log"
+    log.write_text(handled(function="sweep", reads=3) + handled(function="link_refresh", reads=5))
+    assert Tally(log, {"link_refresh"}).sums()["reads"] == 5

@@ -174,3 +174,17 @@ def test_what_firestore_can_hold_is_let_through(content: Any) -> None:
 )
 def test_a_place_is_written_as_people_do(at: values.Path, name: str) -> None:
     assert values.field_name(at) == name
+
+
+@pytest.mark.parametrize("inner", [{"": 1}, [{"": 1}], [[{"": 1}]], [[[1, {"": 1}]]], {"[]": {"": 1}}])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_the_longest_path_that_fits_is_the_longest_that_a_store_takes(inner: Any, beyond: int) -> None:
+    text = json.dumps({"o": inner, "n": 1})
+    bare = values.names_bytes(json.loads(text))
+    value = json.loads(text.replace('""', f'"{"é" + "m" * (1_501 - 2 - bare + beyond)}"'))
+    assert values.fits(value) is not bool(beyond)
+    if beyond:
+        with pytest.raises(BadValue):
+            limits.data_bytes(values.encode(value).items())
+    else:
+        assert limits.data_bytes(values.encode(value).items()) > 1_500

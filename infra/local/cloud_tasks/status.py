@@ -5,9 +5,14 @@ GET /stats              {queue: {waiting, running, next_due_at, created, dispatc
 GET /oauth2/v3/certs    the keys as a JSON Web Key Set
 GET /oauth2/v1/certs    the keys as PEM by key id
 
-The keys lie under the paths at which Google publishes its own.
+GET /computeMetadata/v1/instance/service-accounts/ACCOUNT/identity?audience=URL
+                        a token of that account for that address, for callers that are no tasks; only with the header
+                        ``Metadata-Flavor: Google``, which no web page can add
+
+The keys lie under the paths at which Google publishes its own, the tokens where its machines find theirs.
 """
 
+import time
 from dataclasses import asdict
 
 from aiohttp import web
@@ -33,7 +38,18 @@ def application(lines: Lines, identity: Identity) -> web.Application:
     async def certs(_: web.Request) -> web.Response:
         return web.json_response(identity.certs())
 
-    routes = [web.get("/stats", stats), web.get("/oauth2/v3/certs", jwks), web.get("/oauth2/v1/certs", certs)]
+    async def identify(request: web.Request) -> web.Response:
+        audience = request.query.get("audience")
+        if request.headers.get("Metadata-Flavor") != "Google" or not audience:
+            raise web.HTTPForbidden(text="send Metadata-Flavor: Google, and the audience")
+        return web.Response(text=identity.token(request.match_info["account"], audience, time.time()))
+
+    routes = [
+        web.get("/stats", stats),
+        web.get("/oauth2/v3/certs", jwks),
+        web.get("/oauth2/v1/certs", certs),
+        web.get("/computeMetadata/v1/instance/service-accounts/{account}/identity", identify),
+    ]
     app = web.Application()
     app.add_routes(routes)
     return app

@@ -52,8 +52,15 @@ class Receiver:
             return web.Response(status=404, text=f"no trigger is called {trigger}")
         elif cloudevent.changed_something(data):
             await self._inbox.add(cloudevent.event(trigger, request.headers, message, data))
-        return web.Response()
+        return _acknowledged()
 
     async def stats(self, _: web.Request) -> web.Response:
         """Say how many events were received, ever, and which marker came last."""
         return web.json_response({"received": self._inbox.counts().received, "marker": self._marker})
+
+
+def _acknowledged() -> web.Response:
+    """Answer 200 and close the connection: before it uses one again, the emulator listens on it for a millisecond."""
+    answer = web.Response()
+    answer.force_close()
+    return answer

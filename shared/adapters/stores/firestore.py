@@ -4,17 +4,18 @@ Nothing here locks: a commit carries its guards with it, and reads are plain rea
 a call is tried and for how long.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from google.cloud.firestore_v1.types import firestore as types
 
 from shared.adapters.stores.firestore_calls import FirestoreCalls
-from shared.adapters.stores.firestore_errors import code_numbered, of_write
+from shared.adapters.stores.firestore_errors import MissingIndex, code_numbered, of_write
 from shared.adapters.stores.firestore_queries import count_message, parent_of, query_message
 from shared.adapters.stores.firestore_records import snapshot, write_message, write_result
 from shared.adapters.stores.ids import random_id
+from shared.adapters.stores.indexed import refused
 from shared.adapters.stores.limits import check_path
 from shared.adapters.stores.queries import check_query
 from shared.adapters.stores.refusals import COMMIT_BYTES_MAX, check_commit, check_each, check_write
@@ -54,7 +55,7 @@ class FirestoreStore:
         check_query(query)
         request = types.RunQueryRequest.pb()(parent=parent_of(self._root, query.collection))
         request.structured_query.CopyFrom(query_message(self._root, query))
-        answers = self._calls.run_query(request)
+        answers = _answered(query, self._calls.run_query, request)
         documents = [answer.document for answer in answers if answer.HasField("document")]
         read_time = _last_read_time(answers)
         return tuple(snapshot(self._path(document.name), document, read_time) for document in documents)
@@ -65,8 +66,9 @@ class FirestoreStore:
     def count(self, query: Query) -> int:
         check_query(query)
         request = types.RunAggregationQueryRequest.pb()(parent=parent_of(self._root, query.collection))
-        request.structured_aggregation_query.CopyFrom(count_message(query))
-        fields = [answer.result.aggregate_fields for answer in self._calls.run_aggregation_query(request)]
+        request.structured_aggregation_query.CopyFrom(count_message(self._root, query))
+        answers = _answered(query, self._calls.run_aggregation_query, request)
+        fields = [answer.result.aggregate_fields for answer in answers]
         return sum(int(decode(counted["count"])) for counted in fields if counted)
 
     def commit(self, writes: Sequence[Write]) -> Committed:
@@ -103,6 +105,13 @@ class FirestoreStore:
 
     def new_id(self) -> str:
         return random_id()
+
+
+def _answered(query: Query, call: Callable[[Any], list[Any]], request: Any) -> list[Any]:
+    try:
+        return call(request)
+    except MissingIndex as error:
+        raise refused(query, str(error)) from error
 
 
 def _last_read_time(answers: Iterable[Any]) -> datetime:

@@ -33,6 +33,10 @@ _FROM_THE_FUTURE = "greater than the stored version"
 _BY_NUMBER = {code.value[0]: code for code in StatusCode}
 
 
+class MissingIndex(Exception):
+    """Firestore has no index for a query; the message is its own."""
+
+
 def code_numbered(number: int) -> StatusCode:
     """Give the status code behind the number in a `Status` message."""
     return _BY_NUMBER.get(number, StatusCode.UNKNOWN)
@@ -54,7 +58,7 @@ def of_read(code: StatusCode, message: str) -> Exception | None:
 def of_query(code: StatusCode, message: str) -> Exception | None:
     """Translate the failure of a query. None: raise it as it is."""
     if code is StatusCode.FAILED_PRECONDITION:
-        return BadQuery("This query needs an index that the database does not have.")
+        return MissingIndex(message)
     if code is StatusCode.INVALID_ARGUMENT:
         return BadQuery(f"Firestore refuses this query: {message}")
     return of_read(code, message)

@@ -1,6 +1,5 @@
 """Queries as Firestore's protobuf messages."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from google.cloud.firestore_v1.types import query as types
@@ -8,7 +7,7 @@ from google.cloud.firestore_v1.types import query as types
 from shared.adapters.stores.ordering import NAN_RANK, NULL_RANK, order_key
 from shared.adapters.stores.queries import full_order, is_descending, operands
 from shared.adapters.stores.values import field_path, fill
-from shared.operations.ports import Condition, Order, Query
+from shared.operations.ports import ID, Condition, Order, Query
 
 _Structured = types.StructuredQuery.pb()
 
@@ -40,7 +39,7 @@ def parent_of(root: str, collection: str) -> str:
 
 def query_message(root: str, query: Query) -> Any:
     """Build a `StructuredQuery` with its order in full, so that a cursor has a value for each part of it."""
-    message = _matching(query)
+    message = _matching(root, query)
     message.order_by.add(direction=_direction(is_descending(query))).field.field_path = "__name__"
     message.limit.value = query.limit
     if query.after:
@@ -48,28 +47,39 @@ def query_message(root: str, query: Query) -> Any:
     return message
 
 
-def count_message(query: Query) -> Any:
+def count_message(root: str, query: Query) -> Any:
     """Build a `StructuredAggregationQuery` that counts, with the answer under ``count``."""
     message = types.StructuredAggregationQuery.pb()()
-    message.structured_query.CopyFrom(_matching(query))
+    message.structured_query.CopyFrom(_matching(root, query))
     message.aggregations.add(alias="count").count.SetInParent()
     return message
 
 
-def _matching(query: Query) -> Any:
+def _matching(root: str, query: Query) -> Any:
     message = _Structured()
     message.from_.add(collection_id=query.collection.rpartition("/")[2])
-    _fill_where(message, query.where)
+    _fill_where(message, root, query)
     for order in full_order(query):
         _fill_order(message.order_by.add(), order)
     return message
 
 
-def _fill_where(message: Any, conditions: Iterable[Condition]) -> None:
-    for condition in conditions:
+def _fill_where(message: Any, root: str, query: Query) -> None:
+    for condition in query.where:
         both = message.where.composite_filter
         both.op = _AND
-        _fill_condition(both.filters.add(), condition)
+        if condition.field == ID:
+            _fill_ids(both.filters.add().field_filter, f"{root}/{query.collection}", condition)
+        else:
+            _fill_condition(both.filters.add(), condition)
+
+
+def _fill_ids(message: Any, parent: str, condition: Condition) -> None:
+    message.op = _OPERATORS[condition.operator]
+    message.field.field_path = "__name__"
+    wanted = [message.value.array_value.values.add() for _ in operands(condition)]
+    for value, id_ in zip(wanted if condition.operator == "in" else [message.value], operands(condition), strict=True):
+        value.reference_value = f"{parent}/{id_}"
 
 
 def _fill_condition(message: Any, condition: Condition) -> None:

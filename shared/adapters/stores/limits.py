@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from shared.adapters.stores import foreign
 from shared.adapters.stores.values import microseconds
 from shared.operations.ports import Field
 from shared.rules.problems import BadKey, BadValue, TooLarge
@@ -58,6 +59,8 @@ def value_bytes(value: Any, place: Place, above_bytes: int = 0) -> int:
         return _text_bytes(value, place)
     if kind is int:
         return _integer_bytes(value, place)
+    if kind is dict and (mark := foreign.mark_of(value)):
+        return _foreign_bytes(mark, value[mark], place)
     if kind is dict:
         _check_level(place)
         return data_bytes(value.items(), place, above_bytes) or 1
@@ -66,6 +69,13 @@ def value_bytes(value: Any, place: Place, above_bytes: int = 0) -> int:
     if value is None or kind is bool:
         return 1
     return _rare_bytes(value, place)
+
+
+def _foreign_bytes(mark: str, held: Any, place: Place) -> int:
+    try:
+        return foreign.size_bytes(mark, held)
+    except ValueError as error:
+        _refuse(f"{error}.", place)
 
 
 def _list_bytes(items: list[Any], place: Place, above_bytes: int) -> int:

@@ -1,4 +1,5 @@
-"""Firestore's order over values of all kinds: null, booleans, NaN, numbers, times, texts, lists, maps.
+"""Firestore's order over values of all kinds: null, booleans, NaN, numbers, times, texts, bytes, references,
+places, lists, maps.
 
 1 equals 1.0 in it, and 0.0 equals -0.0. Texts go by code point (which is the order of their UTF-8), lists item by item,
 maps by their sorted entries, key before value; of two that begin alike the shorter is first.
@@ -8,9 +9,12 @@ import math
 from datetime import datetime
 from typing import Any
 
+from shared.adapters.stores import foreign
+
 Key = tuple[Any, ...]
 
-NULL_RANK, BOOLEAN_RANK, NAN_RANK, NUMBER_RANK, TIME_RANK, TEXT_RANK, LIST_RANK, MAP_RANK = range(8)
+NULL_RANK, BOOLEAN_RANK, NAN_RANK, NUMBER_RANK, TIME_RANK, TEXT_RANK = range(6)
+BYTES_RANK, REFERENCE_RANK, PLACE_RANK, LIST_RANK, MAP_RANK = range(6, 11)
 
 _RANKS: dict[type, int] = {bool: BOOLEAN_RANK, int: NUMBER_RANK, str: TEXT_RANK}
 
@@ -30,7 +34,15 @@ def _intricate_key(value: Any) -> Key:
         return (TIME_RANK, value)
     if isinstance(value, list):
         return (LIST_RANK, tuple(order_key(item) for item in value))
+    if mark := foreign.mark_of(value):
+        return _foreign_key(mark, value[mark])
     return (MAP_RANK, tuple((key, order_key(value[key])) for key in sorted(value)))
+
+
+def _foreign_key(mark: str, held: Any) -> Key:
+    if mark == foreign.BYTES:
+        return (BYTES_RANK, foreign.raw(held))
+    return (REFERENCE_RANK, held.split("/")) if mark == foreign.REFERENCE else (PLACE_RANK, tuple(held))
 
 
 def same(one: Any, other: Any) -> bool:

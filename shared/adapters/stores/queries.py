@@ -12,14 +12,15 @@ from typing import Any
 
 from shared.adapters.stores.limits import check_collection, check_path, field_bytes, name_of, value_bytes
 from shared.adapters.stores.ordering import NAN_RANK, NULL_RANK, Key, order_key
-from shared.operations.ports import Condition, Data, Field, Order, Query
+from shared.operations.ports import ID, Condition, Data, Field, Order, Query
+from shared.rules.bounds import INEQUALITY_FIELDS_MAX
 from shared.rules.problems import BadQuery
+from shared.rules.queries import INEQUALITIES, with_implied
 
 ALTERNATIVES_MAX = 30
 """What all `in` conditions together may branch into."""
 
 RANGES: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
-INEQUALITIES = frozenset((*RANGES, "!="))
 MISSING = object()
 
 
@@ -27,7 +28,10 @@ def check_query(query: Query) -> None:
     """Raise `BadQuery`, `BadKey` or `BadValue` for what Firestore would not answer."""
     check_collection(query.collection)
     for condition in query.where:
-        _check_condition(condition)
+        if condition.field == ID:
+            _check_ids(query.collection, condition)
+        else:
+            _check_condition(condition)
     for order in query.order_by:
         field_bytes(order.field)
     _check_whole(query)
@@ -41,6 +45,13 @@ def _check_condition(condition: Condition) -> None:
         value_bytes(value, condition.field)
     if condition.operator not in {"==", "!=", "in"} and (condition.value is None or is_nan(condition.value)):
         raise BadQuery("Null and NaN have no order; ask for them with ==.", field=name_of(condition.field))
+
+
+def _check_ids(collection: str, condition: Condition) -> None:
+    for id_ in operands(condition):
+        if not isinstance(id_, str) or condition.operator == "array_contains":
+            raise BadQuery("A record's id is compared with texts.")
+        check_path(f"{collection}/{id_}")
 
 
 def operands(condition: Condition) -> Sequence[Any]:
@@ -59,6 +70,8 @@ def _check_whole(query: Query) -> None:
         raise BadQuery(f"`in` conditions may branch into {ALTERNATIVES_MAX} alternatives.")
     if operators.count("array_contains") > 1 or operators.count("!=") > 1:
         raise BadQuery("A query takes one array_contains and one !=.")
+    if len({one.field for one in query.where if one.operator in INEQUALITIES}) > INEQUALITY_FIELDS_MAX:
+        raise BadQuery(f"A query compares at most {INEQUALITY_FIELDS_MAX} fields with < <= > >= or !=.")
     if len(set(fields)) < len(fields):
         raise BadQuery("A query orders by a field once.")
     if query.limit < 1:
@@ -76,9 +89,7 @@ def _check_cursor(query: Query) -> None:
 
 def full_order(query: Query) -> tuple[Order, ...]:
     """Give the order in full, but for the id: fields with an inequality come last, in the last direction."""
-    named = {order.field for order in query.order_by}
-    unequal = {condition.field for condition in query.where if condition.operator in INEQUALITIES}
-    return (*query.order_by, *(Order(field, is_descending(query)) for field in sorted(unequal - named)))
+    return with_implied(query.order_by, query.where)
 
 
 def is_descending(query: Query) -> bool:
@@ -98,7 +109,7 @@ def found(query: Query, records: Iterable[tuple[str, Data]]) -> list[str]:
     ranked = []
     for id_, data in records:
         keys = [_key_at(data, field) for field in fields]
-        if None not in keys and all(test(data) for test in tests):
+        if None not in keys and all(test(id_, data) for test in tests):
             ranked.append((*keys, id_))
     return [rank[-1] for rank in _behind(query, _sorted(query, ranked))]
 
@@ -118,11 +129,13 @@ def _key_at(data: Data, field: Field) -> Key | None:
     return None if value is MISSING else order_key(value)
 
 
-def _test(condition: Condition) -> Callable[[Data], bool]:
+def _test(condition: Condition) -> Callable[[str, Data], bool]:
     holds = _comparison(condition)
     field = condition.field
+    if field == ID:
+        return lambda id_, _: holds(id_)
 
-    def test(data: Data) -> bool:
+    def test(_: str, data: Data) -> bool:
         value = value_at(data, field)
         return value is not MISSING and holds(value)
 

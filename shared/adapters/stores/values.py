@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from shared.adapters.stores import foreign
 from shared.operations.ports import Field
 from shared.rules.problems import BadValue
 
@@ -47,6 +48,8 @@ def fill(message: Any, value: Any) -> None:
     """Write a value that a record can hold into an empty `Value` message."""
     if value is None:
         message.null_value = 0
+    elif isinstance(value, dict) and (mark := foreign.mark_of(value)):
+        foreign.fill(message, mark, value[mark])
     elif isinstance(value, dict):
         message.map_value.SetInParent()  # or an empty map would be no value at all
         fill_fields(message.map_value.fields, value)
@@ -78,7 +81,7 @@ def fill_fields(fields: Any, data: Mapping[str, Any]) -> None:
 
 
 def decode(message: Any) -> Any:
-    """Read a `Value` message. Raises `BadValue` for kinds that only other clients write: bytes, places, references."""
+    """Read a `Value` message. Raises `BadValue` for a kind that was not known when this was written."""
     kind = message.WhichOneof("value_type")
     if kind in _SCALARS:
         return getattr(message, kind)
@@ -90,6 +93,8 @@ def decode(message: Any) -> Any:
         return timestamp(message.timestamp_value)
     if kind == "null_value":
         return None
+    if kind in foreign.FIELDS.values():
+        return foreign.decode(message)
     raise BadValue(f"A record holds a {kind}, which another client wrote and this kit cannot read.")
 
 

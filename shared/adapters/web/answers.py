@@ -5,6 +5,7 @@ Slug and title of a problem come from its class, so that a caller can rely on th
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import flask
 
@@ -13,6 +14,9 @@ from shared.rules.problems import Problem, Unavailable
 
 EntryPoint = Callable[[flask.Request], flask.Response]
 """What functions-framework calls."""
+
+Body = dict[str, Any]
+"""The members of a problem, `status` among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +39,33 @@ def response_of(answer: Answer) -> flask.Response:
 
 def problem_response(problem: Problem) -> flask.Response:
     """Write a refusal as RFC 9457."""
+    return _response(problem_body(problem), problem.headers)
+
+
+def problem_body(problem: Problem) -> Body:
+    """Give a refusal's members."""
     field_of = {} if problem.field is None else {"field": problem.field}
-    return _problem(problem.status, problem.slug(), problem.title, problem.headers, detail=problem.detail, **field_of)
+    return _body(problem.status, problem.slug(), problem.title, detail=problem.detail, **field_of)
 
 
 def unavailable_response(error: Unavailable) -> flask.Response:
     """Write that the outcome is not known and when to ask again."""
-    headers = {"Retry-After": str(error.retry_after_seconds)}
-    return _problem(503, "unavailable", "Ask again", headers, detail="The call may or may not have taken effect")
+    return _response(unavailable_body(), {"Retry-After": str(error.retry_after_seconds)})
+
+
+def unavailable_body() -> Body:
+    """Give the members that say that the outcome is not known."""
+    return _body(503, "unavailable", "Ask again", detail="The call may or may not have taken effect")
 
 
 def bug_response() -> flask.Response:
     """Write that the fault is here, without saying what it is."""
-    return _problem(500, "internal", "The function failed", {})
+    return _response(_body(500, "internal", "The function failed"), {})
 
 
-def _problem(status: int, slug: str, title: str, headers: Mapping[str, str], **more: str) -> flask.Response:
-    body = {"type": f"urn:signalbox:problem:{slug}", "title": title, "status": status} | more
-    return flask.Response(render(body), status, dict(headers), content_type="application/problem+json")
+def _body(status: int, slug: str, title: str, **more: str) -> Body:
+    return {"type": f"urn:signalbox:problem:{slug}", "title": title, "status": status} | more
+
+
+def _response(body: Body, headers: Mapping[str, str]) -> flask.Response:
+    return flask.Response(render(body), body["status"], dict(headers), content_type="application/problem+json")

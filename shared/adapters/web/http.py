@@ -19,10 +19,12 @@ from shared.adapters.web.answers import (
     response_of,
     unavailable_response,
 )
-from shared.adapters.web.bodies import BODY_BYTES_MAX, json_body
+from shared.adapters.web.bodies import BODY_BYTES_MAX, json_body, json_lines
 from shared.adapters.web.call import entry_point, handling
+from shared.adapters.web.conditions import precondition_of
 from shared.adapters.web.paths import match, segments_of, segments_of_pattern
 from shared.rules.effects import Json
+from shared.rules.preconditions import Precondition
 from shared.rules.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 
 __all__ = ["Answer", "Request", "Routes"]
@@ -64,6 +66,20 @@ class Request:
     def header(self, name: str) -> str | None:
         """Give a header, or None."""
         return self._raw.headers.get(name)
+
+    @property
+    def media_type(self) -> str:
+        """Give the body's media type in small letters and without its parameters; empty if it is not said."""
+        return self._raw.mimetype
+
+    @property
+    def precondition(self) -> Precondition:
+        """Give what `If-Match` and `If-None-Match` ask for. Raises `BadPrecondition`."""
+        return precondition_of(self._raw)
+
+    def json_lines(self, bytes_max: int = BODY_BYTES_MAX) -> list[Json | Problem]:
+        """Read newline-delimited JSON: a value a line, or why a line has none. Raises `TooLarge`."""
+        return json_lines(self._raw, bytes_max)
 
     def json(self, bytes_max: int = BODY_BYTES_MAX) -> Json:
         """Read the body. Raises `NotJson`, `TooDeep`, or `TooLarge` without reading on."""

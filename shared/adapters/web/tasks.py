@@ -2,6 +2,9 @@
 
 So the answer says whether to: a `Problem` would be refused again and is acknowledged, with an ERROR in the log; what is
 `Unavailable` or a bug comes again. A task's body is the envelope ``{"operation", "task", "payload"}``.
+
+Nobody else may call: a caller who is not the queues' or the schedules' account gets 401 or 403, and nothing runs. Where
+that hits a queue, the deployment is wrong; its tasks come again until it is mended.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,9 +15,11 @@ import flask
 
 from shared.adapters import runtime
 from shared.adapters.logs import Headers, current_trace
+from shared.adapters.settings import settings
 from shared.adapters.web.answers import EntryPoint, bug_response, problem_response, unavailable_response
 from shared.adapters.web.bodies import json_body
 from shared.adapters.web.call import entry_point, handling
+from shared.adapters.web.callers import refusal
 from shared.rules.problems import BadValue, MethodNotAllowed, Problem, Unavailable
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
@@ -42,7 +47,8 @@ def task_entry(function: str) -> Callable[[Callable[[Task], None]], EntryPoint]:
     """Make a handler of tasks the entry point of `function`."""
 
     def decorate(handler: Callable[[Task], None]) -> EntryPoint:
-        return _entry_point(function, lambda request: handler(_task(request)), "task abandoned")
+        way = _Way(lambda: settings().tasks_account, lambda request: handler(_task(request)), "task abandoned")
+        return _entry_point(function, way)
 
     return decorate
 
@@ -51,29 +57,42 @@ def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
     """Make a handler of scheduled calls, which carry nothing, the entry point of `function`."""
 
     def decorate(handler: Callable[[], None]) -> EntryPoint:
-        return _entry_point(function, lambda _: handler(), "scheduled call abandoned")
+        way = _Way(lambda: settings().scheduler_account, lambda _: handler(), "scheduled call abandoned")
+        return _entry_point(function, way)
 
     return decorate
 
 
-def _entry_point(function: str, handle: Callable[[flask.Request], None], abandoned: str) -> EntryPoint:
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way in: which account may take it, what a call does, and what the log says when that was in vain."""
+
+    account: Callable[[], str]
+    handle: Callable[[flask.Request], None]
+    abandoned: str
+
+
+def _entry_point(function: str, way: _Way) -> EntryPoint:
     def entry(request: flask.Request) -> flask.Response:
         name = request.headers.get("X-CloudTasks-TaskName") or request.headers.get("X-CloudScheduler-JobName") or ""
         with handling(function, request.headers, task=name.rpartition("/")[2]) as call:
-            response = _response(request, handle, abandoned)
+            response = _response(function, request, way)
             call.status = response.status_code
             return response
 
     return entry_point(function, entry)
 
 
-def _response(request: flask.Request, handle: Callable[[flask.Request], None], abandoned: str) -> flask.Response:
+def _response(function: str, request: flask.Request, way: _Way) -> flask.Response:
     if request.method != "POST":
         return problem_response(MethodNotAllowed("Queues and schedules POST", headers={"Allow": "POST"}))
     try:
-        handle(request)
+        if refused := refusal(request, function, way.account()):
+            runtime.log().error("caller refused", problem=refused.slug(), detail=refused.detail)
+            return problem_response(refused)
+        way.handle(request)
     except Problem as problem:
-        runtime.log().error(abandoned, problem=problem.slug(), detail=problem.detail, exception=problem)
+        runtime.log().error(way.abandoned, problem=problem.slug(), detail=problem.detail, exception=problem)
     except Unavailable as error:
         runtime.log().info("unavailable", reason=str(error))
         return unavailable_response(error)

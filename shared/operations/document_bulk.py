@@ -1,0 +1,115 @@
+"""Put many documents in one call, each with an outcome of its own.
+
+What lies under their keys, and what they link to beyond each other, is read at one instant. Then they are written wave
+by wave (`shared/rules/bulk.py`), each document under its own guard; all of a wave take one round trip. A wave embeds
+what the waves before it have stored, never what they only meant to store: a copy shows nothing that was not there.
+
+Whoever loses the guard is read again together with what it links to, so that no copy is older than the document it
+comes into, and tries again, a bounded number of times.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.operations.documents import Stored, embed, etag
+from shared.operations.perform import pause
+from shared.operations.ports import Conflict, Outcome, Ports, Put, Snapshot, WriteResult
+from shared.rules import bulk, documents, links
+from shared.rules.bounds import BULK_TARGETS_MAX, ROUNDS_MAX
+from shared.rules.documents import Content
+from shared.rules.problems import Problem, TooLarge, Unavailable
+
+Ending = Stored | Problem | Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of one document of a call; the key is None where none could be told."""
+
+    key: str | None
+    ending: Ending
+
+
+def put_each(ports: Ports, bodies: Sequence[Any]) -> list[Loaded]:
+    """Put documents, each under the key it holds; the endings are in the order of the bodies.
+
+    A body may be the `Problem` for which it could not be read. Raises `TooLarge` for a call that brings too much.
+    """
+    entries = bulk.entries(bodies)
+    endings = _Load(ports, {entry.key: entry.content for entry in entries if entry.key and not entry.refusal}).run()
+    return [Loaded(entry.key, entry.refusal or endings[entry.key or ""]) for entry in entries]
+
+
+class _Load:
+    """The documents of one call on their way into the store."""
+
+    def __init__(self, ports: Ports, contents: Mapping[str, Content]) -> None:
+        self._ports = ports
+        self._contents = contents
+        self._targets = {key: links.link_keys(content) for key, content in contents.items()}
+        self._found: dict[str, Snapshot] = {}
+        self._sources: dict[str, Content | None] = {}
+        self._endings: dict[str, Ending] = {}
+
+    def run(self) -> Mapping[str, Ending]:
+        """Write all of them; give how each ended."""
+        others = {target for linked in self._targets.values() for target in linked} - self._contents.keys()
+        if len(others) > BULK_TARGETS_MAX:
+            raise TooLarge(f"The documents of one call link to at most {BULK_TARGETS_MAX:,} others; send fewer a call.")
+        self._read(self._contents)
+        for wave in bulk.waves(self._targets):
+            self._settle(wave)
+        return self._endings
+
+    def _read(self, keys: Iterable[str]) -> None:
+        """Read documents and whom they link to, at one instant.
+
+        Only the documents themselves are guarded by it: one that is merely linked to was read with its own targets.
+        """
+        wanted = dict.fromkeys([*keys, *(target for key in keys for target in self._targets[key])])
+        read = {snapshot.id: snapshot for snapshot in self._ports.store.read(*map(documents.path_of, wanted))}
+        self._found |= {key: read[key] for key in keys}
+        self._sources |= {key: documents.content_of(snapshot.data) for key, snapshot in read.items()}
+
+    def _settle(self, wave: Sequence[str]) -> None:
+        """Write a wave, and those who lose their guard again."""
+        losers = self._write(wave)
+        for attempt in range(ROUNDS_MAX - 1):
+            if not losers:
+                return
+            pause(self._ports, attempt)
+            self._read(losers)
+            losers = self._write(losers)
+        self._endings |= {key: Unavailable(f"{key} is written by many at once") for key in losers}
+
+    def _write(self, keys: Iterable[str]) -> list[str]:
+        """Write documents, each on its own; give those who lost their guard."""
+        shaped = [one for key in keys if (one := self._shaped(key)) is not None]
+        outcomes = self._ports.store.write_each([put for _, _, put in shaped]) if shaped else ()
+        pairs = zip(shaped, outcomes, strict=True)
+        return [key for (key, content, _), outcome in pairs if not self._ended(key, content, outcome)]
+
+    def _shaped(self, key: str) -> tuple[str, Content, Put] | None:
+        """Embed what a document links to; one that cannot be stored has ended."""
+        found = self._found[key]
+        linked = documents.linked_after_put(documents.decode(found.data))
+        try:
+            content = links.shape(key, self._contents[key], self._sources)
+            return key, content, embed(found, content, "put", linked=linked)
+        except Problem as problem:
+            self._endings[key] = problem
+            return None
+
+    def _ended(self, key: str, content: Content, outcome: Outcome) -> bool:
+        """Note how a write ended; one that lost its guard has not."""
+        if isinstance(outcome, Conflict):
+            return False
+        if isinstance(outcome, WriteResult):
+            self._sources[key] = content
+            created = self._found[key].data is None
+            self._endings[key] = Stored(documents.shown(key, content), etag(outcome.update_time), created)
+            return True
+        assert isinstance(outcome, Problem | Unavailable), "a write has no other outcome"
+        self._endings[key] = outcome
+        return True

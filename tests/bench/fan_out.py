@@ -1,0 +1,76 @@
+"""How fast the copies of one document follow it, against bare client calls, and how their number makes time grow."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.bench import bare
+from tests.bench.bare import Bare
+from tests.bench.stage import TARGET, Stage, country
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """One fan-out. Times are from the put's start; reads, writes and tasks are those of events and pages together.
+
+    ``idle_seconds``: until also the events of all refreshed copies were handled.
+    """
+
+    copies: int
+    shown_seconds: float
+    idle_seconds: float
+    bare_seconds: float
+    reads: int
+    writes: int
+    tasks: int
+
+    @property
+    def ratio(self) -> float:
+        """Compare with bare client calls."""
+        return self.shown_seconds / self.bare_seconds
+
+    @property
+    def reads_a_copy(self) -> float:
+        return self.reads / self.copies
+
+    @property
+    def writes_a_copy(self) -> float:
+        return self.writes / self.copies
+
+
+def fan_out(stage: Stage, copies: int) -> FanOut:
+    """Seed a target with so many copies, change it, and watch the copies follow; then the same by bare calls."""
+    with stage.events_held():
+        stage.clear()
+        stage.seed(country(1), copies)
+    before = stage.followers.sums()
+    began = time.perf_counter()
+    stage.put(TARGET, country(2))
+    stage.wait_until_shown(country(2), copies)
+    shown = time.perf_counter() - began
+    stage.settle()
+    idle = time.perf_counter() - began
+    after = stage.followers.sums()
+    reads, writes, tasks = (after[name] - before[name] for name in ("reads", "writes", "tasks"))
+    return FanOut(copies, shown, idle, bare_seconds(stage, copies), reads, writes, tasks)
+
+
+def bare_seconds(stage: Stage, copies: int) -> float:
+    """Time the same fan-out by bare client calls, in a collection that has no trigger."""
+    with stage.events_held():
+        stage.clear()
+    stage.seed(country(1), copies, bare.COLLECTION)
+    client = Bare(stage.host, stage.project)
+    began = time.perf_counter()
+    refreshed = client.fan_out()
+    seconds = time.perf_counter() - began
+    client.close()
+    assert refreshed == copies, "bare calls refresh what the kit does"
+    return seconds
+
+
+def exponent(runs: Sequence[FanOut]) -> float:
+    """Give the power of the number of copies by which time grows, from the smallest run to the largest; 1 is linear."""
+    first, last = min(runs, key=lambda run: run.copies), max(runs, key=lambda run: run.copies)
+    return math.log(last.shown_seconds / first.shown_seconds) / math.log(last.copies / first.copies)

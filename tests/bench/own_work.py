@@ -1,0 +1,70 @@
+"""What costs no I/O or must not grow: the event of a refreshed copy, and the put of a document that many embed."""
+
+import statistics
+import time
+from typing import Any
+
+from google.events.cloud.firestore import DocumentEventData
+
+from shared.adapters.meter import Cost, measure, metered
+from shared.adapters.stores.values import fill_fields
+from shared.adapters.web.events import document_event
+from shared.operations import links as operations
+from shared.operations.ports import Ports
+from shared.rules import documents, links
+from tests.bench.stage import TARGET, Stage, city, country, record
+from tests.unit.quiet_world import QuietWorld
+
+ATTRIBUTES = {"id": "event", "document": "documents/city"}
+
+
+def event_microseconds(events: int) -> tuple[float, Cost]:
+    """Handle the event of a refreshed copy so often; give the processor time of one and the cost of all."""
+    body, ports = event_of_a_refresh(), metered(QuietWorld().ports)
+    with measure() as cost:
+        began = time.thread_time()
+        for _ in range(events):
+            handle(ports, body)
+        seconds = time.thread_time() - began
+    return seconds / events * 1e6, cost
+
+
+def handle(ports: Ports, body: bytes) -> None:
+    """Do what the function does with an event, from its bytes on."""
+    operations.fan_out(ports, document_event(ATTRIBUTES, body))
+
+
+def event_of_a_refresh() -> bytes:
+    """Make the event of a document that nobody embeds and whose copy was just refreshed."""
+    before = record("city", city(1), {TARGET: country(1)}, linked=False)
+    document = documents.decode(before)
+    assert document is not None, "a record was just made"
+    content = links.refresh("city", document, TARGET, country(2))
+    assert not isinstance(content, links.Refresh), "the copy follows"
+    world = QuietWorld()
+    after = documents.written(document, content, "refresh", world.now, linked=False, hops=1)
+    data: Any = DocumentEventData.pb()()
+    encoded = documents.encode(after, links.link_keys(content), links.link_fields(content))
+    for held, fields in ((data.old_value, before), (data.value, encoded)):
+        held.name = "projects/p/databases/(default)/documents/documents/city"
+        fill_fields(held.fields, fields)
+    return bytes(data.SerializeToString())
+
+
+def put_milliseconds(stage: Stage, linkers: int, puts: int) -> float:
+    """Put a document that so many embed, again and again; give the median time of one.
+
+    Its events are held back: what is measured is the put, not the fan-outs that would run beside the next one.
+    """
+    with stage.events_held():
+        stage.clear()
+        stage.seed(country(0), linkers)
+        taken = [_put_seconds(stage, number) for number in range(1, puts + 1)]
+        stage.clear()
+    return statistics.median(taken) * 1e3
+
+
+def _put_seconds(stage: Stage, number: int) -> float:
+    began = time.perf_counter()
+    stage.put(TARGET, country(number))
+    return time.perf_counter() - began

@@ -1,0 +1,134 @@
+"""A running stack to measure on.
+
+Documents are put in place past the functions, in shape and with the events held back, so that a measurement begins with
+what it needs and with nothing under way.
+"""
+
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from infra import catalogue
+from infra.local.stack import Stack
+from infra.local.tally import Tally
+from infra.local.triggers import Events
+from shared.adapters.stores.firestore import FirestoreStore
+from shared.operations.ports import Condition, Put, Query
+from shared.rules import documents, links
+from shared.rules.documents import Content
+
+SEED_PAGE = 400
+IDLE_SECONDS_MAX = 600.0
+LOOK_SECONDS = 0.02
+TARGET = "country"
+DATABASE = "(default)"
+NOWHERE = "nowhere/{key}"
+
+
+class Stage:
+    """A stack on Google's emulator, with a connection to its functions and one past them to its store."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.http = httpx.Client(base_url=stack.base_url, timeout=60)
+        settings = stack.settings
+        self.host, self.project = settings.firestore_emulator, settings.project
+        self.store = FirestoreStore(self.project, DATABASE, self.host)
+        self.followers = Tally(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
+        self._events = Events(self.host, self.project)
+        self._triggers = tuple(catalogue.load().triggers.values())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.http.close()
+        self.store.close()
+
+    @contextmanager
+    def events_held(self) -> Iterator[None]:
+        """Let what is written inside be no event; nothing is under way before and after."""
+        self.settle()
+        self._events.register(replace(trigger, document=NOWHERE) for trigger in self._triggers)
+        try:
+            yield
+            self.settle()
+        finally:
+            self._events.register(self._triggers)
+
+    def settle(self) -> None:
+        """Wait until no task and no event is under way."""
+        self.stack.wait_until_idle(IDLE_SECONDS_MAX)
+
+    def clear(self) -> None:
+        """Remove every record. Only while events are held."""
+        url = f"http://{self.host}/emulator/v1/projects/{self.project}/databases/{DATABASE}/documents"
+        with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")):
+            return
+
+    def seed(self, target: Content, linkers: int, collection: str = documents.COLLECTION) -> None:
+        """Store a target and so many documents that embed it, as their puts would have left them."""
+        writes = [Put(f"{collection}/{TARGET}", record(TARGET, target, {}, linked=True))]
+        for number in range(linkers):
+            key = key_of(number)
+            writes.append(Put(f"{collection}/{key}", record(key, city(number), {TARGET: target}, linked=False)))
+        for first in range(0, len(writes), SEED_PAGE):
+            outcomes = self.store.write_each(writes[first : first + SEED_PAGE])
+            assert not any(isinstance(outcome, Exception) for outcome in outcomes), "a seed did not land"
+
+    def put(self, key: str, content: Content) -> None:
+        """Put a document as a caller does."""
+        self.http.put(f"documents/{key}", json=content).raise_for_status()
+
+    def wait_until_shown(self, content: Content, linkers: int) -> None:
+        """Return when the last copy shows the target's number; the last by key is looked at first, being cheap."""
+        if linkers:
+            last = f"{documents.COLLECTION}/{key_of(linkers - 1)}"
+            self._wait(lambda: copy_in(self.store.read(last)[0].data).get("number") == content["number"])
+        showing = Query(documents.COLLECTION, (Condition((TARGET, "number"), "==", content["number"]),))
+        self._wait(lambda: self.store.count(showing) == linkers)
+
+    @staticmethod
+    def _wait(over: Callable[[], bool]) -> None:
+        give_up_at = time.monotonic() + IDLE_SECONDS_MAX
+        while not over():
+            if time.monotonic() > give_up_at:
+                raise TimeoutError("the copies do not follow")
+            time.sleep(LOOK_SECONDS)
+
+
+def country(number: int) -> Content:
+    """Make a target; its number tells its states apart."""
+    return {"name": "Bharat", "capital": "New Delhi", "continent": "Asia", "currency": "INR", "number": number}
+
+
+def city(number: int) -> Content:
+    """Make a document that embeds the target."""
+    place = {"latitude": 19.07283, "longitude": 72.88261, "timezone": "Asia/Kolkata"}
+    return {"name": f"City {number}", "population": number, **place, TARGET: {"key": TARGET}}
+
+
+def key_of(number: int) -> str:
+    """Give a document's key; keys are in the order of their numbers."""
+    return f"city-{number:06}"
+
+
+def record(key: str, content: Content, sources: Mapping[str, Content], *, linked: bool) -> Mapping[str, Any]:
+    """Make the record that a put leaves behind."""
+    shaped = links.shape(key, content, sources)
+    document = documents.written(None, shaped, "put", datetime.now(UTC), linked=linked)
+    return documents.encode(document, links.link_keys(shaped), links.link_fields(shaped))
+
+
+def copy_in(data: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Give a document's copy of the target, as its record holds it."""
+    return (data or {}).get(TARGET) or {}

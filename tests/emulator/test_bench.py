@@ -1,0 +1,75 @@
+"""The bench measures what it says, on numbers too small to tell anything by their times."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.local import firestore_emulator
+from infra.local.stack import Stack
+from shared.adapters.meter import Cost
+from tests.bench import report
+from tests.bench.__main__ import lines, sizes
+from tests.bench.fan_out import FanOut, exponent, fan_out
+from tests.bench.own_work import event_microseconds, put_milliseconds
+from tests.bench.stage import TARGET, Stage, country
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    if firestore_emulator.find_installed() is None:
+        pytest.skip(f"the bench measures the emulator: {firestore_emulator.HOW_TO_GET_IT}")
+    with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
+        yield stage
+
+
+def test_a_measured_fan_out_refreshes_every_copy_once_and_so_do_the_bare_calls(stage: Stage) -> None:
+    run = fan_out(stage, 20)
+    assert (run.copies, run.reads, run.writes, run.tasks) == (20, 22, 20, 1)
+    assert 0 < run.shown_seconds <= run.idle_seconds
+    assert run.bare_seconds > 0
+
+
+def test_the_table_has_a_line_for_each_thing_measured(stage: Stage) -> None:
+    table = list(lines(stage, copies_max=10, calls=5))
+    assert [line.split()[0] for line in table] == [
+        *("put", "get", "query", "bulk"),
+        *("copies", "10", "growth", "its"),
+        *("put", "put", "put"),
+    ]
+    assert [line.partition("embedded by ")[2].partition(":")[0] for line in table[-3:]] == ["0", "1", "10"]
+
+
+def test_fan_outs_grow_up_to_the_size_that_is_asked_for() -> None:
+    assert (sizes(300), sizes(1_000), sizes(20_000)) == ([300], [500, 1_000], [500, 1_000, 5_000, 20_000])
+
+
+def test_puts_of_a_document_that_some_embed_lead_to_no_fan_out_while_events_are_held(stage: Stage) -> None:
+    stage.settle()
+    before = stage.followers.sums()
+    assert put_milliseconds(stage, linkers=3, puts=2) > 0
+    stage.settle()
+    assert stage.followers.sums() == before
+
+
+def test_the_events_of_refreshed_copies_ask_for_nothing() -> None:
+    microseconds, cost = event_microseconds(10)
+    assert microseconds > 0
+    assert cost == Cost()
+
+
+def test_events_held_come_again_afterwards(stage: Stage) -> None:
+    with stage.events_held():
+        stage.clear()
+        stage.seed(country(1), 2)
+    stage.put(TARGET, country(2))
+    stage.wait_until_shown(country(2), 2)
+    stage.settle()
+
+
+@pytest.mark.parametrize(("seconds", "power"), [(20.0, 1.0), (200.0, 2.0)])
+def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, power: float) -> None:
+    runs = [FanOut(copies, shown, shown, 1.0, 0, 0, 0) for copies, shown in ((100, 2.0), (1_000, seconds))]
+    assert exponent(runs) == pytest.approx(power)
+    assert report.of_growth(runs) == f"growth     time grows as copies to the power of {power:.2f} (1 is linear)"

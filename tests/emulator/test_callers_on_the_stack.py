@@ -1,0 +1,177 @@
+"""On a running stack nobody but its queues and its scheduler gets into their routes, and those two do."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from infra.local.cloud_tasks.__main__ import PRIVATE_KEY
+from infra.local.cloud_tasks.identity import Identity, new_private_key
+from infra.local.parts import SCHEDULER_ACCOUNT, TASKS_ACCOUNT
+from infra.local.stack import Stack
+
+SECONDS_MAX = 30.0
+CATALOGUE = """
+functions:
+  door: {invoked_by: [people, queue], enqueues: [knocks]}
+  tick: {invoked_by: [schedule]}
+  yearly: {invoked_by: [schedule]}
+queues:
+  knocks:
+    dispatches_per_second: 100
+    concurrent_max: 4
+    attempts_max: -1
+    backoff_min_seconds: 0.1
+    backoff_max_seconds: 1
+    doublings_max: 4
+schedules:
+  tick: {function: tick, cron: "* * * * *", local_every_seconds: 0.3}
+  yearly: {function: yearly, cron: "0 0 1 1 *", local_every_seconds: 31536000}
+"""
+DOOR = """
+from shared.adapters import runtime
+from shared.kit import Function
+from shared.operations.ports import Put
+from shared.rules.effects import Effect, name_of
+
+app = Function("door")
+
+@app.task
+def knock(who: str):
+    runtime.ports().store.commit([Put(f"seen/{who}", {"seen": True})])
+
+@app.http("POST", "/{who}")
+def ask(request, who):
+    knocking = knock.call(who=who)
+    effect = Effect(name_of(who), "knocks", "door", knocking.task, knocking.payload, path="/tasks/knock")
+    runtime.ports().queue.create([effect])
+
+@app.http("GET", "/{who}")
+def seen(request, who):
+    return runtime.ports().store.read(f"seen/{who}")[0].data or {}
+
+door = app.entry_point()
+"""
+SCHEDULED = """
+from shared.adapters import runtime
+from shared.adapters.web.tasks import schedule_entry
+from shared.operations.ports import Put
+
+@schedule_entry("{name}")
+def {name}():
+    runtime.ports().store.commit([Put("seen/{name}", {{"seen": True}})])
+"""
+
+
+def project(folder: Path) -> Path:
+    sources = {"door": DOOR} | {name: SCHEDULED.format(name=name) for name in ("tick", "yearly")}
+    for name, source in sources.items():
+        (folder / "functions" / name).mkdir(parents=True)
+        (folder / "functions" / name / "main.py").write_text(source)
+    (folder / "infra").mkdir()
+    catalogue = folder / "infra" / "catalogue.yaml"
+    catalogue.write_text(CATALOGUE)
+    return catalogue
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("door")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIGNALBOX_STORE", "embedded")
+        with Stack(folder=folder / "state", catalogue=project(folder)) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def http(stack: Stack) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def signer(stack: Stack) -> bytes:
+    """Give the private key of the stack's queues, out of a copy of their journal, which they have locked."""
+    copy = stack.folder / "copy.sqlite"
+    for end in ("", "-wal"):
+        copy.with_name(copy.name + end).write_bytes((stack.folder / f"cloud-tasks.sqlite{end}").read_bytes())
+    with sqlite3.connect(copy) as journal:
+        [(private_pem,)] = journal.execute("SELECT value FROM secrets WHERE name = ?", (PRIVATE_KEY,))
+    return bytes(private_pem)
+
+
+def wait_for(found: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not found():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def seen(http: httpx.Client, who: str) -> bool:
+    return bool(http.get(f"door/{who}").raise_for_status().json())
+
+
+def test_a_task_and_a_schedule_run_on_the_stack(http: httpx.Client) -> None:
+    assert http.post("door/friend").status_code == 204
+    wait_for(lambda: seen(http, "friend"))
+    wait_for(lambda: seen(http, "tick"))
+
+
+def post(http: httpx.Client, path: str, who: str, token: str | None) -> httpx.Response:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return http.post(path, json={"operation": who, "task": "knock", "payload": {"who": who}}, headers=headers)
+
+
+FORGERIES = ["no token", "address", "account", "expired", "foreign key", "no signature", "not Google"]
+
+
+def forged(kind: str, identity: Identity, account: str, url: str) -> str | None:
+    """Make a token that is right but for one thing."""
+    now = time.time()
+    made: dict[str, Callable[[], str | None]] = {
+        "no token": lambda: None,
+        "address": lambda: identity.token(account, url + "/other", now),
+        "account": lambda: identity.token("somebody@signalbox.invalid", url, now),
+        "expired": lambda: identity.token(account, url, now - 3700),
+        "foreign key": lambda: Identity(new_private_key()).token(account, url, now),
+        "no signature": lambda: identity.token(account, url, now).rpartition(".")[0] + ".SIGNATURE_REMOVED_BY_GOOGLE",
+        "not Google": lambda: "e30.e30.e30",
+    }
+    return made[kind]()
+
+
+@pytest.mark.parametrize("kind", FORGERIES)
+@pytest.mark.parametrize(
+    ("path", "url", "account", "leaves"),
+    [("door/tasks/knock", "door", TASKS_ACCOUNT, "{}"), ("yearly", "yearly", SCHEDULER_ACCOUNT, "yearly")],
+)
+def test_who_is_not_the_one_expected_is_refused_and_nothing_happens(
+    stack: Stack, http: httpx.Client, signer: bytes, kind: str, path: str, url: str, account: str, leaves: str
+) -> None:
+    who = f"{kind} {url}".replace(" ", "-")
+    token = forged(kind, Identity(signer), account, stack.base_url + url)
+    refused = post(http, path, who, token)
+    assert refused.status_code == (403 if kind == "account" else 401)
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert not seen(http, leaves.format(who))
+
+
+def test_the_right_token_opens_both_routes(stack: Stack, http: httpx.Client, signer: bytes) -> None:
+    tasks = Identity(signer).token(TASKS_ACCOUNT, stack.base_url + "door", time.time())
+    assert post(http, "door/tasks/knock", "key-holder", tasks).status_code == 204
+    assert seen(http, "key-holder")
+    scheduler = Identity(signer).token(SCHEDULER_ACCOUNT, stack.base_url + "yearly", time.time())
+    assert post(http, "yearly", "", scheduler).status_code == 204
+    assert seen(http, "yearly")
+
+
+def test_tokens_for_callers_that_are_no_tasks_are_not_given_to_a_web_page(stack: Stack) -> None:
+    url = f"{stack.identity_url}/computeMetadata/v1/instance/service-accounts/{SCHEDULER_ACCOUNT}/identity"
+    asked = {"audience": stack.base_url + "yearly"}
+    assert httpx.get(url, params=asked).status_code == 403
+    assert httpx.get(url, headers={"Metadata-Flavor": "Google"}).status_code == 403
+    given = httpx.get(url, params=asked, headers={"Metadata-Flavor": "Google"})
+    assert given.text.count(".") == 2

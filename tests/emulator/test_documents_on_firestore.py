@@ -1,0 +1,154 @@
+"""Documents on Google's own emulator: any JSON comes back, and who merges at once loses nothing of anybody's."""
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from shared.adapters.stores.firestore import FirestoreStore
+from shared.operations import document_bulk, document_patches, documents, links
+from shared.operations.ports import Ports
+from shared.rules.documents import path_of
+from shared.rules.effects import Effect
+from shared.rules.preconditions import Precondition, Tags
+from shared.rules.problems import PreconditionFailed, Problem, Unavailable
+from shared.rules.values import canonical
+from tests.unit.test_any_json import linkless, objects
+
+log = logging.getLogger(__name__)
+
+THREADS = 8
+MERGES = 5
+
+
+class Aside:
+    """A queue, a clock and a log for real threads: nothing is enqueued, and pauses are real."""
+
+    def create(self, effects: list[Effect]) -> None:
+        raise AssertionError(f"nobody here asks for {effects}")
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def jitter(self) -> float:
+        return random.random()
+
+    def info(self, message: str, /, **values: object) -> None:
+        log.info("%s %s", message, values)
+
+    error = info
+
+
+@pytest.fixture
+def ports(firestore_emulator: str) -> Iterator[Ports]:
+    store = FirestoreStore(f"documents-{uuid.uuid4().hex[:8]}", "(default)", firestore_emulator)
+    aside = Aside()
+    yield Ports(store, aside, aside, aside)  # type: ignore[arg-type]
+    store.close()
+
+
+def until_it_lands(call: Callable[[], object]) -> None:
+    """Ask again as a caller does, as long as it may help."""
+    while True:
+        try:
+            call()
+        except Unavailable:
+            time.sleep(0.05 * random.random())
+        else:
+            return
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    """Let each work in a thread of its own, all beginning together."""
+    gate = threading.Barrier(len(works))
+
+    def begin(work: Callable[[], object]) -> None:
+        gate.wait()
+        work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(begin, work) for work in works]:
+            done.result()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(sent=objects)
+def test_any_object_comes_back_equal_or_is_refused_with_a_reason(ports: Ports, sent: dict[str, Any]) -> None:
+    """D1, D3, D4, D5: on Firestore, one by one and in a call of many."""
+    [loaded] = document_bulk.put_each(ports, [sent | {"key": "b"}])
+    if isinstance(loaded.ending, documents.Stored):
+        document = documents.get(ports, "b").document
+        assert canonical(document) == canonical(loaded.ending.document)
+        if linkless({name: value for name, value in sent.items() if name != "key"}):
+            assert canonical(document) == canonical({**sent, "key": "b"})
+    else:
+        assert isinstance(loaded.ending, Problem)
+        assert loaded.ending.detail
+
+
+def test_merges_of_eight_threads_into_one_document_are_all_there(ports: Ports) -> None:
+    """D2, D9: whoever loses the guard merges into what the winner left."""
+
+    def merge(thread: int) -> None:
+        for n in range(MERGES):
+            patch = {f"t{thread}": {f"n{n}": n}}
+            until_it_lands(lambda patch=patch: document_patches.patch(ports, "hot", patch))  # type: ignore[misc]
+
+    at_once(*(lambda thread=thread: merge(thread) for thread in range(THREADS)))
+    expected = {f"t{thread}": {f"n{n}": n for n in range(MERGES)} for thread in range(THREADS)}
+    assert documents.get(ports, "hot").document == {"key": "hot", **expected}
+
+
+def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(ports: Ports) -> None:
+    """D9."""
+    documents.put(ports, "t", {"n": 0})
+    documents.put(ports, "p", {"t": {"key": "t"}})
+
+    def refresh() -> None:
+        links.refresh(ports, "t", ports.store.read(path_of("p"), path_of("t")))
+
+    def merge() -> None:
+        for n in range(20):
+            until_it_lands(lambda n=n: document_patches.patch(ports, "p", {f"m{n}": n}))  # type: ignore[misc]
+
+    def change_and_refresh() -> None:
+        for n in range(1, 21):
+            documents.put(ports, "t", {"n": n})
+            until_it_lands(refresh)
+
+    at_once(merge, change_and_refresh)
+    refresh()
+    merged = {f"m{n}": n for n in range(20)}
+    assert documents.get(ports, "p").document == {"key": "p", "t": {"key": "t", "n": 20}, **merged}
+
+
+def test_of_eight_threads_that_put_on_the_same_condition_one_is_taken(ports: Ports) -> None:
+    tag = documents.put(ports, "a", {"n": 0}).etag
+    won: list[int] = []
+
+    def put(thread: int) -> None:
+        condition = Precondition(if_match=Tags(frozenset([tag])))
+        try:
+            documents.put(ports, "a", {"n": thread}, condition)
+        except PreconditionFailed:
+            return
+        won.append(thread)
+
+    at_once(*(lambda thread=thread: put(thread) for thread in range(1, THREADS + 1)))
+    assert len(won) == 1
+    assert documents.get(ports, "a").document == {"key": "a", "n": won[0]}
+
+
+def test_500_documents_of_eight_megabytes_are_all_stored_and_resolve_their_links(ports: Ports) -> None:
+    bodies = [{"key": f"p{n}", "t": {"key": "town"}, "text": "x" * 15_000} for n in range(499)]
+    loaded = document_bulk.put_each(ports, [*bodies, {"key": "town", "name": "stuffville"}])
+    assert {type(each.ending) for each in loaded} == {documents.Stored}
+    town = {"key": "town", "name": "stuffville"}
+    assert documents.get(ports, "p498").document == {"key": "p498", "t": town, "text": "x" * 15_000}

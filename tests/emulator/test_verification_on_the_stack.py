@@ -1,0 +1,98 @@
+"""Another client writes past the kit, on the real stack: events mend what they see, a verification the rest."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from examples.gazetteer.client import Documents
+from infra.local import firestore_emulator
+from infra.local.stack import Stack
+from shared.adapters.stores.firestore import FirestoreStore
+from shared.operations.ports import REMOVE, Change, Put
+from shared.rules.documents import RESERVED, digest
+
+QUIET_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    if firestore_emulator.find_installed() is None:
+        pytest.skip(f"nobody else can write to the embedded store: {firestore_emulator.HOW_TO_GET_IT}")
+    with Stack(folder=tmp_path_factory.mktemp("stack")) as stack:
+        yield stack
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Documents]:
+    with Documents(stack.base_url) as asking:
+        yield asking
+
+
+@pytest.fixture
+def other(stack: Stack) -> Iterator[FirestoreStore]:
+    """A client of the same database that knows nothing of the kit."""
+    settings = stack.settings
+    with closing(FirestoreStore(settings.project, settings.database, settings.firestore_emulator)) as store:
+        yield store
+
+
+def test_a_plain_set_of_another_client_is_brought_into_shape_by_its_event(
+    stack: Stack, client: Documents, other: FirestoreStore
+) -> None:
+    client.put("t", {"n": 1})
+    other.commit([Put("documents/p", {"a": {"key": "t"}, "raw": {"__bytes__": "AAE="}})])
+    stack.wait_until_idle(QUIET_SECONDS)
+    assert client.get("p") == {"key": "p", "a": {"key": "t", "n": 1}, "raw": {"__bytes__": "AAE="}}
+    other.commit([Put("documents/t", {"n": 2})])
+    stack.wait_until_idle(QUIET_SECONDS)
+    assert list(client.find({"a.n": 2})) == [
+        {"key": "p", "a": {"key": "t", "n": 2}, "raw": {"__bytes__": "AAE="}},
+    ]
+
+
+def test_a_verification_finds_and_repairs_what_no_event_told(
+    stack: Stack, client: Documents, other: FirestoreStore
+) -> None:
+    client.put("s", {"n": 1})
+    client.put("q", {"a": {"key": "s"}})
+    client.put("r", {"a": {"key": "s"}})
+    client.put("s", {"n": 2})
+    stack.wait_until_idle(QUIET_SECONDS)
+    forge(other, "q", {"a": {"key": "s", "n": 7}})
+    other.commit([Change("documents/r", {(RESERVED, "link_keys"): REMOVE})])
+    other.commit([Change("documents/s", {(RESERVED, "linked"): False})])
+    stack.wait_until_idle(QUIET_SECONDS)
+    assert client.get("q") == {"key": "q", "a": {"key": "s", "n": 7}}
+    begun = client.call("POST", "verifications", headers={"Idempotency-Key": "1"})
+    run = begun.json()["run"]
+    stack.wait_until_idle(QUIET_SECONDS)
+    report = client.call("GET", f"verifications/{run}").json()
+    assert (begun.status_code, report["state"], report["drifted"] + report["moving"]) == (
+        202,
+        "ended",
+        report["repaired"],
+    )
+    assert report["repaired"] >= 2
+    assert client.get("q") == {"key": "q", "a": {"key": "s", "n": 2}}
+    client.put("s", {"n": 3})
+    stack.wait_until_idle(QUIET_SECONDS)
+    assert [client.get(key) for key in "qr"] == [{"key": key, "a": {"key": "s", "n": 3}} for key in "qr"]
+    assert client.call("GET", "verifications").json()["verifications"][0]["run"] == run
+
+
+def test_the_stack_refuses_a_query_whose_index_the_catalogue_does_not_declare(client: Documents) -> None:
+    asked = {"where": "a.n==1", "order_by": "-name"}
+    answer = client.call("GET", "documents", params=asked, allowed=(400,)).json()
+    assert answer["type"] == "urn:signalbox:problem:needs-index"
+    assert 'documents-a-n-name: {collection: documents, fields: ["a.n", "-name"]}' in answer["detail"]
+
+
+def forge(other: FirestoreStore, key: str, content: dict[str, Any]) -> None:
+    """Alter a copy as if the kit itself had written it: its event has nothing to say."""
+    [held] = other.read(f"documents/{key}")
+    assert held.data is not None
+    stamp = held.data[RESERVED]
+    assert stamp["author"] == "refresh"
+    other.commit([Put(held.path, {**content, RESERVED: stamp | {"digest": digest(content)}})])

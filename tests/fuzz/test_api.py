@@ -1,0 +1,109 @@
+"""Whatever is sent to the functions, they answer as openapi.yaml says, and never with a 5xx.
+
+Schemathesis makes requests out of the description, half of them wrong in one way; the functions run in this process, as
+the framework serves them, on the in-memory store. The short run has a fixed seed: what fails there fails again.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.config import SchemathesisConfig
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from infra.catalogue import load
+from infra.local.functions_server import mounted
+from shared.adapters import runtime
+from shared.operations import batches, documents, semaphores
+from shared.operations.ports import Ports
+from shared.rules.batch_requests import Order
+from shared.rules.calls import Call
+from shared.rules.semaphore_requests import Wish
+from tests.unit.kit_town import Town
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+REFUSALS = {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 409, 412, 413, 415]}}
+TAKEN = ("a", "b")
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(_: Any, value: Any) -> bytes:
+    """Write a list as newline-delimited JSON; anything else is one line."""
+    return "\n".join(json.dumps(each) for each in (value if isinstance(value, list) else [value])).encode()
+
+
+schema = schemathesis.openapi.from_path(
+    Path(__file__).parents[2] / "openapi.yaml", config=SchemathesisConfig.from_dict({"checks": REFUSALS})
+)
+schema.app = mounted(load())
+
+
+@pytest.fixture(autouse=True)
+def town() -> Iterator[Town]:
+    """Put something under the names that half of the requests go to."""
+    created = Town()
+    runtime.bind(Ports(created.store, created, created, runtime.log()))
+    ports = runtime.ports()
+    for name in TAKEN:
+        documents.put(ports, name, {"to": {"key": "a"}})
+        semaphores.put(ports, name, {"permits": 2, "lease_seconds": 60})
+    paint = Call("quilt", "paint", {})
+    batches.populate(ports, "a", Order(units=[1, 2, 3]))
+    batches.populate(ports, "b", Order(units=[{}], task=paint, sealed=True))
+    for name in TAKEN:  # the second one waits for the first
+        semaphores.wait(ports, "a", Wish(name, paint, permits=2))
+    yield created
+    runtime.bind(None)
+
+
+def check(case: Any) -> None:
+    """Send a request and hold its answer to the description."""
+    if case.meta.generation.mode.is_positive:
+        case.path_parameters = {name: somewhere(value) for name, value in case.path_parameters.items()}
+        case.headers = {name: value for name, value in case.headers.items() if decidable(name, value)}
+    answer = case.call_and_validate(base_url="http://localhost", checks=CHECKS)
+    if answer.status_code >= 400:
+        assert answer.headers["content-type"] == ["application/problem+json"]
+        assert answer.json()["status"] == answer.status_code
+
+
+def somewhere(name: object) -> object:
+    """Give a name that is taken in place of every other one."""
+    return TAKEN[len(name) % 2] if isinstance(name, str) and len(name) % 4 < 2 and "~" not in name else name
+
+
+def decidable(name: str, value: str) -> bool:
+    """Tell whether a header can mean something: a condition that is made up at random names no entity tag."""
+    return not name.startswith("If-") or value == "*" or '"' in value
+
+
+@schema.parametrize()
+@settings(max_examples=20, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_an_answer_is_as_described(case: Any) -> None:
+    check(case)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@schema.parametrize()
+@settings(max_examples=300, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
+def test_an_answer_is_as_described_whatever_the_seed(case: Any) -> None:
+    check(case)

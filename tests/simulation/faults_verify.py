@@ -1,0 +1,43 @@
+"""Faults to plant in verifications: the walk with one of its clauses left out. See `faults.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from shared.operations import verification
+from shared.operations.perform import Answer, Writes
+from shared.operations.ports import Committed, Ports, Snapshot
+from shared.rules.effects import Decision
+from tests.simulation import verify_world
+from tests.simulation.faults import Fault
+
+
+def _verify(without: str, name: str, instead: Any) -> Fault:
+    return Fault("verify", without, partial(mock.patch.object, verification, name, instead), verify_world.run)
+
+
+def _unknowing_that_exist(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:
+    return [target for target in unknowing(ports, targets) if target.data is not None]
+
+
+unknowing = verification._unknowing
+
+
+def _without_an_outbox(
+    ports: Ports, paths: Sequence[str], decide: Callable[[tuple[Snapshot, ...]], Decision[Writes, Answer]]
+) -> tuple[Answer, Committed | None]:
+    decision = decide(ports.store.read(*paths))
+    committed = ports.store.commit(decision.state) if decision.state else None
+    ports.queue.create(decision.effects)
+    return decision.answer, committed
+
+
+FAULTS = (
+    _verify("writing what differs", "_differs", lambda *_: False),
+    _verify("telling targets that somebody embeds them", "_unknowing", lambda *_: []),
+    _verify("a note for a target that is missing", "_unknowing", _unknowing_that_exist),
+    _verify("the next page in the commit that counts this one", "perform", _without_an_outbox),
+)

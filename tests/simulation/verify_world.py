@@ -1,0 +1,99 @@
+"""Documents whose events are lost, and a walk that repairs what they leave; once quiet, every copy is true.
+
+While users put, delete and write past the kit, each event may be dropped for good. Then events work again and a walk
+begins, with users, crashes and lost answers beside it. The properties are those of the links, held to the letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest import mock
+
+from shared.operations import links as fan_out
+from shared.operations import outbox, verification
+from shared.operations.ports import DocumentEvent, Ports, Snapshot
+from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
+from shared.rules.documents import COLLECTION
+from tests.simulation.links_world import Kind, Kinds, LinksWorld
+from tests.simulation.world import Violation
+
+PAGE = 2
+"""Documents of a page here, so that few documents make a chain."""
+
+LOSSES = (0.3, 1.0)
+
+KINDS = (
+    Kind("tp", narrow=True),
+    Kind("tpqr"),
+    Kind("tpq", foreign=True),
+    Kind("tpqr", cyclic=True),
+    Kind("tpq", cyclic=True, crowded=True, foreign=True),
+)
+
+OPERATION = "tonight"
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
+    """Let one seed's world lose events, be verified and come to rest. Raises `Violation`."""
+    VerifyWorld(seed, trace, kinds).run()
+
+
+class VerifyWorld(LinksWorld):
+    """The world of links with a deaf time at its beginning, and a walk after it."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds) -> None:
+        super().__init__(seed, trace, kinds)
+        self.loss = self.world.random.choice(LOSSES)
+        self.deaf = True
+        self.world.on_event = self._hear
+        self.world.handlers["link_verify"] = verification.follow
+
+    def run(self) -> None:
+        with mock.patch.object(verification, "VERIFY_PAGE", PAGE):
+            super().run()
+
+    def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        if path.startswith(COLLECTION):
+            super()._check_write(path, before, after)
+
+    def _hear(self, ports: Ports, event: DocumentEvent) -> None:
+        if self.deaf and self.world.random.random() < self.loss:
+            self.world.say(f"event {event.id} is lost")
+        else:
+            fan_out.fan_out(ports, event)
+
+    def _check_rest(self) -> None:
+        """What the users left is verified first; then all must be true."""
+        self.deaf = False
+        self.world.run([self._begin, *[self._user] * self.world.random.randint(0, 2)])
+        self.world.chances.left = 0
+        self._sweep_and_go_on()
+        self._check_walk()
+        super()._check_rest()
+
+    def _begin(self) -> None:
+        self.world.start("verify", lambda: self._ask(self.world.ports), self._asked)
+
+    def _asked(self, done: bool) -> None:
+        if not done:
+            self._begin()
+
+    @staticmethod
+    def _ask(ports: Ports) -> None:
+        verification.begin(ports, OPERATION)
+
+    def _sweep_and_go_on(self) -> None:
+        """A walk whose task was committed and not handed over goes on with the sweeper, as often as that happened."""
+        for _ in range(2):
+            self.world.pass_time(OUTBOX_PATIENCE_SECONDS + 1)
+            self.world.start("sweep", lambda: self._swept(self.world.ports))
+            self.world.run()
+
+    @staticmethod
+    def _swept(ports: Ports) -> None:
+        outbox.sweep(ports)
+
+    def _check_walk(self) -> None:
+        walks = verification.newest(self.world.ports_of_store())
+        if [walk["state"] for walk in walks] != ["ended"]:
+            raise Violation(f"asked for one walk, and found {walks}")

@@ -1,0 +1,67 @@
+"""The description of the API names what the functions route, no less and no more, and is itself well-formed."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+import yaml
+
+from infra.catalogue import Function, load
+
+ROOT = Path(__file__).parents[2]
+PATH = ROOT / "openapi.yaml"
+DESCRIPTION = yaml.safe_load(PATH.read_text("utf-8"))
+METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
+
+
+def described() -> set[tuple[str, str]]:
+    paths = DESCRIPTION["paths"].items()
+    return {(method.upper(), path) for path, item in paths for method in item.keys() & METHODS}
+
+
+def routed() -> set[tuple[str, str]]:
+    functions = [each for each in load().functions.values() if each.folder.parent == ROOT / "functions"]
+    people = [each for each in functions if "people" in each.invoked_by]
+    return {
+        (method, "/".join(["", function.segment, *segments]))
+        for function in people
+        for method, segments, _ in routes_of(function)
+    }
+
+
+def routes_of(function: Function) -> list[Any]:
+    spec = importlib.util.spec_from_file_location(f"routes_of_{function.name}", function.folder / "main.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    routes: list[Any] = module.routes._routes
+    return routes
+
+
+def test_the_description_is_valid_openapi() -> None:
+    schemathesis.openapi.from_dict(DESCRIPTION).validate()
+
+
+def test_every_route_is_described_and_every_described_call_is_routed() -> None:
+    assert described() == routed()
+    assert ("PUT", "/documents/{key}") in routed()
+
+
+def test_every_call_says_what_it_answers_when_it_refuses_and_when_it_does_not_know() -> None:
+    for method, path in described():
+        responses = DESCRIPTION["paths"][path][method.lower()]["responses"]
+        assert {"400", "503"} <= responses.keys(), (method, path)
+        assert any(status.startswith("2") for status in responses), (method, path)
+
+
+def test_a_call_with_a_body_says_what_is_too_large() -> None:
+    for method, path in described():
+        call = DESCRIPTION["paths"][path][method.lower()]
+        assert ("requestBody" in call) == ("413" in call["responses"]), (method, path)
+
+
+def test_no_two_calls_have_one_name() -> None:
+    names = [DESCRIPTION["paths"][path][method.lower()]["operationId"] for method, path in described()]
+    assert sorted(names) == sorted(set(names))
