@@ -15,14 +15,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalogue_entries import Catalogue, Function, Queue, Schedule, Trigger, refuse
+from infra.catalogue_entries import Catalogue, Function, Index, Queue, Schedule, Trigger, refuse
 
 INVOKER = "google_cloud_run_service_iam_member"
 ENQUEUER = "google_cloud_tasks_queue_iam_member"
 FUNCTION = "google_cloudfunctions2_function"
+INDEX = "google_firestore_index"
 QUEUE = "google_cloud_tasks_queue"
 SCHEDULE = "google_cloud_scheduler_job"
 EVERYBODY = "allUsers"
+DIRECTIONS = {"ASCENDING": "", "DESCENDING": "-", None: "", "": ""}
 
 Resource = Mapping[str, Any]
 
@@ -51,6 +53,7 @@ def read(shown: Mapping[str, Any], folders: Mapping[str, Path], root: Path, loca
             queues=MappingProxyType({queue.name: queue for queue in map(state.queue, state.of(QUEUE))}),
             triggers=MappingProxyType({trigger.name: trigger for trigger in _triggers(state)}),
             schedules=MappingProxyType({each.name: each for each in _schedules(state, local_every_seconds)}),
+            indexes=MappingProxyType({index.name: index for index in map(_index, state.of(INDEX))}),
         ),
         MappingProxyType({name: _service(each)["environment_variables"] for name, each in state.functions.items()}),
     )
@@ -132,6 +135,13 @@ def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:
         yield Schedule(name=name, function=called, cron=values["schedule"], local_every_seconds=local_every_seconds)
 
 
+def _index(values: Resource) -> Index:
+    fields = (
+        f"{DIRECTIONS[each['order']]}{each['field_path']}{'' if each['order'] else '[]'}" for each in values["fields"]
+    )
+    return Index(name=values["key"], collection=values["collection"], fields=tuple(fields))
+
+
 def _address(state: _State, function: Resource) -> str:
     return state.environment["SIGNALBOX_FUNCTION_URL"].replace("{function}", state.plain(function["name"]))
 
@@ -146,6 +156,8 @@ def _seconds(duration: str) -> float:
 
 
 def _resources(module: Mapping[str, Any]) -> Iterator[tuple[str, Resource]]:
-    yield from ((each["type"], each["values"]) for each in module.get("resources", []) if each["mode"] == "managed")
+    """Give every resource's kind and values; its ``key`` among its like is one of them."""
+    listed = (each for each in module.get("resources", []) if each["mode"] == "managed")
+    yield from ((each["type"], {**each["values"], "key": each.get("index")}) for each in listed)
     for child in module.get("child_modules", []):
         yield from _resources(child)

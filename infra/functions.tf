@@ -1,3 +1,9 @@
+locals {
+  # Cloud Run has checked who calls a private function, and removed the token's signature, before the function sees it. It
+  # lets everybody call a public one, so there a token without a signature proves nothing.
+  signatures = { for name, function in local.functions : name => function.public ? "checked" : "removed" }
+}
+
 module "function" {
   source   = "./modules/function"
   for_each = local.functions
@@ -8,7 +14,7 @@ module "function" {
   project_id    = var.project_id
   region        = var.region
   database      = local.database
-  environment   = local.environment
+  environment   = merge(local.environment, { SIGNALBOX_SIGNATURES = local.signatures[each.key] })
   resources     = each.value.resources
   internal      = !each.value.people
   invokers      = local.invokers[each.key]

@@ -51,7 +51,5 @@ locals {
     SIGNALBOX_SCHEDULER_ACCOUNT = google_service_account.kit["scheduler"].email
     SIGNALBOX_TASK_FUNCTIONS    = jsonencode([for name, function in local.functions : name if function.users_own && function.queue])
     SIGNALBOX_TASK_QUEUES       = jsonencode([for name, queue in local.queues : name if queue.attempts_max == -1])
-    # Cloud Run has checked the caller of a private function, and removed the token's signature, before the function sees it.
-    SIGNALBOX_SIGNATURES = "removed"
   }
 }

@@ -43,7 +43,23 @@ def test_every_trigger_is_that_of_the_catalogue(found: Applied, catalogue: Catal
 
 
 def test_every_schedule_is_that_of_the_catalogue(found: Applied, catalogue: Catalogue) -> None:
-    assert found.catalogue.schedules == catalogue.schedules
+    schedules = {name: (each.function, each.cron) for name, each in found.catalogue.schedules.items()}
+    assert schedules == {name: (each.function, each.cron) for name, each in catalogue.schedules.items()}
+
+
+def test_every_index_is_that_of_the_catalogue(found: Applied, catalogue: Catalogue) -> None:
+    assert found.catalogue.indexes == catalogue.indexes
+
+
+def test_an_index_is_read_back_as_it_was_written(deployed: Workspace, catalogue: Catalogue) -> None:
+    fields = [("tags", None), ("address.zipcode", "ASCENDING"), ("name", "DESCENDING")]
+    values = {"collection": "documents", "fields": [{"field_path": path, "order": order} for path, order in fields]}
+    shown = deployed.shown()
+    near = {"mode": "managed", "type": applied.INDEX, "index": "near", "values": values}
+    shown["values"]["root_module"]["resources"].append(near)
+    folders = {name: function.folder for name, function in catalogue.functions.items()}
+    index = applied.read(shown, folders, catalogue.root).catalogue.indexes["near"]
+    assert (index.collection, index.fields) == ("documents", ("tags[]", "address.zipcode", "-name"))
 
 
 def test_every_folder_of_functions_is_deployed(found: Applied, catalogue: Catalogue) -> None:
@@ -78,7 +94,7 @@ def test_the_entry_point_is_the_folders_name_in_every_zip(found: Applied, resour
 def test_what_people_do_not_call_is_closed_to_the_outside(resources: Mapping[str, Resource]) -> None:
     functions = [each.values for each in resources.values() if each.kind == "google_cloudfunctions2_function"]
     closed = {each["name"] for each in functions if each["service_config"][0]["ingress_settings"] != "ALLOW_ALL"}
-    assert closed == {"batch-expand", "link-fan-out", "link-refresh", "semaphore-admit", "sweep"}
+    assert closed == {"batch-expand", "link-fan-out", "link-refresh", "link-verify", "semaphore-admit", "sweep"}
 
 
 def test_a_trigger_is_where_the_database_is_and_asks_again(resources: Mapping[str, Resource]) -> None:

@@ -57,6 +57,16 @@ def test_the_plan_warns_of_what_is_public(chosen: Planned) -> None:
     assert "Anybody in the world may call documents" in chosen.printed
 
 
+def test_what_anybody_may_call_takes_no_token_without_its_signature(chosen: Planned) -> None:
+    signatures = {name: signatures_of(chosen.resources[FUNCTION.format(name)]) for name in load().functions}
+    assert signatures == {name: "checked" if name == "documents" else "removed" for name in signatures}
+
+
+def signatures_of(function: Resource) -> str:
+    variables: Mapping[str, str] = function.values["service_config"][0]["environment_variables"]
+    return variables["SIGNALBOX_SIGNATURES"]
+
+
 def test_nothing_is_public_by_default(resources: Mapping[str, Resource]) -> None:
     members = {each.values.get("member") for each in resources.values()}
     assert not members & {"allUsers", "allAuthenticatedUsers"}

@@ -14,27 +14,29 @@ Row = tuple[str, ...]
 # A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, to have them carry an account's
 # identity, to use a database.
 FUNCTIONS = """
-batch-complete   | ann             | batches tasks             | kit-tasks | signalbox-prod
-batch-expand     | kit-tasks       | batches tasks             | kit-tasks | signalbox-prod
-batches          | ann             | batches tasks             | kit-tasks | signalbox-prod
-documents        | ann             |                           |           | signalbox-prod
-link-fan-out     | ev-link-fan-out | links                     | kit-tasks | signalbox-prod
-link-refresh     | kit-tasks       | links                     | kit-tasks | signalbox-prod
-philosophers     | ann kit-tasks   | admit tasks               | kit-tasks | signalbox-prod
-quilt            | ann kit-tasks   | batches tasks             | kit-tasks | signalbox-prod
-semaphore-admit  | kit-tasks       | admit tasks               | kit-tasks | signalbox-prod
-semaphore-renew  | ann             | admit tasks               | kit-tasks | signalbox-prod
-semaphore-signal | ann             | admit tasks               | kit-tasks | signalbox-prod
-semaphore-wait   | ann             | admit tasks               | kit-tasks | signalbox-prod
-semaphores       | ann             | admit tasks               | kit-tasks | signalbox-prod
-sweep            | kit-scheduler   | admit batches links tasks | kit-tasks | signalbox-prod
+batch-complete   | ann               | batches tasks             | kit-tasks | signalbox-prod
+batch-expand     | kit-tasks         | batches tasks             | kit-tasks | signalbox-prod
+batches          | ann               | batches tasks             | kit-tasks | signalbox-prod
+documents        | ann               |                           |           | signalbox-prod
+link-fan-out     | ev-link-fan-out   | links                     | kit-tasks | signalbox-prod
+link-refresh     | kit-tasks         | links                     | kit-tasks | signalbox-prod
+link-verify      | kit-tasks         | links                     | kit-tasks | signalbox-prod
+philosophers     | ann kit-tasks     | admit tasks               | kit-tasks | signalbox-prod
+quilt            | ann kit-tasks     | batches tasks             | kit-tasks | signalbox-prod
+semaphore-admit  | kit-tasks         | admit tasks               | kit-tasks | signalbox-prod
+semaphore-renew  | ann               | admit tasks               | kit-tasks | signalbox-prod
+semaphore-signal | ann               | admit tasks               | kit-tasks | signalbox-prod
+semaphore-wait   | ann               | admit tasks               | kit-tasks | signalbox-prod
+semaphores       | ann               | admit tasks               | kit-tasks | signalbox-prod
+sweep            | kit-scheduler     | admit batches links tasks | kit-tasks | signalbox-prod
+verifications    | ann kit-scheduler | links                     | kit-tasks | signalbox-prod
 """
 
 OTHERS = """
-ev-link-fan-out | roles/eventarc.eventReceiver   | demo-project
-kit-build       | roles/artifactregistry.writer  | signalbox
-kit-build       | roles/logging.logWriter        | demo-project
-kit-build       | roles/storage.objectViewer     | gcf-v2-sources-NUMBER-us-central1 demo-project-signalbox-sources
+ev-link-fan-out | roles/eventarc.eventReceiver  | demo-project
+kit-build       | roles/artifactregistry.writer | signalbox
+kit-build       | roles/logging.logWriter       | demo-project
+kit-build       | roles/storage.objectViewer    | gcf-v2-sources-NUMBER-us-central1 demo-project-signalbox-sources
 """
 
 ON = {

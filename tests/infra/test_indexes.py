@@ -16,11 +16,11 @@ Made = list[tuple[str, list[str]]]
 
 TESTS = (
     "test_batches",
-    "test_costs_batches",
     "test_costs_semaphores",
     "test_link_operations",
     "test_outbox",
     "test_semaphores_http",
+    "test_verification",
 )
 KNOWN = {
     ("batches", "due_at"),
@@ -29,6 +29,7 @@ KNOWN = {
     ("semaphores", "mode"),
     ("semaphores", "sweep_at"),
     ("units", "state"),
+    ("verifications", "begun_at"),
     ("waiters", "since"),
 }
 """What the operations' source asks for, found by reading it."""

@@ -22,6 +22,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
 ]
 
+BOOTSTRAP_REFUSES = [
+    ("project_id=Demo", "project_id is a project's id, not its name or number"),
+    ("region=us-central1-a", "region is a region such as us-central1, not a zone"),
+]
+
 ACCEPTED: list[dict[str, Any]] = [
     {"database_location": "eur3", "prefix": "developmen", "database": "(default)", "alert_email": "ann@example.com"},
     {
@@ -52,9 +57,33 @@ def test_good_values_are_accepted(unapplied: Workspace, variables: dict[str, Any
     assert unapplied.plan(**variables).returncode == 0
 
 
+@pytest.mark.parametrize(("variable", "message"), BOOTSTRAP_REFUSES)
+def test_preparing_a_project_refuses_a_bad_value(unapplied: Workspace, variable: str, message: str) -> None:
+    unapplied.run("-chdir=bootstrap", "init", "-input=false")
+    ended = unapplied.run(
+        "-chdir=bootstrap", "plan", "-input=false", "-var=project_id=a-demo", f"-var={variable}", check=False
+    )
+    assert ended.returncode == 1
+    assert message in " ".join(ended.stderr.split())
+
+
+def test_a_function_whose_name_is_too_short_for_an_account_is_refused(
+    google: GoogleProvider, zips: Path, tmp_path: Path
+) -> None:
+    workspace = Workspace(tmp_path, google, zips)
+    workspace.edit_catalogue(lambda catalogue: catalogue["functions"].update(ab={"invoked_by": ["people"]}))
+    (tmp_path / "dist" / "ab.zip").touch()
+    workspace.initialise()
+    assert "The account fn-ab must have 6 characters or more" in " ".join(workspace.plan(check=False).stderr.split())
+
+
 def test_every_validation_has_a_bad_value_here() -> None:
-    validations = (INFRA / "variables.tf").read_text("utf-8").count("validation {")
-    assert len(REFUSED) == validations
+    counts = {path.relative_to(INFRA).parent.as_posix(): validations(path) for path in INFRA.rglob("variables.tf")}
+    assert counts == {".": len(REFUSED), "bootstrap": len(BOOTSTRAP_REFUSES), "modules/function": 1}
+
+
+def validations(path: Path) -> int:
+    return path.read_text("utf-8").count("validation {")
 
 
 def test_the_modules_own_tests_pass(unapplied: Workspace) -> None:
