@@ -8,10 +8,17 @@ READY := .venv/matches-the-locks
 SEEDS ?= 10000
 COPIES ?= 20000
 ARGS ?=
+# From the command line only: a shell's own ENV or PROJECT must not choose what is deployed or destroyed.
+ENV := dev
+PROJECT :=
+REGION :=
+export YES CONFIRM
+TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Say which project: make $@ PROJECT=my-project)) \
+	--environment=$(ENV) --region=$(REGION)
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate fuzz bench check package lock setup clean
+.PHONY: help demo dev test test-all simulate fuzz bench check package bootstrap plan deploy smoke destroy lock setup clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +54,21 @@ check: $(READY) ## Lint, check the format and the types, and look for what must 
 
 package: $(READY) ## Build dist/NAME.zip of each function, the same bytes everywhere
 	@$(PYTHON_IN_VENV) -m infra.packaging
+
+bootstrap: $(READY) ## Prepare a Google Cloud project, once: a bucket for Terraform's state, an account that deploys (PROJECT=my-project)
+	@$(TO_CLOUD)
+
+plan: $(READY) ## Say what a deployment would change, and change nothing (PROJECT=my-project ENV=dev REGION=us-central1)
+	@$(TO_CLOUD)
+
+deploy: $(READY) ## Check, package, plan, ask, apply, and test what answers (as plan; YES=1 agrees, PLANNED=1 applies what plan kept)
+	@$(TO_CLOUD) $(if $(PLANNED),--planned)
+
+smoke: $(READY) ## Test what is deployed, through its own URLs (PROJECT=my-project ENV=dev)
+	@$(TO_CLOUD)
+
+destroy: $(READY) ## Remove a deployment, after its name was typed (PROJECT=my-project ENV=dev)
+	@$(TO_CLOUD)
 
 lock: $(READY) ## Renew the locks after a change of a requirements .in file (ARGS=--upgrade: newest versions)
 	@$(LOCK) $(ARGS) functions/requirements.in -o functions/requirements.txt

@@ -45,3 +45,10 @@ resource "google_project_iam_member" "deployer_grants" {
     expression = "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', []).hasOnly([${join(", ", [for role in local.may_grant : "'${role}'"])}])"
   }
 }
+
+# A build tests what it has deployed, and for that asks for identity tokens of its own account.
+resource "google_service_account_iam_member" "deployer_tokens" {
+  service_account_id = google_service_account.deployer.name
+  role               = "roles/iam.serviceAccountOpenIdTokenCreator"
+  member             = google_service_account.deployer.member
+}

@@ -21,6 +21,7 @@ resource "google_project_service" "api" {
     "cloudbuild.googleapis.com",
     "cloudresourcemanager.googleapis.com",
     "iam.googleapis.com",
+    "iamcredentials.googleapis.com",
     "serviceusage.googleapis.com",
     "storage.googleapis.com",
   ])

@@ -1,0 +1,71 @@
+"""Run the programs that deploying needs: `terraform` and `gcloud`, as they are on the PATH.
+
+Everything else in this package takes a `Run`, so that a test may answer in their place. A program that is not there
+answers as a shell would: with status 127.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+NOT_FOUND = 127
+
+
+class CommandFailed(Exception):
+    """A program ended with an error. The message is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a program ended, and what it wrote: `text` to standard output, `error` to standard error."""
+
+    status: int
+    text: str = ""
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0
+
+
+class Run(Protocol):
+    def __call__(
+        self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None, shown: bool = False
+    ) -> Outcome:
+        """Run a command in a folder, with these environment variables beside our own; `shown` prints as it goes."""
+
+
+def run(
+    command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None, shown: bool = False
+) -> Outcome:
+    """Run a program from the PATH. With `shown`, what it writes is printed too, and all of it is `text`."""
+    errors = subprocess.STDOUT if shown else subprocess.PIPE
+    try:
+        process = subprocess.Popen(  # noqa: S603  the program is ours to choose, and no shell reads its arguments
+            command,
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    except FileNotFoundError:
+        return Outcome(NOT_FOUND, error=f"{command[0]}: not found")
+    with process:
+        text, error = (_shown(process), "") if shown else process.communicate()
+    return Outcome(process.returncode, text, error)
+
+
+def _shown(process: subprocess.Popen[str]) -> str:
+    """Pass on each line as it comes, and give them all."""
+    lines = []
+    for line in process.stdout or ():
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        lines.append(line)
+    return "".join(lines)

@@ -1,0 +1,67 @@
+"""Read what Terraform plans, from its JSON, and say what of it a person should know before agreeing.
+
+Pure. Created and changed resources are counted; what is destroyed or replaced is named, since that is what cannot be
+undone; so is every `check` of the configuration that fails, such as a function that is open to everybody.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Addresses of what would be created, changed, replaced and destroyed, and the warnings."""
+
+    created: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    destroyed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    outputs_change: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether applying it would change nothing."""
+        return not (self.created or self.changed or self.replaced or self.destroyed or self.outputs_change)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def read(document: Mapping[str, Any]) -> Plan:
+    """Read the JSON of `terraform show -json PLAN`."""
+    changes = document.get("resource_changes", ())
+    outputs = document.get("output_changes", {}).values()
+    return Plan(
+        created=_with(changes, ["create"]),
+        changed=_with(changes, ["update"]),
+        replaced=_with(changes, ["delete", "create"], ["create", "delete"]),
+        destroyed=_with(changes, ["delete"]),
+        warnings=tuple(_warnings(document.get("checks", ()))),
+        outputs_change=any(each["actions"] != ["no-op"] for each in outputs),
+    )
+
+
+def _with(changes: Any, *actions: list[str]) -> tuple[str, ...]:
+    return tuple(each["address"] for each in changes if each["change"]["actions"] in actions)
+
+
+def _warnings(checks: Any) -> Iterator[str]:
+    for check in checks:
+        for instance in check.get("instances", ()):
+            yield from (problem["message"] for problem in instance.get("problems", ()))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    yield from (f"Warning: {warning}" for warning in plan.warnings)
+    if plan.empty:
+        yield "No changes."
+        return
+    yield (
+        f"Plan: {len(plan.created)} to create, {len(plan.changed)} to change, {len(plan.replaced)} to replace, "
+        f"{len(plan.destroyed)} to destroy."
+    )
+    yield from (f"  changes   {address}" for address in plan.changed)
+    yield from (f"  REPLACES  {address}" for address in plan.replaced)
+    yield from (f"  DESTROYS  {address}" for address in plan.destroyed)

@@ -1,0 +1,82 @@
+"""What is deployed where: a project, an environment of `infra/environments`, and the names that follow from them.
+
+Terraform decides the names (`infra/locals.tf`). What must be compared with the project before Terraform runs is said
+here once more, and `tests/infra/deploy` holds both to each other.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from infra.catalogue import url_segment
+
+PROJECT = Path(__file__).resolve().parents[2]
+REGION_DEFAULT = "us-central1"
+SETTING = re.compile(r'^\s*(\w+)\s*=\s*(?:"([^"\n]*)"|(\w+))\s*(?:#.*)?$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An environment in a project. `settings` are the plain values of its tfvars file; None: there is no such file."""
+
+    project: str
+    environment: str
+    region: str
+    settings: Mapping[str, str] | None
+    root: Path = PROJECT
+
+    @property
+    def infra(self) -> Path:
+        return self.root / "infra"
+
+    @property
+    def work(self) -> Path:
+        """Give the folder for Terraform's own files: one each, so that one deployment never takes another's state."""
+        return self.root / ".local" / "terraform" / f"{self.project}-{self.environment}"
+
+    @property
+    def prepared_here(self) -> bool:
+        """Tell whether this machine has the state of what the project needs once."""
+        return (self.infra / "bootstrap" / "terraform.tfstate.d" / self.project).is_dir()
+
+    @property
+    def state_bucket(self) -> str:
+        return f"{self.project}-signalbox-state"
+
+    @property
+    def begin(self) -> str:
+        """Give what every name begins with, the hyphen included."""
+        prefix = self.setting("prefix", "")
+        return f"{prefix}-" if prefix else ""
+
+    @property
+    def database(self) -> str:
+        return self.setting("database", f"signalbox-{self.setting('environment', self.environment)}")
+
+    @property
+    def database_location(self) -> str:
+        return self.setting("database_location", self.region)
+
+    def setting(self, name: str, default: str) -> str:
+        """Give a value of the tfvars file, as text; `null` there counts as not given."""
+        given = (self.settings or {}).get(name, "null")
+        return default if given == "null" else given
+
+    def service(self, function: str) -> str:
+        """Name a function, a queue or a schedule as it is named in the cloud."""
+        return f"{self.begin}{url_segment(function)}"
+
+
+def read(project: str, environment: str, region: str = "", root: Path = PROJECT) -> Target:
+    """Read an environment. The region is the one given, else that of its tfvars file, else Terraform's default."""
+    file = root / "infra" / "environments" / f"{environment}.tfvars"
+    settings = settings_of(file.read_text("utf-8")) if file.is_file() else None
+    region = region or (settings or {}).get("region", REGION_DEFAULT)
+    return Target(project, environment, region, settings, root)
+
+
+def settings_of(text: str) -> Mapping[str, str]:
+    """Give the plain values of a tfvars file, as text: lists and maps are Terraform's alone."""
+    return MappingProxyType({name: quoted or bare for name, quoted, bare in SETTING.findall(text)})

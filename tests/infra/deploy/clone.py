@@ -1,0 +1,73 @@
+"""A clone of the project in which its own commands run as a stranger types them, on stand-ins for the cloud.
+
+Terraform is the real one. Its provider, its state's bucket and gcloud are stand-ins, and what answers the smoke test
+is the local stack behind a gate. The clone's Python is the one that runs the tests.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[3]
+LEFT = (
+    ".git",
+    ".venv",
+    ".local",
+    "dist",
+    ".terraform",
+    "*_cache",
+    "__pycache__",
+    ".hypothesis",
+    "*.tfstate*",
+    ".tools",
+)
+SECONDS_MAX = 100
+
+
+class Clone:
+    """The project's files in a folder, and the environment that its commands run in."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.environment = environment
+        shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns(*LEFT), symlinks=True)
+        _with_python(folder / ".venv")
+
+    def make(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run make, and give what it said, errors included."""
+        return self.run("make", *arguments, **environment)
+
+    def run(self, *command: str, folder: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the clone, or in a folder of it."""
+        return subprocess.run(
+            command,
+            cwd=self.folder / folder,
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+
+
+def surroundings(google: dict[str, str], gcloud: Path, state: str, base_url: str) -> dict[str, str]:
+    """Give the environment: the stand-ins in front, and nobody agrees beforehand."""
+    kept = {name: value for name, value in google.items() if name not in ("CI", "YES", "CONFIRM", "MAKEFLAGS")}
+    return kept | {
+        "PATH": f"{gcloud}{os.pathsep}{os.environ['PATH']}",
+        "GOOGLE_OAUTH_ACCESS_TOKEN": "a-token",
+        "GOOGLE_BACKEND_STORAGE_CUSTOM_ENDPOINT": state,
+        "SIGNALBOX_BASE_URL": base_url,
+    }
+
+
+def _with_python(environment: Path) -> None:
+    """Make an environment that make finds ready, whose Python is ours: nothing is installed."""
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (environment / "bin" / "python").chmod(0o755)
+    (environment / "matches-the-locks").touch()

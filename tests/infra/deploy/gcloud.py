@@ -1,0 +1,71 @@
+"""A stand-in for gcloud: a program for the PATH that answers what deploying asks, and keeps a record of the questions.
+
+What it answers is in a file, so that a test can take something away: `answers` maps how a command begins to its
+output; the longest match wins, and None makes it fail. What it was never told it refuses, so that no question goes
+unnoticed.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+PROJECT = "demo-project"
+REGION = "us-central1"
+ACCOUNT = "ann@example.com"
+TOKEN = "a-token"  # noqa: S105  not a secret
+APIS = ("cloudfunctions", "firestore", "cloudresourcemanager", "serviceusage")
+
+PROGRAM = """#!{python} -IS
+import json, sys
+with open({record!r}, "a") as record:
+    record.write(json.dumps(sys.argv[1:]) + "\\n")
+answers = json.load(open({answers!r}))
+asked = " ".join(sys.argv[1:])
+known = max((begin for begin in answers if asked.startswith(begin)), key=len, default=None)
+if known is None or answers[known] is None:
+    sys.exit("ERROR: (gcloud) " + asked)
+print(answers[known] if isinstance(answers[known], str) else json.dumps(answers[known]))
+"""
+
+
+def answers() -> dict[str, Any]:
+    """Give the answers of a project that was prepared and has nothing deployed."""
+    return {
+        "--version": "Google Cloud SDK 528.0.0",
+        "auth list": ACCOUNT,
+        "auth application-default print-access-token": TOKEN,
+        "auth print-identity-token": TOKEN,
+        f"projects describe {PROJECT}": {"lifecycleState": "ACTIVE"},
+        f"billing projects describe {PROJECT}": {"billingEnabled": True},
+        f"services list --enabled --project={PROJECT}": "\n".join(f"{api}.googleapis.com" for api in APIS),
+        f"storage buckets describe gs://{PROJECT}-signalbox-state": f"{PROJECT}-signalbox-state",
+        "functions regions list": f"{REGION}\neurope-west1",
+        f"functions runtimes list --region={REGION}": "python312\npython313",
+        f"functions list --v2 --regions={REGION}": [],
+        "firestore databases list": [],
+        "scheduler jobs describe dev-sweep": {"lastAttemptTime": "2026-01-01T00:00:00Z", "status": {}},
+    }
+
+
+class Gcloud:
+    """The program, in the folder ``bin`` of a folder as gcloud is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._answers, self._record = folder / "answers.json", folder / "record.txt"
+        text = PROGRAM.format(python=sys.executable, record=str(self._record), answers=str(self._answers))
+        program = folder / "bin" / "gcloud"
+        program.parent.mkdir(parents=True)
+        program.write_text(text)
+        program.chmod(0o755)
+        self.answer()
+
+    def answer(self, **changes: Any) -> None:
+        """Answer as a prepared project does, but for these changes."""
+        self._answers.write_text(json.dumps(answers() | {"info": str(self.folder)} | changes))
+
+    @property
+    def asked(self) -> list[list[str]]:
+        """Give the arguments of every call so far."""
+        return [json.loads(line) for line in self._record.read_text().splitlines()]

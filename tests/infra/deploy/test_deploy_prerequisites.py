@@ -1,0 +1,120 @@
+"""What is missing is said with what mends it, and stops a deployment before it has changed anything."""
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+import pytest
+
+from infra.deploy import facts, prerequisites, target
+from infra.deploy.flow import Flow, Stopped
+from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.script import Script
+from tests.infra.workspace import INFRA
+
+DEV = target.read(PROJECT, "dev")
+OTHERS_FUNCTION = json.dumps([{"name": f"projects/{PROJECT}/locations/x/functions/dev-sweep", "labels": {}}])
+ANOTHER_ENVIRONMENTS = OTHERS_FUNCTION.replace("{}", '{"app": "signalbox", "environment": "staging"}')
+OURS = OTHERS_FUNCTION.replace("{}", '{"app": "signalbox", "environment": "dev"}')
+ELSEWHERE = json.dumps([{"name": f"projects/{PROJECT}/databases/signalbox-dev", "locationId": "eur3"}])
+SERVICES = f"gcloud services list --enabled --project={PROJECT}"
+RUNTIMES = "gcloud functions runtimes list --region=us-central1"
+FUNCTIONS = "gcloud functions list --v2 --regions=us-central1"
+
+
+def refusal(script: Script, place: target.Target = DEV) -> str:
+    """Try to deploy; give what was said. Terraform was asked for its version at most."""
+    with pytest.raises(Stopped) as stopped:
+        Flow(place, lambda _: None, lambda _: "yes", script).deploy()
+    assert [asked for asked in script.asked if asked.startswith("terraform") and "version" not in asked] == []
+    return str(stopped.value)
+
+
+def with_settings(**settings: str) -> target.Target:
+    return dataclasses.replace(DEV, settings={"environment": "dev", **settings})
+
+
+@pytest.mark.parametrize(
+    ("begin", "answer", "said", "remedy"),
+    [
+        ("terraform version", '{"terraform_version": "1.8.5"}', "Terraform 1.8.5 is too old", "Install a newer one"),
+        ("gcloud auth list", "", "no active account", "gcloud auth login"),
+        (
+            "gcloud auth application-default print-access-token",
+            None,
+            "no credentials",
+            "gcloud auth application-default login",
+        ),
+        (f"gcloud projects describe {PROJECT}", None, "finds no active project", f"gcloud projects create {PROJECT}"),
+        (
+            f"gcloud billing projects describe {PROJECT}",
+            {"billingEnabled": False},
+            "Billing is off",
+            "billing projects",
+        ),
+        (SERVICES, None, "may not see the APIs", "--role=roles/serviceusage.serviceUsageAdmin"),
+        (SERVICES, "run.googleapis.com", "APIs are off", "gcloud services enable cloudresourcemanager.googleapis.com"),
+        (f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state", None, "no bucket", "make bootstrap"),
+        ("gcloud functions regions list", "europe-west1", "us-central1 is no region", "gcloud functions regions list"),
+        (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
+        (FUNCTIONS, OTHERS_FUNCTION, "under our names: dev-sweep", "Choose another prefix"),
+        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "under our names: dev-sweep", "Choose another prefix"),
+        ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", 'database_location = "eur3"'),
+    ],
+)
+def test_what_is_missing_is_said_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, begin: str, answer: Any, said: str, remedy: str
+) -> None:
+    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN", raising=False)
+    text = refusal(Script(**{begin: answer}))
+    assert re.search(rf"  - [^\n]*{re.escape(said)}[^\n]*\n      [^\n]*{re.escape(remedy)}", text), text
+    assert text.count("  - ") == 1
+
+
+@pytest.mark.parametrize("program", ["terraform", "gcloud"])
+def test_a_program_that_is_not_there_is_said(program: str) -> None:
+    assert "is not on the PATH" in refusal(Script().without(program))
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (target.read("Demo Project", "dev"), "'Demo Project' is not a project's id"),
+        (target.read(PROJECT, "nowhere"), "There is no infra/environments/nowhere.tfvars"),
+        (target.read(PROJECT, "dev", "us-central1-a"), "us-central1-a is no region"),
+        (with_settings(prefix="much-too-long-a-prefix"), "longer than 30 characters: fn-much-too-long-a-prefix-"),
+        (with_settings(prefix="Dev_"), "The prefix 'Dev_' is not"),
+        (with_settings(create_database="false"), "create_database is false, and there is no database signalbox-dev"),
+    ],
+)
+def test_what_cannot_work_is_said(place: target.Target, said: str) -> None:
+    assert said in refusal(Script(), place)
+
+
+def test_our_own_earlier_deployment_is_no_clash_and_billing_that_we_may_not_see_no_obstacle() -> None:
+    script = Script(**{FUNCTIONS: OURS, f"gcloud billing projects describe {PROJECT}": None})
+    assert prerequisites.lacks(DEV, facts.gather(DEV, script)) == []
+
+
+def test_a_project_whose_apis_are_off_is_not_asked_what_only_they_know() -> None:
+    script = Script(**{SERVICES: "\n".join(prerequisites.NEEDED_FIRST)})
+    assert prerequisites.lacks(DEV, facts.gather(DEV, script)) == []
+    assert script.count("gcloud functions") + script.count("gcloud firestore") == 0
+
+
+def test_the_terraform_that_is_asked_for_is_the_one_that_the_files_demand() -> None:
+    oldest = ".".join(map(str, prerequisites.TERRAFORM_MIN))
+    assert f'required_version = ">= {oldest}"' in (INFRA / "versions.tf").read_text()
+
+
+def test_comments_and_lists_of_a_tfvars_file_are_passed_over() -> None:
+    text = '# prefix = "no"\nprefix = "dev" # ours\ninvokers = ["user:a@example.com"]\ncreate_database = false\n'
+    assert target.settings_of(text) == {"prefix": "dev", "create_database": "false"}
+
+
+@pytest.mark.parametrize("environment", sorted(path.stem for path in (INFRA / "environments").glob("*.tfvars")))
+def test_every_environment_that_comes_with_the_kit_fits(environment: str) -> None:
+    place = target.read(PROJECT, environment)
+    assert place.setting("environment", "") == environment
+    assert prerequisites.lacks(place, facts.gather(place, Script())) == []
