@@ -94,6 +94,22 @@ def test_the_first_calls_answer_as_the_readme_says(dev: tuple[subprocess.Popen[b
     assert [document["name"] for document in found["documents"]] == ["Fred"]
 
 
+def test_merges_loads_counts_and_transforms_answer_as_the_readme_says(
+    dev: tuple[subprocess.Popen[bytes], int],
+) -> None:
+    serving, port = dev
+    merged, loaded, counted, _ = typed(block("run: more calls"), port)
+    assert (merged["name"], merged["phone"]) == ("Fred", {"home": "555-0101"})
+    assert [each["status"] for each in loaded["results"]] == [201, 201]
+    assert counted == {"count": 2}
+    ann = f"http://127.0.0.1:{port}/documents/ann"
+    assert processes.wait_until(
+        lambda: httpx.get(ann).json()["address"] == {"key": "town-hall", "fulladdr": "stuffville 54321"},
+        serving,
+        timeout_seconds=FOLLOW_SECONDS_MAX,
+    )
+
+
 def test_semaphores_and_batches_answer_as_the_readme_says(dev: tuple[subprocess.Popen[bytes], int]) -> None:
     _, port = dev
     _, mine, yours, *_, batch = typed(block("run: coordination"), port)
