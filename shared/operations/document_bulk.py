@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.operations import embedding
-from shared.operations.documents import Stored, embed, etag
+from shared.operations.documents import Stored, embed, stored_by
 from shared.operations.perform import pause
 from shared.operations.ports import Conflict, Outcome, Ports, Put, Snapshot, WriteResult
 from shared.rules import bulk, documents, links
@@ -94,7 +94,7 @@ class _Load:
         shaped = [one for key in keys if (one := self._shaped(key)) is not None]
         outcomes = self._ports.store.write_each([put for _, _, put in shaped]) if shaped else ()
         pairs = zip(shaped, outcomes, strict=True)
-        return [key for (key, content, _), outcome in pairs if not self._ended(key, content, outcome)]
+        return [key for (key, content, put), outcome in pairs if not self._ended(key, content, put, outcome)]
 
     def _shaped(self, key: str) -> tuple[str, Content, Put] | None:
         """Embed what a document links to; one that cannot be stored has ended."""
@@ -107,14 +107,13 @@ class _Load:
             self._endings[key] = problem
             return None
 
-    def _ended(self, key: str, content: Content, outcome: Outcome) -> bool:
+    def _ended(self, key: str, content: Content, put: Put, outcome: Outcome) -> bool:
         """Note how a write ended; one that lost its guard has not."""
         if isinstance(outcome, Conflict):
             return False
         if isinstance(outcome, WriteResult):
             self._sources[key] = content
-            created = self._found[key].data is None
-            self._endings[key] = Stored(documents.shown(key, content), etag(outcome.update_time), created)
+            self._endings[key] = stored_by(put, content, created=self._found[key].data is None)
             return True
         assert isinstance(outcome, Problem | Unavailable), "a write has no other outcome"
         self._endings[key] = outcome

@@ -167,6 +167,17 @@ def content_of(data: Mapping[str, Any] | None) -> Content | None:
     return None if document is None else document.content
 
 
+def stamp_of(data: Mapping[str, Any]) -> Stamp | None:
+    """Read the stamp of a record, whose content it may or may not fit."""
+    reserved = data.get(RESERVED)
+    return _stamp(reserved) if isinstance(reserved, dict) else None
+
+
+def version_tag(stamp: Stamp) -> str:
+    """Name what a stamp shows: its version is given once, and two contents never have one digest."""
+    return f"{stamp.version}-{stamp.digest[:16]}"
+
+
 def hops_of(document: Document | None) -> int:
     """Say over how many links the last change of a document has come."""
     return document.stamp.hops if document and document.stamp else 0
