@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from infra.catalogue import load
 from infra.local.functions_server import mounted
@@ -55,7 +56,7 @@ def lines(_: Any, value: Any) -> bytes:
 APP = mounted(load())
 
 
-def described(**more: Any) -> Any:
+def described(**more: Any) -> OpenApiSchema:
     """Read the description, for requests to the functions in this process."""
     config = SchemathesisConfig.from_dict({"checks": REFUSALS, **more})
     schema = schemathesis.openapi.from_path(Path(__file__).parents[2] / "openapi.yaml", config=config)
