@@ -30,6 +30,9 @@ Author = Literal["put", "refresh"]
 COLLECTION = "documents"
 RESERVED = "_signalbox"
 
+KNOWLEDGE = tuple((RESERVED, name) for name in ("version", "author", "digest", "hops", "linked"))
+"""What a put needs of the record that it replaces: where it stands, not what it holds."""
+
 _UNTELLABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 """Letters that no key has: UTF-8 holds no halves of surrogate pairs, and the headers of an event no control signs."""
 

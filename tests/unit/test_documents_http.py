@@ -4,7 +4,7 @@ import base64
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from functions_framework import create_app
 from werkzeug.test import TestResponse
 
 from shared.adapters import runtime
-from shared.operations.ports import Snapshot
+from shared.operations.ports import Field, Snapshot
 from shared.rules.problems import Unavailable
 from tests.unit.quiet_world import QuietWorld
 
@@ -172,8 +172,8 @@ def test_a_store_that_is_away_is_503_with_a_time_to_ask_again(client: FlaskClien
             self.query, self.count = world.store.query, world.store.count
             self.commit, self.write_each, self.new_id = world.store.commit, world.store.write_each, world.store.new_id
 
-        def read(self, *paths: str) -> tuple[Snapshot, ...]:
-            raise Unavailable(f"no answer about {len(paths)} records")
+        def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+            raise Unavailable(f"no answer about {len(paths)} records, {fields}")
 
     runtime.bind(replace(world.ports, store=Away()))
     answer = client.put("/a", json={})
