@@ -36,7 +36,7 @@ test-all: $(READY) ## Run all tests
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips $(ARGS)
 
 fuzz: $(READY) ## Send the functions hundreds of requests of each kind that openapi.yaml describes, right and wrong ones
-	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz -m slow $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz $(ARGS)
 
 simulate: $(READY) ## Look for a seed that breaks a promise (SEEDS=100000)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)

@@ -1,8 +1,8 @@
 """Step 4: philosophers dine, and the server's own records say that no two neighbours ate at once.
 
 A meal leaves two records, one when it begins and one when it ends, both written with both forks in hand. Their entity
-tags are the server's times of those writes, and they hold the fencing tokens of the forks: a fork that was in two hands
-would show as meals of neighbours that overlap, or as a token that two meals have.
+tags begin with the server's time at which those writes read, and they hold the fencing tokens of the forks: a fork that
+was in two hands would show as meals of neighbours that overlap, or as a token that two meals have.
 """
 
 from collections import Counter

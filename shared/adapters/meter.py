@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from shared.operations.ports import Committed, Delete, Outcome, Ports, Query, Snapshot, Store, TaskQueue, Write
+from shared.operations.ports import Committed, Delete, Field, Outcome, Ports, Query, Snapshot, Store, TaskQueue, Write
 from shared.rules.effects import Effect
 
 COUNTED_A_READ = 1000
@@ -68,9 +68,9 @@ class MeteredStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def read(self, *paths: str) -> tuple[Snapshot, ...]:
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         _add(reads=len(set(paths)), round_trips=1)
-        return self._store.read(*paths)
+        return self._store.read(*paths, fields=fields)
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         _add(round_trips=1)

@@ -1,21 +1,21 @@
 """Put many documents in one call, each with an outcome of its own.
 
-What lies under their keys, and what they link to beyond each other, is read at one instant. Then they are written wave
-by wave (`shared/rules/bulk.py`), each document under its own guard; all of a wave take one round trip. A wave embeds
+Of what lies under their keys only the kit's knowledge is read; then, at one instant, what they link to, so that no copy
+is older than the document it comes into. Nothing else is held in memory of what is there. Then they are written wave by
+wave (`shared/rules/bulk.py`), each document under its own guard; all of a wave take one round trip. A wave embeds
 what the waves before it have stored, never what they only meant to store: a copy shows nothing that was not there.
 
-Whoever loses the guard is read again together with what it links to, so that no copy is older than the document it
-comes into, and tries again, a bounded number of times.
+Whoever loses the guard is read again with what it links to and tries again, a bounded number of times.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shared.operations import embedding
-from shared.operations.documents import Stored, embed, etag
+from shared.operations.documents import Stored, embed, stored_by
 from shared.operations.perform import pause
-from shared.operations.ports import Conflict, Outcome, Ports, Put, Snapshot, WriteResult
+from shared.operations.ports import Conflict, Field, Outcome, Ports, Put, Snapshot, WriteResult
 from shared.rules import bulk, documents, links
 from shared.rules.bounds import BULK_TARGETS_MAX, ROUNDS_MAX
 from shared.rules.copies import Embedding
@@ -57,8 +57,8 @@ class _Load:
 
     def run(self) -> Mapping[str, Ending]:
         """Write all of them; give how each ended."""
-        others = {target for linked in self._targets.values() for target in linked} - self._contents.keys()
-        if len(others) > BULK_TARGETS_MAX:
+        targets = {target for linked in self._targets.values() for target in linked}
+        if len(targets) > BULK_TARGETS_MAX:
             raise TooLarge(f"The documents of one call link to at most {BULK_TARGETS_MAX:,} others; send fewer a call.")
         self._read(self._contents)
         for wave in bulk.waves(self._targets):
@@ -66,17 +66,21 @@ class _Load:
         return self._endings
 
     def _read(self, keys: Iterable[str]) -> None:
-        """Read documents and what their links need, at one instant.
+        """Read documents and then, at one instant, what their links need.
 
         Only the documents themselves are guarded by it: one that is merely linked to was read with its own targets.
         """
         own = {documents.path_of(key): key for key in keys}
-        wanted = dict.fromkeys([*own, *(path for key in own.values() for path in embedding.needs(self._contents[key]))])
-        read = {snapshot.path: snapshot for snapshot in self._ports.store.read(*wanted)}
-        now = embedding.given(read.values())
-        self._found |= {key: read[path] for path, key in own.items()}
+        needed = dict.fromkeys(path for key in own.values() for path in embedding.needs(self._contents[key]))
+        replaced = self._lying([path for path in own if path not in needed], documents.KNOWLEDGE)
+        filling = self._lying(needed)
+        now = embedding.given(filling)
+        self._found |= {own[one.path]: one for one in (*replaced, *filling) if one.path in own}
         self._sources |= now.sources
         self._transforms |= now.transforms
+
+    def _lying(self, paths: Collection[str], fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        return self._ports.store.read(*paths, fields=fields) if paths else ()
 
     def _settle(self, wave: Sequence[str]) -> None:
         """Write a wave, and those who lose their guard again."""
@@ -94,7 +98,7 @@ class _Load:
         shaped = [one for key in keys if (one := self._shaped(key)) is not None]
         outcomes = self._ports.store.write_each([put for _, _, put in shaped]) if shaped else ()
         pairs = zip(shaped, outcomes, strict=True)
-        return [key for (key, content, _), outcome in pairs if not self._ended(key, content, outcome)]
+        return [key for (key, content, put), outcome in pairs if not self._ended(key, content, put, outcome)]
 
     def _shaped(self, key: str) -> tuple[str, Content, Put] | None:
         """Embed what a document links to; one that cannot be stored has ended."""
@@ -107,14 +111,13 @@ class _Load:
             self._endings[key] = problem
             return None
 
-    def _ended(self, key: str, content: Content, outcome: Outcome) -> bool:
+    def _ended(self, key: str, content: Content, put: Put, outcome: Outcome) -> bool:
         """Note how a write ended; one that lost its guard has not."""
         if isinstance(outcome, Conflict):
             return False
         if isinstance(outcome, WriteResult):
             self._sources[key] = content
-            created = self._found[key].data is None
-            self._endings[key] = Stored(documents.shown(key, content), etag(outcome.update_time), created)
+            self._endings[key] = stored_by(put, content, created=self._found[key].data is None)
             return True
         assert isinstance(outcome, Problem | Unavailable), "a write has no other outcome"
         self._endings[key] = outcome

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.operations import embedding
-from shared.operations.documents import Stored, embed, etag, etag_of
+from shared.operations.documents import Stored, check, embed, stored_by
 from shared.operations.perform import Writes, perform
 from shared.operations.ports import Ports, Snapshot
 from shared.rules import documents, links, patches
@@ -49,18 +49,15 @@ def _patch(ports: Ports, wanted: Patch, read_beside: Sequence[str]) -> tuple[Sto
     """Merge if the links of the document, once merged, need nothing but what is read beside; give what they need."""
     key = wanted.key
 
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Content, bool, list[str]]]:
-        wanted.precondition.check_write(etag_of(read[0]))
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Stored | None, list[str]]]:
+        check(wanted.precondition, read[0])
         before = documents.decode(read[0].data)
         content = patches.patched(before.content if before else {}, wanted.content, wanted.null)
         needed = embedding.needs(content)
         if not set(needed) <= set(read_beside):
-            return Decision((), (content, False, needed))
+            return Decision((), (None, needed))
         embedded = links.shape(key, content, embedding.given(read[1:]))
         write = embed(read[0], embedded, "put", linked=documents.linked_after_put(before))
-        return Decision((write,), (embedded, before is None, needed))
+        return Decision((write,), (stored_by(write, embedded, created=before is None), needed))
 
-    (content, created, needed), committed = perform(ports, [documents.path_of(key), *read_beside], decide)
-    if committed is None:
-        return None, needed
-    return Stored(documents.shown(key, content), etag(committed.results[0].update_time), created), needed
+    return perform(ports, [documents.path_of(key), *read_beside], decide)[0]

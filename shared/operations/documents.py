@@ -16,7 +16,7 @@ from shared.operations.ports import Delete, Must, Ports, Put, Query, Snapshot
 from shared.operations.ports import NotFound as MissingRecord
 from shared.rules import documents as rules
 from shared.rules import links, queries
-from shared.rules.documents import Author, Content
+from shared.rules.documents import Author, Content, Document
 from shared.rules.effects import Decision
 from shared.rules.preconditions import UNCONDITIONAL, Precondition
 from shared.rules.problems import NotFound
@@ -24,7 +24,7 @@ from shared.rules.problems import NotFound
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A document as people see it. `etag` changes with everything that `document` shows, and never repeats."""
+    """A document as people see it. `etag` changes with what `document` shows, and no two contents ever share one."""
 
     document: Content
     etag: str
@@ -35,16 +35,14 @@ def put(ports: Ports, key: str, body: Any, precondition: Precondition = UNCONDIT
     """Store a document, replacing what its key held. Raises a `Problem` for what cannot be stored."""
     content = rules.check_body(rules.check_key(key), body)
 
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Content, bool]]:
-        precondition.check_write(etag_of(read[0]))
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Stored]:
+        check(precondition, read[0])
         before = rules.decode(read[0].data)
         embedded = links.shape(key, content, embedding.given(read[1:]))
         write = embed(read[0], embedded, "put", linked=rules.linked_after_put(before))
-        return Decision((write,), (embedded, before is None))
+        return Decision((write,), stored_by(write, embedded, created=before is None))
 
-    (embedded, created), committed = perform(ports, [rules.path_of(key), *embedding.needs(content)], decide)
-    assert committed is not None, "a put always writes"
-    return Stored(rules.shown(key, embedded), etag(committed.results[0].update_time), created)
+    return perform(ports, [rules.path_of(key), *embedding.needs(content)], decide)[0]
 
 
 def embed(snapshot: Snapshot, content: Content, author: Author, *, linked: bool, hops: int = 0) -> Put:
@@ -52,6 +50,13 @@ def embed(snapshot: Snapshot, content: Content, author: Author, *, linked: bool,
     before = rules.decode(snapshot.data)
     after = rules.written(before, content, author, snapshot.read_time, linked=linked, hops=hops)
     return Put(snapshot.path, rules.encode(after, links.link_keys(content), links.link_fields(content)), snapshot.guard)
+
+
+def stored_by(write: Put, content: Content, *, created: bool) -> Stored:
+    """Give what a write of the kit leaves behind, once it has landed, as people see it."""
+    stamp = rules.stamp_of(write.data)
+    assert stamp is not None, "the kit writes no document without its stamp"
+    return Stored(rules.shown(write.path.rpartition("/")[2], content), _quoted(rules.version_tag(stamp)), created)
 
 
 def get(ports: Ports, key: str) -> Stored:
@@ -64,9 +69,14 @@ def get(ports: Ports, key: str) -> Stored:
 
 def stored(snapshot: Snapshot) -> Stored:
     """Give a record that exists as people see it."""
+    document = _document(snapshot)
+    return Stored(rules.shown(snapshot.id, document.content), _tag(document, snapshot))
+
+
+def _document(snapshot: Snapshot) -> Document:
     document = rules.decode(snapshot.data)
     assert document is not None, "asked only of records that exist"
-    return Stored(rules.shown(snapshot.id, document.content), etag(snapshot.update_time))
+    return document
 
 
 def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -> None:
@@ -86,7 +96,7 @@ def _delete_if(ports: Ports, path: str, precondition: Precondition) -> None:
         [found] = read
         if found.data is None:
             raise not_found(found.id)
-        precondition.check_write(etag_of(found))
+        check(precondition, found)
         return Decision((Delete(path, found.guard),), None)
 
     perform(ports, [path], decide)
@@ -105,7 +115,7 @@ def find(ports: Ports, where: Sequence[str], order_by: Sequence[str], limit: str
     search = queries.parse(where, order_by, limit, page_token)
     page = ports.store.query(Query(rules.COLLECTION, search.where, search.order_by, search.limit, search.after))
     token = queries.token(page[-1].id, page[-1].data or {}, search) if len(page) == search.limit else ""
-    return Found([stored(snapshot).document for snapshot in page], token)
+    return Found([rules.shown(one.id, _document(one).content) for one in page], token)
 
 
 def count(ports: Ports, where: Sequence[str], others: Collection[str] = ()) -> int:
@@ -121,9 +131,29 @@ def not_found(key: str) -> NotFound:
 def etag(update_time: datetime | None) -> str:
     """Make a strong entity tag of a record's update time, which the server never gives twice."""
     assert update_time is not None, "what exists was written at some time"
-    return f'"{update_time.astimezone(UTC):%Y%m%dT%H%M%S%f}"'
+    return _quoted(f"{update_time.astimezone(UTC):%Y%m%dT%H%M%S%f}")
+
+
+def check(precondition: Precondition, snapshot: Snapshot) -> None:
+    """Raise `PreconditionFailed` unless a write may go on. Only who asks for a tag has the content hashed for it."""
+    if precondition != UNCONDITIONAL:
+        precondition.check_write(etag_of(snapshot))
 
 
 def etag_of(snapshot: Snapshot) -> str | None:
     """Give the entity tag of what was read; None: there was nothing."""
-    return None if snapshot.data is None else etag(snapshot.update_time)
+    return None if snapshot.data is None else _tag(_document(snapshot), snapshot)
+
+
+def _tag(document: Document, snapshot: Snapshot) -> str:
+    """Make a document's entity tag of its version, which stays when only the kit's knowledge of it changes.
+
+    What another client has written has no version of its own: then it is made of the record's update time.
+    """
+    if document.stamp is None or not document.in_shape:
+        return etag(snapshot.update_time)
+    return _quoted(rules.version_tag(document.stamp))
+
+
+def _quoted(tag: str) -> str:
+    return f'"{tag}"'

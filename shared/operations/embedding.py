@@ -12,8 +12,11 @@ from shared.rules.documents import Content
 
 
 def needs(content: Content) -> list[str]:
-    """List the paths of what a content's links are filled from: one a target, one a field that holds links."""
-    keys = links.link_keys(content)
+    """List the paths of what a content's links are filled from: one a target, one a field that holds links.
+
+    Raises `TooLarge` for more links than a document may have, so that nothing is read for them.
+    """
+    keys = links.link_keys(links.check_count(content))
     return [*map(documents.path_of, keys), *transforms_for([content], keys)]
 
 

@@ -175,8 +175,11 @@ class Store(Protocol):
     is written.
     """
 
-    def read(self, *paths: str) -> tuple[Snapshot, ...]:
-        """Read records at one instant, in the order of `paths`. All snapshots carry the same `read_time`."""
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        """Read records at one instant, in the order of `paths`. All snapshots carry the same `read_time`.
+
+        Of records, only these `fields` come, where they are there; None: all of them.
+        """
         ...
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:

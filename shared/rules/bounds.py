@@ -106,10 +106,10 @@ BULK_PUTS_MAX = 500
 """Documents that one call brings: what one BatchWrite takes."""
 
 BULK_BYTES_MAX = 8 * 1024 * 1024
-"""Of a call that brings documents; it is held in memory as a whole, and so is what lay under their keys."""
+"""Of a call that brings documents; it is held in memory as a whole."""
 
 BULK_TARGETS_MAX = 1_000
-"""Other documents that those of one call link to: they are read at one instant, and held in memory until its end."""
+"""Documents that those of one call link to: they are read at one instant, and held in memory until its end."""
 
 BULK_WAVES_MAX = DEPTH_MAX
 """How often a call writes those whose targets it wrote before: no copy shows more levels than a document may have."""

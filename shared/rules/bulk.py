@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.rules import documents
+from shared.rules import documents, links
 from shared.rules.bounds import BULK_PUTS_MAX, BULK_WAVES_MAX
 from shared.rules.documents import Content
 from shared.rules.problems import BadKey, KeyTwice, NotAnObject, Problem, TooLarge
@@ -53,7 +53,7 @@ def _entry(body: Any) -> Entry:
     except Problem as problem:
         return Entry(None, {}, problem)
     try:
-        return Entry(key, documents.check_body(key, body))
+        return Entry(key, links.check_count(documents.check_body(key, body)))
     except Problem as problem:
         return Entry(key, {}, problem)
 

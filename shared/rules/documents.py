@@ -30,6 +30,9 @@ Author = Literal["put", "refresh"]
 COLLECTION = "documents"
 RESERVED = "_signalbox"
 
+KNOWLEDGE = tuple((RESERVED, name) for name in ("version", "author", "digest", "hops", "linked"))
+"""What a put needs of the record that it replaces: where it stands, not what it holds."""
+
 _UNTELLABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 """Letters that no key has: UTF-8 holds no halves of surrogate pairs, and the headers of an event no control signs."""
 
@@ -165,6 +168,17 @@ def content_of(data: Mapping[str, Any] | None) -> Content | None:
     """Give what a copy of this record shows; None: there is no record."""
     document = decode(data)
     return None if document is None else document.content
+
+
+def stamp_of(data: Mapping[str, Any]) -> Stamp | None:
+    """Read the stamp of a record, whose content it may or may not fit."""
+    reserved = data.get(RESERVED)
+    return _stamp(reserved) if isinstance(reserved, dict) else None
+
+
+def version_tag(stamp: Stamp) -> str:
+    """Name what a stamp shows: its version is given once, and two contents never have one digest."""
+    return f"{stamp.version}-{stamp.digest[:16]}"
 
 
 def hops_of(document: Document | None) -> int:

@@ -12,7 +12,7 @@ never written, cycles come to rest.
 The property all this serves: once no event and no task is left, every copy equals what a put now would embed.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -37,6 +37,17 @@ def _links(value: Any, at: Path) -> Iterator[tuple[Path, Any]]:
         for step, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(item, dict | list):
                 yield from _links(item, (*at, step))
+
+
+def check_count(content: Content) -> Content:
+    """Give the content back. Raises `TooLarge` for more links than one read can fill."""
+    _refuse_too_many(links(content))
+    return content
+
+
+def _refuse_too_many(found: Sized) -> None:
+    if len(found) > LINKS_MAX:
+        raise TooLarge(f"A document has at most {LINKS_MAX} links.")
 
 
 def link_keys(content: Content) -> list[str]:
@@ -84,8 +95,7 @@ def shape(key: str, content: Content, embedding: Embedding, hops: int = 0, *, re
     (``hops``) unmarks nothing: see there.
     """
     found = links(content)
-    if len(found) > LINKS_MAX:
-        raise TooLarge(f"A document has at most {LINKS_MAX} links.")
+    _refuse_too_many(found)
     marks = {at: {"key": link["key"], "link_too_large": True} for at, link in found}
     room = DOCUMENT_BYTES_MAX - size_bytes(placed(content, marks))
     if found and room < 0:

@@ -2,7 +2,9 @@
 
 import threading
 
-from shared.operations.ports import Put, Query, Store
+import pytest
+
+from shared.operations.ports import Data, Field, Put, Query, Store
 
 ALL = Query("d")
 
@@ -59,3 +61,23 @@ def test_what_is_read_has_its_keys_in_the_alphabets_order(store: Store) -> None:
     store.commit([Put("d/a", {"b": {"z": 1, "ä": 1, "a": 1}, "a": 1, "B": [{"y": 1, "x": 2}]})])
     data = store.read("d/a")[0].data or {}
     assert repr(data) == repr({"B": [{"x": 2, "y": 1}], "a": 1, "b": {"a": 1, "z": 1, "ä": 1}})
+
+
+@pytest.mark.parametrize(
+    ("fields", "data"),
+    [
+        ([("a",)], {"a": 1}),
+        ([("m", "x"), ("m", "z")], {"m": {"x": [1, {"y": 2}], "z": None}}),
+        ([("m", "x"), ("a",)], {"a": 1, "m": {"x": [1, {"y": 2}]}}),
+        ([("m",), ("m", "x")], {"m": {"x": [1, {"y": 2}], "z": None, "ü.": {"`": 3}}}),
+        ([("m", "ü.", "`")], {"m": {"ü.": {"`": 3}}}),
+        ([("none",), ("m", "none"), ("a", "x"), ("m", "x", "y")], {}),
+        ([], {}),
+    ],
+)
+def test_only_the_fields_asked_for_come(store: Store, fields: list[Field], data: Data) -> None:
+    store.commit([Put("d/a", {"a": 1, "b": 2, "m": {"x": [1, {"y": 2}], "z": None, "ü.": {"`": 3}}}), Put("d/b", {})])
+    whole = store.read("d/a", "d/b", "d/none")
+    read = store.read("d/a", "d/b", "d/none", fields=fields)
+    assert [one.data for one in read] == [data, {}, None]
+    assert [(one.update_time, one.create_time) for one in read] == [(one.update_time, one.create_time) for one in whole]

@@ -1,4 +1,7 @@
-"""What the tests that kill have in common: a stack of the kit with one function more, and a client that asks again."""
+"""What the tests that kill have in common: a stack of the kit with one function more, and a client that asks again.
+
+It is started once for all who need no stack of their own: starting one takes longer than most tests.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +35,7 @@ def project(folder: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if firestore_emulator.find_installed() is None:
         pytest.skip(f"the embedded store dies with the functions: {firestore_emulator.HOW_TO_GET_IT}")

@@ -1,4 +1,7 @@
-"""Tasks that kill their process at every delivery still end, on the real stack."""
+"""Tasks that kill their process at every delivery still end, on the real stack.
+
+Who runs in the same process dies with them: a neighbour may be given up too, and then says so.
+"""
 
 from examples.demo import batches
 from examples.gazetteer.client import Documents
@@ -14,8 +17,10 @@ def test_a_batch_completes_and_a_permit_comes_back_although_their_tasks_kill_the
     client.call("POST", "contest/deadly/d")
     until(lambda: batches.status(client, "d")["state"] == "completed", SECONDS_MAX)
     status = batches.status(client, "d")
-    assert (status["size"], status["done"], status["failed"]) == (3, 3, 1)
-    [failed] = client.call("GET", "batches/d/units?state=failed").json()["units"]
-    assert failed["index"] == 1
-    assert failed["error"].startswith("Gave up after")
+    failed = {
+        unit["index"]: unit["error"] for unit in client.call("GET", "batches/d/units?state=failed").json()["units"]
+    }
+    assert (status["size"], status["done"], status["failed"]) == (3, 3, len(failed))
+    assert failed[1].startswith("Gave up after")
+    assert [error for error in failed.values() if not error.startswith("Gave up after")] == []
     until(lambda: client.first({"door": "d", "kind": "out"}) is not None, SECONDS_MAX)

@@ -3,9 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 from examples.gazetteer import report
 from examples.gazetteer.client import Documents
@@ -13,10 +10,9 @@ from examples.gazetteer.data import gazetteer
 from examples.gazetteer.job import Job, Phase
 from examples.gazetteer.sites import LocalSite
 from examples.gazetteer.steps import Step, plan
-from infra.local import firestore_emulator as emulators
 from infra.local.stack import Stack
 
-CITIES = 200
+CITIES = 100
 
 
 class Killer:
@@ -37,13 +33,12 @@ class Killer:
             self.stack.kill("functions")
 
 
-def test_every_copy_is_true_although_functions_are_killed_in_a_load_and_in_fan_outs(tmp_path: Path) -> None:
-    if emulators.find() is None:
-        pytest.skip(f"the embedded store dies with the functions: {emulators.HOW_TO_GET_IT}")
+def test_every_copy_is_true_although_functions_are_killed_in_a_load_and_in_fan_outs(
+    killable: Stack, client: Documents
+) -> None:
     documents = gazetteer(CITIES)
-    with Stack(port=None, folder=tmp_path) as stack, Documents(stack.base_url) as client:
-        killer = Killer(stack)
-        results = list(Job(client, LocalSite(stack), killer).run(plan(documents)))
+    killer = Killer(killable)
+    results = list(Job(client, LocalSite(killable), killer).run(plan(documents)))
     assert report.faults(results) == []
     assert killer.moments == []
     assert results[-1].compared == 2 * len(documents)

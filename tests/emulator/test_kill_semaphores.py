@@ -24,7 +24,7 @@ def workers_out(client: Documents, door: str) -> set[int]:
 
 
 def at_once(client: Documents, door: str) -> int:
-    """Count the workers who were inside at once, at most, by the server's times of their records.
+    """Count the workers who were inside at once, at most, by the server's times with which their entity tags begin.
 
     Of a worker who was called in twice, only the visit under the last token counts: the other's was void.
     """

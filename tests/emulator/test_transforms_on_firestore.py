@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local import firestore_emulator as emulators
 from infra.local.stack import Stack
 
 ADDRESS = {
@@ -21,14 +20,9 @@ FULL = {"fulladdr": "{{.addr1}}, {{.city}} {{.zipcode}}"}
 PATIENCE_SECONDS = 30
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    if emulators.find_installed() is None:
-        pytest.skip(f"the embedded store is another: {emulators.HOW_TO_GET_IT}")
-    with (
-        Stack(port=None, folder=tmp_path_factory.mktemp("transforms")) as stack,
-        httpx.Client(base_url=stack.base_url, timeout=30) as client,
-    ):
+@pytest.fixture
+def client(killable: Stack) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=killable.base_url, timeout=30) as client:
         yield client
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from shared.operations.ports import Committed, Outcome, Query, Snapshot, Write
+from shared.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
 from shared.rules.effects import Effect
 from shared.rules.problems import Unavailable
 
@@ -22,8 +22,8 @@ class SimulatedStore:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def read(self, *paths: str) -> tuple[Snapshot, ...]:
-        return self._call(f"read {' '.join(paths)}", lambda: self._world.store.read(*paths))
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        return self._call(f"read {' '.join(paths)}", lambda: self._world.store.read(*paths, fields=fields))
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         return self._call(f"query {query.collection} {query.where}", lambda: self._world.store.query(query))

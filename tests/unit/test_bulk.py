@@ -10,9 +10,10 @@ import pytest
 from shared.adapters import runtime
 from shared.operations.document_bulk import put_each
 from shared.operations.documents import Stored
-from shared.operations.ports import Outcome, Snapshot, Write
+from shared.operations.ports import Field, Outcome, Snapshot, Write
 from shared.rules.bounds import BULK_PUTS_MAX, BULK_TARGETS_MAX, BULK_WAVES_MAX
 from shared.rules.bulk import waves
+from shared.rules.documents import RESERVED
 from shared.rules.problems import Unavailable
 from tests.unit.documents_front import Front, front, problem
 from tests.unit.quiet_world import QuietWorld
@@ -195,8 +196,8 @@ class Contested:
         self.commit, self.new_id = world.store.commit, world.store.new_id
         self._world, self._other, self._left = world, other, times
 
-    def read(self, *paths: str) -> tuple[Snapshot, ...]:
-        return self._world.store.read(*paths)
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        return self._world.store.read(*paths, fields=fields)
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
         if self._left:
@@ -230,6 +231,27 @@ def test_who_loses_every_time_is_to_be_asked_for_again_and_the_others_are_stored
     assert isinstance(endings[0], Unavailable)
     assert isinstance(endings[1], Stored)
     assert world.shown("p") == {"key": "p", "n": "another's"}
+
+
+def test_of_what_is_replaced_only_the_kits_knowledge_is_read_and_a_target_whole() -> None:
+    world = QuietWorld()
+    world.put("t", n=1)
+    world.put("p", t={"key": "t"}, text="x" * 1_000)
+    world.settle()
+    read: dict[str, Any] = {}
+
+    class Watched(Contested):
+        def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+            found = super().read(*paths, fields=fields)
+            read.update((one.path, one.data) for one in found)
+            return found
+
+    ports = replace(world.ports, store=Watched(world, lambda: None, 0))
+    put_each(ports, [{"key": "p", "t": {"key": "t"}}])
+    assert read["documents/p"].keys() == {RESERVED}
+    assert read["documents/p"][RESERVED].keys() == {"version", "author", "digest", "hops", "linked"}
+    assert read["documents/t"]["n"] == 1
+    assert world.record("documents/p")[RESERVED]["linked"] is False
 
 
 def test_a_write_whose_outcome_is_unknown_is_503_for_that_document_alone(at: Front) -> None:

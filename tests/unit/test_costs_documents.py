@@ -4,6 +4,7 @@ A figure that falls is good news and is to be written here; one that grows is a 
 """
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from shared.adapters import runtime
 from shared.adapters.meter import Cost
 from shared.operations import document_bulk, document_patches, documents, links, transforms
 from shared.operations.ports import Change
-from shared.rules.bounds import GROUP_COPIES_MAX, PAGE_COPIES_FIRST, PAGE_COPIES_MAX
+from shared.rules.bounds import GROUP_COPIES_MAX, LINKS_MAX, PAGE_COPIES_FIRST, PAGE_COPIES_MAX
 from shared.rules.preconditions import Precondition, Tags
+from shared.rules.problems import TooLarge
 from tests.unit.quiet_world import QuietWorld
 
 ROOT = Path(__file__).parents[2]
@@ -208,4 +210,35 @@ def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: Quie
     people = [{"key": f"p{number}", "a": {"key": "street"}, "t": {"key": "t"}} for number in range(100)]
     bodies = [*people, {"key": "street", "town": {"key": "town"}}, {"key": "town"}]
     cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
-    assert cost == Cost(round_trips=1 + 3, reads=102 + 1 + 3, writes=102)  # three fields may have transforms
+    assert cost == Cost(round_trips=2 + 3, reads=102 + 1 + 3, writes=102)  # three fields may have transforms
+
+
+def refused(world: QuietWorld, call: Callable[[], object]) -> Cost:
+    """Give what a call costs that is refused as too large."""
+
+    def refusal() -> None:
+        with pytest.raises(TooLarge):
+            call()
+
+    return world.cost_of(refusal)
+
+
+def test_too_many_links_are_refused_before_anything_is_read(world: QuietWorld) -> None:
+    body = {"l": [{"key": f"t{number}"} for number in range(LINKS_MAX + 1)]}
+    assert refused(world, lambda: documents.put(world.ports, "p", body)) == NOTHING
+    assert refused(world, lambda: document_patches.patch(world.ports, "p", body)) == NOTHING
+
+
+def test_links_that_become_too_many_by_a_patch_are_refused_without_reading_their_targets(world: QuietWorld) -> None:
+    half = [{"key": f"t{number}"} for number in range(LINKS_MAX // 2 + 1)]
+    world.put("p", l=half)
+    more = {"m": [{"key": "t"} for _ in half]}
+    assert refused(world, lambda: document_patches.patch(world.ports, "p", more)) == Cost(round_trips=1, reads=3)
+
+
+def test_too_many_links_of_one_document_in_a_call_are_its_own_refusal_and_cost_nothing(world: QuietWorld) -> None:
+    bodies = [{"key": "p", "l": [{"key": f"t{number}"} for number in range(LINKS_MAX + 1)]}, {"key": "q"}]
+    endings: list[document_bulk.Loaded] = []
+    cost = world.cost_of(lambda: endings.extend(document_bulk.put_each(world.ports, bodies)))
+    assert cost == Cost(round_trips=2, reads=1, writes=1)
+    assert [type(each.ending) for each in endings] == [TooLarge, documents.Stored]

@@ -1,5 +1,6 @@
 """Documents are put, got, deleted and found."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from shared.operations import documents
 from shared.operations.documents import Found
 from shared.operations.ports import Put
-from shared.rules.documents import RESERVED
+from shared.rules.documents import RESERVED, path_of
 from shared.rules.problems import BadKey, BadQuery, NotFound, Problem, ReservedField, TooLarge
 from tests.unit.quiet_world import QuietWorld
 
@@ -62,6 +63,37 @@ def test_an_etag_is_not_that_of_an_earlier_life() -> None:
     first = documents.put(world.ports, "a", {"n": 1}).etag
     documents.delete(world.ports, "a")
     assert documents.put(world.ports, "a", {"n": 1}).etag != first
+
+
+def test_an_etag_stays_when_a_document_only_learns_that_somebody_embeds_it() -> None:
+    world = QuietWorld()
+    etag = documents.put(world.ports, "t", {"n": 1}).etag
+    world.put("p", a={"key": "t"})
+    world.settle()
+    assert world.record(path_of("t"))[RESERVED]["linked"] is True
+    assert documents.get(world.ports, "t").etag == etag
+
+
+def test_every_write_of_another_client_has_an_etag_of_its_own() -> None:
+    world = QuietWorld()
+    etags = [documents.put(world.ports, "a", {"n": 1}).etag]
+    stamped = world.record(path_of("a"))
+    for data in ({**stamped, "n": 2}, {"n": 2}, {"n": 1}, {**stamped, "n": 2}):
+        world.pass_time(1)
+        world.write_past("a", data)
+        etags.append(documents.get(world.ports, "a").etag)
+    world.settle()
+    etags.append(documents.get(world.ports, "a").etag)
+    assert len(set(etags)) == len(etags)
+
+
+def test_a_record_that_another_client_puts_back_whole_shows_what_its_etag_showed() -> None:
+    world = QuietWorld()
+    first = documents.put(world.ports, "a", {"n": 1})
+    record = world.record(path_of("a"))
+    world.put("a", n=2)
+    world.write_past("a", record)
+    assert documents.get(world.ports, "a") == replace(first, created=False)
 
 
 def test_a_refreshed_copy_changes_the_etag() -> None:

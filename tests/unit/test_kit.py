@@ -23,7 +23,7 @@ from shared.kit import (
 )
 from shared.operations.ports import Query
 from shared.rules.effects import Effect
-from shared.rules.problems import BadArgument, BadBatch
+from shared.rules.problems import BadArgument, BadBatch, BadKey
 from tests.unit.kit_town import Town
 
 
@@ -90,6 +90,23 @@ def test_people_are_answered_with_what_a_handler_returns(town: Town) -> None:
     assert town.ask(entry, "/soup", "DELETE")[0] == 204
     assert town.ask(entry, "/soup", "PATCH")[0] == 405
     assert town.ask(entry, "/tasks/cook", "GET")[0] == 405
+
+
+@pytest.mark.usefixtures("town")
+def test_a_document_is_merged_into_and_none_removes_only_if_told_to() -> None:
+    assert documents.patch("soup", {"salt": {"sea": 1}}) == {"key": "soup", "salt": {"sea": 1}}
+    assert documents.patch("soup", {"salt": {"rock": 2}, "hot": None})["hot"] is None
+    documents.patch("soup", {"salt": {"sea": None}, "hot": None}, none_removes=True)
+    assert documents.get("soup") == {"key": "soup", "salt": {"rock": 2}}
+
+
+@pytest.mark.usefixtures("town")
+def test_many_documents_end_each_for_itself_and_embed_each_other() -> None:
+    bodies: list[dict[str, Any]] = [{"key": "soup", "with": {"key": "salt"}}, {"n": 1}, {"key": "salt", "n": 1}]
+    soup, keyless, salt = documents.put_many(bodies)
+    assert (soup, salt) == ({"key": "soup", "with": {"key": "salt", "n": 1}}, {"key": "salt", "n": 1})
+    assert isinstance(keyless, BadKey)
+    assert documents.get("soup") == soup
 
 
 def test_a_task_says_how_it_is_called_and_can_be_run_in_a_test(kitchen: Any) -> None:

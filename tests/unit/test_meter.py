@@ -12,6 +12,7 @@ from shared.operations.ports import (
     Change,
     Committed,
     Delete,
+    Field,
     Outcome,
     Ports,
     Put,
@@ -33,7 +34,7 @@ class Shelf:
     def __init__(self, found: int = 0, counted: int = 0, error: Exception | None = None) -> None:
         self.found, self.counted, self.error = found, counted, error
 
-    def read(self, *paths: str) -> tuple[Snapshot, ...]:
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:  # noqa: ARG002
         return tuple(Snapshot(path, None, NOW) for path in paths)
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:

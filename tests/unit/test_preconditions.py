@@ -8,7 +8,7 @@ import pytest
 
 from shared.operations import documents
 from shared.operations.document_patches import patch
-from shared.operations.ports import Committed, Ports, Snapshot, Write
+from shared.operations.ports import Committed, Field, Ports, Snapshot, Write
 from shared.rules.patches import Null
 from shared.rules.preconditions import Precondition, Tags
 from shared.rules.problems import PreconditionFailed
@@ -143,8 +143,8 @@ class Overtaken:
         self._world = world
         self._others = [other]
 
-    def read(self, *paths: str) -> tuple[Snapshot, ...]:
-        return self._world.store.read(*paths)
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        return self._world.store.read(*paths, fields=fields)
 
     def commit(self, writes: Sequence[Write]) -> Committed:
         if self._others:

@@ -1,7 +1,7 @@
 """A verification finds and repairs what no event will repair any more, counts it, and writes nothing else."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from functions_framework import create_app
 from shared.adapters import runtime
 from shared.adapters.meter import Cost
 from shared.operations import documents, verification
-from shared.operations.ports import REMOVE, Change
+from shared.operations.ports import REMOVE, Change, Field
 from shared.rules import documents as rules
 from shared.rules.bounds import VERIFY_ABANDONED_SECONDS, VERIFY_MOVING_SECONDS
 from shared.rules.documents import RESERVED, path_of
@@ -207,11 +207,11 @@ def test_a_beginning_that_another_overtakes_is_to_be_asked_again(embedding: Quie
             self.query, self.count, self.commit = self.store.query, self.store.count, self.store.commit
             self.write_each, self.new_id = self.store.write_each, self.store.new_id
 
-        def read(self, *paths: str) -> Any:
+        def read(self, *paths: str, fields: Sequence[Field] | None = None) -> Any:
             self.reads += 1
             if self.reads == 2:
                 verification.begin(embedding.ports, "other")
-            return self.store.read(*paths)
+            return self.store.read(*paths, fields=fields)
 
     with pytest.raises(Unavailable):
         verification.begin(replace(embedding.ports, store=Overtaken()), "test")

@@ -57,6 +57,17 @@ def after_change(change: Change, before: Stored, server_time: datetime) -> tuple
     return _filled_in(data, fill, server_time)
 
 
+def masked(data: Stored, fields: Iterable[Field] | None) -> Stored:
+    """Give of a record's data what a mask names and is there; None: all of it."""
+    if fields is None:
+        return data
+    chosen: Stored = {}
+    for field in fields:
+        if (value := value_at(data, field)) is not MISSING:
+            chosen = _with(chosen, field, value)
+    return chosen
+
+
 def _filled_in(
     data: Stored, fill: Iterable[tuple[Field, Any]], server_time: datetime
 ) -> tuple[Stored, dict[Field, Any]]:

@@ -19,8 +19,8 @@ from shared.adapters.stores.indexed import refused
 from shared.adapters.stores.limits import check_path
 from shared.adapters.stores.queries import check_query
 from shared.adapters.stores.refusals import COMMIT_BYTES_MAX, check_commit, check_each, check_write
-from shared.adapters.stores.values import decode, timestamp
-from shared.operations.ports import Committed, Outcome, Query, Snapshot, Write
+from shared.adapters.stores.values import decode, field_path, timestamp
+from shared.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
 from shared.rules.problems import Problem, TooLarge, Unavailable
 
 BATCH_BYTES_MAX = 3 * 1024 * 1024
@@ -39,13 +39,16 @@ class FirestoreStore:
         """Close the connection."""
         self._calls.close()
 
-    def read(self, *paths: str) -> tuple[Snapshot, ...]:
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         for path in paths:
             check_path(path)
         if not paths:
             return ()
         names = [f"{self._root}/{path}" for path in paths]
         request = types.BatchGetDocumentsRequest.pb()(database=self._database, documents=dict.fromkeys(names))
+        if fields is not None:
+            request.mask.SetInParent()  # an empty mask asks for no field, none at all for every one
+            request.mask.field_paths.extend(map(field_path, fields))
         answers = self._calls.batch_get(request)
         documents = {answer.found.name: answer.found for answer in answers if answer.HasField("found")}
         read_time = _last_read_time(answers)

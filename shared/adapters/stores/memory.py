@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from threading import RLock
 
-from shared.adapters.stores.changes import Stored, after_change, after_put, copied_map
+from shared.adapters.stores.changes import Stored, after_change, after_put, copied_map, masked
 from shared.adapters.stores.ids import random_id
 from shared.adapters.stores.limits import RECORD_BYTES_MAX, check_path, data_bytes, record_bytes
 from shared.adapters.stores.ordering import same
@@ -25,6 +25,7 @@ from shared.operations.ports import (
     Committed,
     Conflict,
     Delete,
+    Field,
     Guard,
     Must,
     NotFound,
@@ -78,12 +79,12 @@ class MemoryStore:
         self._time = 0
         self._collections: dict[str, dict[str, Record]] = {}
 
-    def read(self, *paths: str) -> tuple[Snapshot, ...]:
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         for path in paths:
             check_path(path)
         with self._lock:
             at = self._read_time()
-            return tuple(_snapshot(path, self._record(path), at) for path in paths)
+            return tuple(_snapshot(path, self._record(path), at, fields) for path in paths)
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         check_query(query)
@@ -154,10 +155,10 @@ class MemoryStore:
         return instant(self._time)
 
 
-def _snapshot(path: str, record: Record | None, at: datetime) -> Snapshot:
+def _snapshot(path: str, record: Record | None, at: datetime, fields: Sequence[Field] | None = None) -> Snapshot:
     if record is None:
         return Snapshot(path, None, at)
-    return Snapshot(path, copied_map(record.data), at, record.update_time, record.create_time)
+    return Snapshot(path, copied_map(masked(record.data, fields)), at, record.update_time, record.create_time)
 
 
 def _check_guard(path: str, guard: Guard, record: Record | None) -> None:
