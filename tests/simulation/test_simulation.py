@@ -6,7 +6,15 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from tests.simulation import faults, faults_batches, faults_semaphores, faults_verify
+from tests.simulation import (
+    faults_batches,
+    faults_documents,
+    faults_links,
+    faults_outbox,
+    faults_semaphores,
+    faults_transforms,
+    faults_verify,
+)
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.world import Violation
 
@@ -14,8 +22,8 @@ SEEDS = {"links": 2_000, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500,
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
 
 FAULTS = {
-    "links": faults.LINK_FAULTS,
-    "outbox": faults.OUTBOX_FAULTS,
+    "links": faults_links.FAULTS + faults_transforms.FAULTS + faults_documents.FAULTS,
+    "outbox": faults_outbox.FAULTS,
     "semaphores": faults_semaphores.FAULTS,
     "batches": faults_batches.FAULTS,
     "verify": faults_verify.FAULTS,
