@@ -8,7 +8,8 @@ put under a condition finds it true. Held once quiet: every copy, also of what a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
 from unittest import mock
@@ -63,21 +64,27 @@ class LinksWorld:
 
     def _let_the_sweeper_finish(self) -> None:
         """What a process that died left in the outbox is handed over later."""
-        self.world.chances.left = 0
-        while self.world.store.query(Query(outbox.COLLECTION)):
-            self.world.pass_time(OUTBOX_PATIENCE_SECONDS)
-            self.world.start("sweep", self._swept)
-            self.world.run()
+        with self._no_misfortune():
+            while self.world.store.query(Query(outbox.COLLECTION)):
+                self.world.pass_time(OUTBOX_PATIENCE_SECONDS)
+                self.world.start("sweep", self._swept)
+                self.world.run()
 
     def _swept(self) -> None:
         outbox.sweep(self.world.ports)
 
     def _settle_first(self) -> None:
         """Begin with everything put and linked, and no misfortune so far."""
+        with self._no_misfortune():
+            for key in self.keys:
+                self.users.start_put(f"first put {key}", key)
+            self.world.run()
+
+    @contextmanager
+    def _no_misfortune(self) -> Iterator[None]:
+        """Keep what may still go wrong for later."""
         left, self.world.chances.left = self.world.chances.left, 0
-        for key in self.keys:
-            self.users.start_put(f"first put {key}", key)
-        self.world.run()
+        yield
         self.world.chances.left = left
 
     def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
