@@ -86,7 +86,12 @@ class Users:
         return content
 
     def _put(self, key: str, content: dict[str, Any]) -> None:
+        def check(_: Snapshot, written: documents.Content) -> None:
+            if bare(written) != bare(content):
+                raise Violation(f"{key} was put as {content} and stored as {written}")
+
         self._world.say(f"puts {content}")
+        self._expect(Act(check))
         operations.put(self._world.ports, key, content)
 
     def _patch(self, key: str) -> documents.Content:
@@ -131,6 +136,12 @@ class Users:
 
     def _write_past(self, key: str, content: dict[str, Any]) -> None:
         """Another client's write: all of the record, or one field of what it holds."""
+
+        def check(_: Snapshot, written: documents.Content) -> None:
+            if written["n"] != content["n"]:
+                raise Violation(f"another client wrote {content} into {key}, and it holds {written}")
+
+        self._expect(Act(check))
         random, store = self._world.random, self._world.store
         self._world.stop_here(f"another client writes {key}: {content}")
         [held] = store.read(documents.path_of(key))

@@ -51,23 +51,24 @@ class Checks:
             return
         old, new = documents.decode(before.data), documents.decode(after.data)
         self._check_version(key, old, new)
-        act = self._acts.get(getcurrent())
-        if act is not None and new is not None:
-            act.written.add(key)
-            act.check(before, new.content)
-        if (
-            new is not None
-            and new.in_shape
-            and old is not None
-            and _by_the_kit(old, new)
-            and bare(old.content) != bare(new.content)
-        ):
-            raise Violation(f"a refresh changed what a user wrote in {key}: {old.content} became {new.content}")
+        if new is not None:
+            self._check_author(key, before, old, new)
         self._history[key].append(_shown(new))
         if new is None:
             self._shown = {pair: state for pair, state in self._shown.items() if pair[0] != key}
         elif new.in_shape:
             self._check_copies(key, new)
+
+    def _check_author(
+        self, key: str, before: Snapshot, old: documents.Document | None, new: documents.Document
+    ) -> None:
+        """A user writes what the act is about; everybody else leaves what users wrote."""
+        act = self._acts.get(getcurrent())
+        if act is not None:
+            act.written.add(key)
+            act.check(before, new.content)
+        elif old is not None and bare(old.content) != bare(new.content):
+            raise Violation(f"the kit changed what a user wrote in {key}: {old.content} became {new.content}")
 
     def _check_version(self, key: str, old: documents.Document | None, new: documents.Document | None) -> None:
         if new is None or new.stamp is None or (old is not None and old.stamp == new.stamp):
@@ -138,10 +139,6 @@ class Checks:
 def _hops_of_a_refresh(document: documents.Document, held: dict[str, documents.Document]) -> int:
     """Say how far the last change of any target has come here: where it came too far, marks stay."""
     return 1 + max((documents.hops_of(held.get(key)) for key in links.link_keys(document.content)), default=0)
-
-
-def _by_the_kit(old: documents.Document, new: documents.Document) -> bool:
-    return new.stamp is not None and new.stamp != old.stamp and new.stamp.author == "refresh"
 
 
 def bare(content: documents.Content) -> str:

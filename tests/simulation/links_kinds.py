@@ -67,6 +67,7 @@ KINDS = (
     Kind("tp", versatile=True),
     Kind("tpq", versatile=True, cyclic=True),
     Kind("tpq", versatile=True, foreign=True),
+    Kind("tpq", versatile=True, cyclic=True, transformed=True),
     Kind("tp", narrow=True, transformed=True),
     Kind("tpqr", transformed=True, unlucky=True),
     Kind("tpq", cyclic=True, transformed=True),

@@ -29,6 +29,7 @@ KINDS = (
     Kind("tpq", foreign=True),
     Kind("tpqr", cyclic=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True),
+    Kind("tpq", cyclic=True, transformed=True),
 )
 
 OPERATION = "tonight"
