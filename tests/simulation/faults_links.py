@@ -20,7 +20,7 @@ from shared.rules.effects import Effect, name_of
 from shared.rules.problems import Problem, Unavailable
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
-from tests.simulation.links_kinds import CROWDED, FOREIGN, NARROW, PAGE_COPIES, PLAIN
+from tests.simulation.links_kinds import CROWDED, FOREIGN, NARROW, OUTGROWING, PAGE_COPIES, PLAIN
 
 
 def _only_after_writing() -> AbstractContextManager[Any]:
@@ -191,5 +191,5 @@ FAULTS = (
         _give_up_at_the_first_refusal,
         CROWDED,
     ),
-    in_links("link-8", "an end to documents outgrowing each other", links, "shape", _unmark_however_far, CROWDED),
+    in_links("link-8", "an end to documents outgrowing each other", links, "shape", _unmark_however_far, OUTGROWING),
 )

@@ -41,7 +41,8 @@ class Kind:
     `narrow` ones have one source that goes to and fro, and one document that embeds it; in `unlucky` ones much goes
     wrong. In `versatile` ones users also merge, put under a condition, and put several documents in one call. In
     `transformed` ones transforms come, change and go. In a `round` world each document links to the next, the last to
-    the first, and what a transform makes grows on every way round.
+    the first: what a transform makes grows on every way round, and in a crowded one, who embeds the next is too large
+    for the one before.
     """
 
     keys: str
@@ -72,6 +73,7 @@ KINDS = (
     Kind("tpqr", transformed=True, unlucky=True),
     Kind("tpq", cyclic=True, transformed=True),
     Kind("tpq", transformed=True, round=True),
+    Kind("tpqrs", crowded=True, round=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True, transformed=True),
 )
 
@@ -82,7 +84,8 @@ FOREIGN = tuple(kind for kind in KINDS if kind.foreign and not kind.versatile)
 NARROW = tuple(kind for kind in KINDS if kind.narrow)
 CROWDED = tuple(kind for kind in KINDS if kind.crowded and not kind.transformed)
 VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
-ROUND = tuple(kind for kind in KINDS if kind.round)
+ROUND = tuple(kind for kind in KINDS if kind.round and kind.transformed)
+OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""
 
