@@ -20,7 +20,7 @@ from shared.rules.effects import Effect, name_of
 from shared.rules.problems import Problem, Unavailable
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
-from tests.simulation.links_kinds import CROWDED, FOREIGN, NARROW, OUTGROWING, PAGE_COPIES, PLAIN
+from tests.simulation.links_kinds import CROWDED, FOREIGN, NARROW, OUTGROWING, PAGE_COPIES, PLAIN, WIDE
 
 
 def _only_after_writing() -> AbstractContextManager[Any]:
@@ -153,7 +153,9 @@ FAULTS = (
     in_links(
         "link-2", "verifying copies that changed, not only gained ones", link_events, "_moved_copies", _gained_only
     ),
-    in_links("link-3", "marking a target before its content is read", link_marks, "make_known", _mark_after_reading),
+    in_links(
+        "link-3", "marking a target before its content is read", link_marks, "make_known", _mark_after_reading, WIDE
+    ),
     in_links(
         "link-3", "the guard that ties the mark to what was read", link_marks, "_word", _mark_without_guard, PLAIN
     ),

@@ -14,7 +14,7 @@ from shared.rules.copies import Embedding
 from shared.rules.documents import Content, Document
 from tests.simulation.faults import in_links
 from tests.simulation.faults_links import differs
-from tests.simulation.links_kinds import FIELDS, LOOSE, ROUND, TRANSFORMED, TRANSFORMS
+from tests.simulation.links_kinds import FIELDS, LOOSE, ROUND, TO_AND_FRO, TRANSFORMED, TRANSFORMS
 
 
 def _verify_by_sources_alone(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ given = embedding.given
 
 FAULTS = (
     in_links("link-7", "verifying transforms", operations, "verify", _verify_by_sources_alone, LOOSE),
-    in_links("link-7", "looking at transforms again", embedding, "moved", _moved_sources_alone, TRANSFORMED),
+    in_links("link-7", "looking at transforms again", embedding, "moved", _moved_sources_alone, TO_AND_FRO),
     in_links("D10", "transforms where copies follow", embedding, "given", _copies_without_transforms, TRANSFORMED),
     in_links("D11", "the walk of a transform", transforms, "walk_from", lambda _: (), TRANSFORMED),
     in_links("hops", "an end to growth round a cycle", links, "copy_at", _change_however_far, ROUND),

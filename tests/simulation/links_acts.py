@@ -25,11 +25,12 @@ class Users:
         self._keys = list(kind.keys)
         self._expect = checks.expect
         self._puts = 0
+        self._changes = 0
 
     def act(self) -> None:
         """Let one user begin something."""
         random = self._world.random
-        if self._kind.transformed and random.random() < 0.4:
+        if self._kind.transformed and random.random() < (0.8 if self._kind.narrow else 0.4):
             self._change_a_transform()
             return
         key = "t" if random.random() < 0.6 else random.choice(self._keys)
@@ -57,7 +58,8 @@ class Users:
         name = "x" if self._kind.narrow or random.random() < 0.7 else "y"
         transform = random.choice(SMALL if self._kind.narrow else GROWING if self._kind.round else TRANSFORMS)
         ports = self._world.ports
-        if random.random() < 0.3:
+        self._changes += 1
+        if self._changes % 2 == 0 if self._kind.narrow else random.random() < 0.3:
             self._world.start(f"user deletes transform {name}", lambda: transform_operations.delete(ports, name))
         else:
             put = f"user puts transform {name} {transform}"

@@ -38,11 +38,11 @@ class Kind:
 
     ``keys`` are put in this order, each linking to those before it, or to any of them in a `cyclic` world. `foreign`
     worlds have another client that writes past the kit; in `crowded` ones records are so small that copies do not fit.
-    `narrow` ones have one source that goes to and fro, and one document that embeds it; in `unlucky` ones much goes
-    wrong. In `versatile` ones users also merge, put under a condition, and put several documents in one call. In
-    `transformed` ones transforms come, change and go. In a `round` world each document links to the next, the last to
-    the first: what a transform makes grows on every way round, and in a crowded one, who embeds the next is too large
-    for the one before.
+    `narrow` ones have one source that goes to and fro, as its transform does, and one document that embeds it; in
+    `unlucky` ones much goes wrong. In `versatile` ones users also merge, put under a condition, and put several
+    documents in one call. In `transformed` ones transforms come, change and go. In a `round` world each document links
+    to the next, the last to the first: what a transform makes grows on every way round, and in a crowded one, who
+    embeds the next is too large for the one before.
     """
 
     keys: str
@@ -85,6 +85,8 @@ NARROW = tuple(kind for kind in KINDS if kind.narrow)
 CROWDED = tuple(kind for kind in KINDS if kind.crowded and not kind.transformed)
 VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
 ROUND = tuple(kind for kind in KINDS if kind.round and kind.transformed)
+WIDE = tuple(kind for kind in KINDS if len(kind.keys) > 3 and not kind.crowded)
+TO_AND_FRO = tuple(kind for kind in KINDS if kind.narrow and kind.transformed)
 OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""

@@ -29,6 +29,9 @@ FAULTS = {
     "verify": faults_verify.FAULTS,
 }
 
+FAULTS_SECONDS_MAX = 600
+"""Thousands of seeds on two cores that other tests share."""
+
 FAULT_SEEDS_MAX = 12_000
 """Seeds until a planted fault must have been noticed; most are within a hundred."""
 
@@ -63,6 +66,7 @@ def noticed(world: str, index: int) -> int | None:
     return None
 
 
+@pytest.mark.timeout(FAULTS_SECONDS_MAX)
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_every_clause_that_is_left_out_is_noticed(world: str, pool: ProcessPoolExecutor) -> None:
     planted = FAULTS[world]
