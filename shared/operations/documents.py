@@ -1,8 +1,8 @@
 """Put, get, delete and find documents.
 
 A put reads the document, what it links to and the transforms of those fields at one instant, embeds, and commits under
-its own guard. It writes
-no other record: that copies elsewhere follow is the business of the event this write causes (`links.py`).
+its own guard. It writes no other record: that copies elsewhere follow is the business of the event this write causes
+(`links.py`).
 """
 
 from collections.abc import Collection, Sequence

@@ -1,13 +1,13 @@
 """Store, get and delete transforms; the documents they apply to follow.
 
-A change of a transform commits together with the task that starts its walk (see `links.py`), named after the very state
-that it replaced. So every change has its walk, once, wherever a process dies; one that changes nothing has none.
+A change of a transform commits together with the task that starts its walk (see `link_pages.py`), named after the very
+state that it replaced. So every change has its walk, once, wherever a process dies; one that changes nothing has none.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from shared.operations import links
+from shared.operations import link_tasks
 from shared.operations.documents import etag
 from shared.operations.perform import Writes, perform
 from shared.operations.ports import Delete, Ports, Put, Snapshot
@@ -66,7 +66,7 @@ def delete(ports: Ports, name: str) -> None:
 def walk_from(before: Snapshot) -> tuple[Effect, ...]:
     """Ask for the walk of what replaces a transform; what is not there is told apart by when it was seen to be so."""
     event_id = name_of(before.path, before.update_time or before.read_time)
-    return (links.task_of(event_id, {"transform": before.id, "cursor": ""}),)
+    return (link_tasks.task_of(event_id, {"transform": before.id, "cursor": ""}),)
 
 
 def _not_found(name: str) -> NotFound:

@@ -15,7 +15,7 @@ Links need no positions in the record: any object with a `key` is one (see `shar
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -116,6 +116,11 @@ def written(
     return Document(content, Stamp(version, author, digest(content), hops), linked)
 
 
+def counts_as_linked(document: Document | None) -> bool:
+    """Only a stored false means that nobody embeds a document."""
+    return document is not None and document.linked is not False
+
+
 def linked_after_put(before: Document | None) -> bool:
     """Say what a put knows of `linked`: nobody embeds a new document yet; what is unknown counts as linked."""
     return before is not None and before.linked is not False
@@ -179,6 +184,11 @@ def stamp_of(data: Mapping[str, Any]) -> Stamp | None:
 def version_tag(stamp: Stamp) -> str:
     """Name what a stamp shows: its version is given once, and two contents never have one digest."""
     return f"{stamp.version}-{stamp.digest[:16]}"
+
+
+def contents_of(records: Iterable[Mapping[str, Any] | None]) -> list[Content]:
+    """Give the contents of those records that exist."""
+    return [content for data in records if (content := content_of(data)) is not None]
 
 
 def hops_of(document: Document | None) -> int:

@@ -1,4 +1,4 @@
-"""Links and their copies: what a put embeds, what a refresh replaces, what an event calls for.
+"""Links and their copies: what a put embeds, what a refresh replaces.
 
 A link is any object with a ``key`` inside a document, at any depth. What stands beside its ``key`` is the kit's: a
 copy of the document under that key (see `copies.py`), as last stored, its own copies included. Nothing inside a copy is
@@ -13,7 +13,6 @@ The property all this serves: once no event and no task is left, every copy equa
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sized
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -184,65 +183,3 @@ def _came_far(document: Document) -> bool:
 def failed_fields(content: Content) -> list[str]:
     """List where a transform made no object."""
     return [values.field_name(at) for at, link in links(content) if "link_transform_failed" in link]
-
-
-@dataclass(frozen=True, slots=True)
-class Reaction:
-    """What one event of a document calls for. The event that calls for nothing costs nothing.
-
-    ``reshape``: another client wrote it, bring it into shape. ``verify``: these targets may have moved while it was
-    put. ``look``: somebody may have been waiting for it. ``pages``: those who embed it must follow.
-    """
-
-    reshape: bool = False
-    verify: tuple[str, ...] = ()
-    look: bool = False
-    pages: bool = False
-
-
-def react(before: Document | None, after: Document | None) -> Reaction:
-    """Say what a change from `before` to `after` calls for (None: there was, or is, no document)."""
-    changed = moved(before, after)
-    if after is None:
-        return Reaction(pages=changed and counts_as_linked(before))
-    foreign = _written_by_another(before, after)
-    return Reaction(
-        reshape=foreign,
-        verify=_moved_copies(before, after) if not foreign and _users_write(before, after) else (),
-        look=before is None and not foreign and not counts_as_linked(after),
-        pages=changed and (foreign or counts_as_linked(after)),
-    )
-
-
-def react_to_unknown(after: Document | None) -> Reaction:
-    """Say what an event without its values calls for, given what lies there now: as if all had changed."""
-    return replace(react(None, after), pages=True)
-
-
-def counts_as_linked(document: Document | None) -> bool:
-    """Only a stored false means that nobody embeds a document."""
-    return document is not None and document.linked is not False
-
-
-def _written_by_another(before: Document | None, after: Document) -> bool:
-    """Tell another client's write: the content is not what the stamp says, or the stamp or `linked` went back."""
-    if after.stamp is None or not after.in_shape:
-        return True
-    if before is None:
-        return False
-    forgets = counts_as_linked(before) and not counts_as_linked(after)
-    return forgets or (before.stamp is not None and after.stamp.version < before.stamp.version)
-
-
-def _users_write(before: Document | None, after: Document) -> bool:
-    """Tell a put from a refresh, and from a write that only touched `linked`. A new document is always put."""
-    if before is None or after.stamp is None:
-        return before is None
-    return after.stamp.author == "put" and after.stamp != before.stamp
-
-
-def _moved_copies(before: Document | None, after: Document) -> tuple[str, ...]:
-    """List the targets whose copies this write changed or brought in; another client's write vouches for none."""
-    old = dict(links(before.content)) if before is not None and before.in_shape else {}
-    moved = (link["key"] for at, link in links(after.content) if at not in old or not same(old[at], link))
-    return tuple(sorted({key for key in moved if documents.valid_key(key)}))

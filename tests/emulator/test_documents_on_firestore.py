@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from shared.adapters.stores.firestore import FirestoreStore
-from shared.operations import document_bulk, document_patches, documents, links
+from shared.operations import document_bulk, document_patches, documents, link_copies
 from shared.operations.ports import Ports
 from shared.rules import transforms
 from shared.rules.documents import path_of
@@ -115,7 +115,7 @@ def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(p
 
     def refresh() -> None:
         embedding, *around = ports.store.read(path_of("p"), path_of("t"), transforms.path_of("t"))
-        links.refresh(ports, "t", [embedding], around)
+        link_copies.refresh(ports, "t", [embedding], around)
 
     def merge() -> None:
         for n in range(20):

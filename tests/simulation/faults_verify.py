@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from shared.operations import verification
+from shared.operations import verification, verification_repairs
 from shared.operations.perform import Answer, Writes
 from shared.operations.ports import Committed, Ports, Snapshot
 from shared.rules.effects import Decision
@@ -15,15 +15,15 @@ from tests.simulation import verify_world
 from tests.simulation.faults import Fault
 
 
-def _verify(without: str, name: str, instead: Any) -> Fault:
-    return Fault("verify", without, partial(mock.patch.object, verification, name, instead), verify_world.run)
+def _verify(without: str, module: object, name: str, instead: Any) -> Fault:
+    return Fault("verify", without, partial(mock.patch.object, module, name, instead), verify_world.run)
 
 
 def _unknowing_that_exist(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:
     return [target for target in unknowing(ports, targets) if target.data is not None]
 
 
-unknowing = verification._unknowing
+unknowing = verification_repairs._unknowing
 
 
 def _without_an_outbox(
@@ -36,8 +36,8 @@ def _without_an_outbox(
 
 
 FAULTS = (
-    _verify("writing what differs", "_differs", lambda *_: False),
-    _verify("telling targets that somebody embeds them", "_unknowing", lambda *_: []),
-    _verify("a note for a target that is missing", "_unknowing", _unknowing_that_exist),
-    _verify("the next page in the commit that counts this one", "perform", _without_an_outbox),
+    _verify("writing what differs", verification_repairs, "_differs", lambda *_: False),
+    _verify("telling targets that somebody embeds them", verification_repairs, "_unknowing", lambda *_: []),
+    _verify("a note for a target that is missing", verification_repairs, "_unknowing", _unknowing_that_exist),
+    _verify("the next page in the commit that counts this one", verification, "perform", _without_an_outbox),
 )

@@ -6,7 +6,15 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from tests.simulation import faults, faults_batches, faults_semaphores, faults_verify
+from tests.simulation import (
+    faults_batches,
+    faults_documents,
+    faults_links,
+    faults_outbox,
+    faults_semaphores,
+    faults_transforms,
+    faults_verify,
+)
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.world import Violation
 
@@ -14,12 +22,15 @@ SEEDS = {"links": 2_000, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500,
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
 
 FAULTS = {
-    "links": faults.LINK_FAULTS,
-    "outbox": faults.OUTBOX_FAULTS,
+    "links": faults_links.FAULTS + faults_transforms.FAULTS + faults_documents.FAULTS,
+    "outbox": faults_outbox.FAULTS,
     "semaphores": faults_semaphores.FAULTS,
     "batches": faults_batches.FAULTS,
     "verify": faults_verify.FAULTS,
 }
+
+FAULTS_SECONDS_MAX = 600
+"""Thousands of seeds on two cores that other tests share."""
 
 FAULT_SEEDS_MAX = 12_000
 """Seeds until a planted fault must have been noticed; most are within a hundred."""
@@ -55,6 +66,7 @@ def noticed(world: str, index: int) -> int | None:
     return None
 
 
+@pytest.mark.timeout(FAULTS_SECONDS_MAX)
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_every_clause_that_is_left_out_is_noticed(world: str, pool: ProcessPoolExecutor) -> None:
     planted = FAULTS[world]

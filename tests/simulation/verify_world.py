@@ -14,7 +14,8 @@ from shared.operations import verification
 from shared.operations.ports import DocumentEvent, Ports, Snapshot
 from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
 from shared.rules.documents import COLLECTION
-from tests.simulation.links_world import Kind, Kinds, LinksWorld
+from tests.simulation.links_kinds import Kind, Kinds
+from tests.simulation.links_world import LinksWorld
 from tests.simulation.world import Violation
 
 PAGE = 2
@@ -28,6 +29,7 @@ KINDS = (
     Kind("tpq", foreign=True),
     Kind("tpqr", cyclic=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True),
+    Kind("tpq", cyclic=True, transformed=True),
 )
 
 OPERATION = "tonight"
@@ -65,7 +67,7 @@ class VerifyWorld(LinksWorld):
     def _check_rest(self) -> None:
         """What the users left is verified first; then all must be true."""
         self.deaf = False
-        self.world.run([self._begin, *[self._user] * self.world.random.randint(0, 2)])
+        self.world.run([self._begin, *[self.users.act] * self.world.random.randint(0, 2)])
         self.world.chances.left = 0
         self._sweep_and_go_on()
         self._check_walk()

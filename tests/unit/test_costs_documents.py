@@ -13,7 +13,7 @@ import pytest
 
 from shared.adapters import runtime
 from shared.adapters.meter import Cost
-from shared.operations import document_bulk, document_patches, documents, links, transforms
+from shared.operations import document_bulk, document_patches, documents, link_marks, transforms
 from shared.operations.ports import Change
 from shared.rules.bounds import GROUP_COPIES_MAX, LINKS_MAX, PAGE_COPIES_FIRST, PAGE_COPIES_MAX
 from shared.rules.preconditions import Precondition, Tags
@@ -138,7 +138,7 @@ def total(costs: list[Cost]) -> Cost:
 
 def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: QuietWorld) -> None:
     copies = PAGE_COPIES_FIRST + PAGE_COPIES_MAX
-    world.store.commit([Change("documents/t", {links.LINKED: True})])
+    world.store.commit([Change("documents/t", {link_marks.LINKED: True})])
     for number in range(copies):
         world.put(f"p{number:04}", a={"key": "t"})
     world.events.clear()  # a put's own event has a test of its own

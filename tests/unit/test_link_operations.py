@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.meter import Cost
-from shared.operations import documents, links
+from shared.operations import documents, link_pages, links
 from shared.operations.ports import Change, Field, Outcome, Put, Snapshot, Write
 from shared.rules.bounds import ROUNDS_MAX
 from shared.rules.documents import RESERVED, path_of
@@ -114,7 +114,7 @@ def test_documents_that_embed_each_other_come_to_rest() -> None:
 
 
 def test_a_fan_out_over_several_pages_reaches_every_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "PAGE_COPIES_MAX", 3)
+    monkeypatch.setattr(link_pages, "PAGE_COPIES_MAX", 3)
     world = QuietWorld()
     world.put("t", n=1)
     for number in range(10):
@@ -342,7 +342,7 @@ class Told(Through):
 
 
 def test_a_page_hands_on_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "PAGE_COPIES_MAX", 2)
+    monkeypatch.setattr(link_pages, "PAGE_COPIES_MAX", 2)
     world = Recording()
     world.put("t", n=1)
     for key in ("p", "q", "r"):
@@ -361,11 +361,11 @@ def test_a_page_hands_on_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("letters", "copies"), [(10, 1_500), (20_000, 419), (900_000, 9)])
 def test_a_page_is_as_long_as_its_documents_are_small(letters: int, copies: int) -> None:
     found = [Snapshot(f"documents/{n}", {"text": "x" * letters}, datetime.now(UTC)) for n in range(3)]
-    assert links.copies_after(found) == copies
+    assert link_pages.copies_after(found) == copies
 
 
 def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "PAGE_COPIES_MAX", 1)
+    monkeypatch.setattr(link_pages, "PAGE_COPIES_MAX", 1)
     world = QuietWorld()
     world.put("t", n=1)
     for key in ("p", "q"):

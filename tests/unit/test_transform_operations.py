@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.meter import Cost
-from shared.operations import documents, links, outbox, transforms
+from shared.operations import documents, link_pages, links, outbox, transforms
 from shared.operations.ports import Outcome, Put, Write
 from shared.rules.bounds import HOPS_MAX, LINKS_MAX
 from shared.rules.problems import BadKey, BadTransform, NotFound, TransformFailed, Unavailable
@@ -181,7 +181,7 @@ def test_d11_a_transform_stored_as_it_was_has_no_walk(world: QuietWorld) -> None
 
 
 def test_d11_a_walk_takes_page_after_page_and_hands_its_cursor_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "WALK_DOCUMENTS_MAX", 2)
+    monkeypatch.setattr(link_pages, "WALK_DOCUMENTS_MAX", 2)
     world = QuietWorld()
     world.put("t", n=1)
     for number in range(5):

@@ -1,0 +1,78 @@
+"""Clauses of the outbox's protocol to leave out, one at a time; `faults.py` says what that is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from shared.operations import outbox
+from shared.operations.ports import Committed, Delete, Must, Ports, Put, Query, Write
+from shared.rules.effects import Effect
+from shared.rules.problems import Unavailable
+from tests.simulation import outbox_world
+from tests.simulation.faults import Fault
+
+
+def _outbox(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
+    return Fault(clause, without, partial(mock.patch.object, module, name, instead), outbox_world.run)
+
+
+def _hand_over_first(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    ports.queue.create(effects)
+    return ports.store.commit(writes)
+
+
+def _without_a_record(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    committed = ports.store.commit(writes)
+    ports.queue.create(effects)
+    return committed
+
+
+def _record_in_a_commit_of_its_own(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    committed = ports.store.commit(writes)
+    record = f"{outbox.COLLECTION}/{ports.store.new_id()}"
+    ports.store.commit([Put(record, outbox.encode(effects), Must.NOT_EXIST)])
+    outbox.hand_over(ports, record, effects)
+    return committed
+
+
+def _forget_first(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+    ports.store.commit([Delete(record)])
+    ports.queue.create(effects)
+
+
+def _forget_even_if_refused(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+    with suppress(Unavailable):
+        ports.queue.create(effects)
+    ports.store.commit([Delete(record)])
+
+
+def _hand_over_under_new_names(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+    hand_over(ports, record, [replace(effect, name=ports.store.new_id()) for effect in effects])
+
+
+hand_over = outbox.hand_over
+
+
+def _time_to_live(ports: Ports) -> int:
+    """What a time-to-live policy would do: records that are old go, whatever they hold."""
+    for snapshot in ports.store.query(Query(outbox.COLLECTION)):
+        if outbox._left_behind(snapshot):
+            ports.store.commit([Delete(snapshot.path)])
+    return 0
+
+
+FAULTS = (
+    _outbox("outbox", "committing before handing over", outbox, "commit", _hand_over_first),
+    _outbox("outbox", "a record of what to hand over", outbox, "commit", _without_a_record),
+    _outbox("outbox", "the record in the same commit", outbox, "commit", _record_in_a_commit_of_its_own),
+    _outbox("outbox", "handing over before forgetting", outbox, "hand_over", _forget_first),
+    _outbox("outbox", "keeping what the queue refuses", outbox, "hand_over", _forget_even_if_refused),
+    _outbox("outbox", "the same names each time", outbox, "hand_over", _hand_over_under_new_names),
+    _outbox("outbox", "keeping old records (a time-to-live policy)", outbox, "sweep", _time_to_live),
+    _outbox("outbox", "the sweeper", outbox, "sweep", lambda _: 0),
+)

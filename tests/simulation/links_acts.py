@@ -1,0 +1,151 @@
+"""What users of the worlds of links do, and what must be true of the writes of each act."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.operations import document_bulk, document_patches
+from shared.operations import documents as operations
+from shared.operations import transforms as transform_operations
+from shared.operations.ports import Put, Snapshot
+from shared.rules import documents, patches
+from shared.rules.patches import Null
+from shared.rules.preconditions import Precondition, Tags
+from tests.simulation.links_checks import Act, Checks, bare
+from tests.simulation.links_kinds import FIELDS, GROWING, SMALL, TRANSFORMS, Kind
+from tests.simulation.world import Violation, World
+
+
+class Users:
+    """Those who put, merge, delete and write past the kit; with few contents, so that what was comes again."""
+
+    def __init__(self, world: World, kind: Kind, checks: Checks) -> None:
+        self._world = world
+        self._kind = kind
+        self._keys = list(kind.keys)
+        self._expect = checks.expect
+        self._puts = 0
+        self._changes = 0
+
+    def act(self) -> None:
+        """Let one user begin something."""
+        random = self._world.random
+        if self._kind.transformed and random.random() < (0.8 if self._kind.narrow else 0.4):
+            self._change_a_transform()
+            return
+        key = "t" if random.random() < 0.6 else random.choice(self._keys)
+        usual = ("put",) * 6 + ("delete",) * 2 + ("write past",) * (3 if self._kind.foreign else 0)
+        act = random.choice(usual + ("merge", "put if", "put many") * (4 if self._kind.versatile else 0))
+        if act == "put":
+            self.start_put(f"user puts {key}", key)
+        elif act == "merge":
+            patch = self._patch(key)
+            self._world.start(f"user merges {patch} into {key}", lambda: self._merge(key, patch))
+        elif act == "put if":
+            content = self._content(key)
+            self._world.start(f"user puts {key} under a condition", lambda: self._put_if(key, content))
+        elif act == "put many":
+            contents = {each: self._content(each) for each in self._keys if each == key or random.random() < 0.7}
+            self._world.start(f"user puts {' '.join(contents)}", lambda: self._put_many(contents))
+        elif act == "delete":
+            self._world.start(f"user deletes {key}", lambda: operations.delete(self._world.ports, key))
+        else:
+            content = self._content(key)
+            self._world.start(f"another client on {key}", lambda: self._write_past(key, content))
+
+    def _change_a_transform(self) -> None:
+        random = self._world.random
+        name = "x" if self._kind.narrow or random.random() < 0.7 else "y"
+        transform = random.choice(SMALL if self._kind.narrow else GROWING if self._kind.round else TRANSFORMS)
+        ports = self._world.ports
+        self._changes += 1
+        if self._changes % 2 == 0 if self._kind.narrow else random.random() < 0.3:
+            self._world.start(f"user deletes transform {name}", lambda: transform_operations.delete(ports, name))
+        else:
+            put = f"user puts transform {name} {transform}"
+            self._world.start(put, lambda: self._put_transform(name, transform))
+
+    def _put_transform(self, name: str, transform: Any) -> None:
+        transform_operations.put(self._world.ports, name, transform)
+
+    def start_put(self, name: str, key: str) -> None:
+        """Let a user put a document of this kind of world."""
+        content = self._content(key)
+        self._world.start(f"{name} {content['n']}", lambda: self._put(key, content))
+
+    def _content(self, key: str) -> dict[str, Any]:
+        random = self._world.random
+        self._puts += 1
+        letter = "ab"[self._puts % 2] if self._kind.narrow and key == "t" else random.choice("ab")
+        content: dict[str, Any] = {"n": letter * random.choice((1, 1, 30 if self._kind.crowded else 1))}
+        if self._kind.round:
+            content["x"] = {"key": self._keys[self._keys.index(key) - 1]}
+        elif key != "t" or self._kind.cyclic:
+            targets = self._keys if self._kind.cyclic else self._keys[: self._keys.index(key)]
+            for field in ["x"] if self._kind.narrow else random.sample(FIELDS, random.choice((0, 1, 1, 2))):
+                link = {"key": random.choice(targets)}
+                content[field] = link if self._kind.narrow or random.random() < 0.7 else [link, random.choice("ab")]
+        return content
+
+    def _put(self, key: str, content: dict[str, Any]) -> None:
+        def check(_: Snapshot, written: documents.Content) -> None:
+            if bare(written) != bare(content):
+                raise Violation(f"{key} was put as {content} and stored as {written}")
+
+        self._world.say(f"puts {content}")
+        self._expect(Act(check))
+        operations.put(self._world.ports, key, content)
+
+    def _patch(self, key: str) -> documents.Content:
+        """Name some fields only, so that what others write beside them must stay."""
+        random = self._world.random
+        content = self._content(key) | {"m": f"{self._puts}"}
+        return {name: content[name] for name in random.sample(sorted(content), random.randint(1, len(content)))}
+
+    def _merge(self, key: str, patch: documents.Content) -> None:
+        def check(before: Snapshot, written: documents.Content) -> None:
+            held = documents.content_of(before.data) or {}
+            if bare(patches.patched(held, patch, Null.IS_A_VALUE)) != bare(written):
+                raise Violation(f"a merge of {patch} into {held} wrote {written}")
+
+        self._expect(Act(check))
+        document_patches.patch(self._world.ports, key, patch)
+
+    def _put_if(self, key: str, content: documents.Content) -> None:
+        """Read, then put if nobody has written since: held at the write itself."""
+        [found] = self._world.ports.store.read(documents.path_of(key))
+        seen = operations.etag_of(found)
+
+        def check(before: Snapshot, _: documents.Content) -> None:
+            if operations.etag_of(before) != seen:
+                raise Violation(f"{key} was put over {operations.etag_of(before)}, on condition of {seen}")
+
+        self._expect(Act(check))
+        tags = Tags(frozenset([seen])) if seen else Tags(every=True)
+        condition = Precondition(if_match=tags) if seen else Precondition(if_none_match=tags)
+        operations.put(self._world.ports, key, content, condition)
+
+    def _put_many(self, contents: dict[str, documents.Content]) -> None:
+        def check(before: Snapshot, written: documents.Content) -> None:
+            if bare(written) != bare(contents[before.id]):
+                raise Violation(f"{before.id} was put as {contents[before.id]} and stored as {written}")
+
+        act = self._expect(Act(check))
+        bodies = [{"key": key, **content} for key, content in contents.items()]
+        for loaded in document_bulk.put_each(self._world.ports, bodies):
+            if isinstance(loaded.ending, operations.Stored) and loaded.key not in act.written:
+                raise Violation(f"{loaded.key} was answered as stored and is not")
+
+    def _write_past(self, key: str, content: dict[str, Any]) -> None:
+        """Another client's write: all of the record, or one field of what it holds."""
+
+        def check(_: Snapshot, written: documents.Content) -> None:
+            if written["n"] != content["n"]:
+                raise Violation(f"another client wrote {content} into {key}, and it holds {written}")
+
+        self._expect(Act(check))
+        random, store = self._world.random, self._world.store
+        self._world.stop_here(f"another client writes {key}: {content}")
+        [held] = store.read(documents.path_of(key))
+        data = {**held.data, "n": content["n"]} if held.data is not None and random.random() < 0.5 else content
+        store.commit([Put(documents.path_of(key), data)])

@@ -1,0 +1,151 @@
+"""What must hold of documents that embed each other: at every write, and once everything is quiet."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+
+from shared.operations.ports import Query, Snapshot, Store
+from shared.rules import copies, documents, links, transforms, values
+from shared.rules.copies import Embedding
+from shared.rules.problems import Problem
+from tests.simulation.links_kinds import FIELDS, HOPS_MAX, TRANSFORMS, Kind
+from tests.simulation.world import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What a process is about to write: what must be true of each of its writes, and the keys it has written."""
+
+    check: Callable[[Snapshot, documents.Content], None]
+    written: set[str] = field(default_factory=set)
+
+
+class Checks:
+    """Watches the documents of one world."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._keys = list(kind.keys)
+        self._versions: dict[str, set[int]] = defaultdict(set)
+        self._history: dict[str, list[str]] = {key: [_shown(None)] for key in self._keys}
+        self._shown: dict[tuple[str, str], int] = {}
+        self._acts: dict[greenlet, Act] = {}
+
+    def expect(self, act: Act) -> Act:
+        """Hold the writes of the process that calls this to what it is about to do."""
+        self._acts[getcurrent()] = act
+        return act
+
+    # --- what must hold at every write ---
+
+    def check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        """Check one write of a document."""
+        key = after.id
+        if path != documents.path_of(key):
+            return
+        old, new = documents.decode(before.data), documents.decode(after.data)
+        self._check_version(key, old, new)
+        if new is not None:
+            self._check_author(key, before, old, new)
+        self._history[key].append(_shown(new))
+        if new is None:
+            self._shown = {pair: state for pair, state in self._shown.items() if pair[0] != key}
+        elif new.in_shape:
+            self._check_copies(key, new)
+
+    def _check_author(
+        self, key: str, before: Snapshot, old: documents.Document | None, new: documents.Document
+    ) -> None:
+        """A user writes what the act is about; everybody else leaves what users wrote."""
+        act = self._acts.get(getcurrent())
+        if act is not None:
+            act.written.add(key)
+            act.check(before, new.content)
+        elif old is not None and bare(old.content) != bare(new.content):
+            raise Violation(f"the kit changed what a user wrote in {key}: {old.content} became {new.content}")
+
+    def _check_version(self, key: str, old: documents.Document | None, new: documents.Document | None) -> None:
+        if new is None or new.stamp is None or (old is not None and old.stamp == new.stamp):
+            return
+        if new.stamp.version in self._versions[key]:
+            raise Violation(f"version {new.stamp.version} of {key} was there before")
+        self._versions[key].add(new.stamp.version)
+
+    def _check_copies(self, key: str, document: documents.Document) -> None:
+        """Each copy shows a state of its source no older than what it showed before, in one life of its document."""
+        for _, copy in links.links(document.content):
+            target = copy["key"]
+            if target == key or "link_too_large" in copy or (self._kind.transformed and "link_cycle" in copy):
+                continue
+            states = self._history[target]
+            since = self._shown.get((key, target), 0)
+            fitting = [i for i in range(since, len(states)) if self._may_show(copy, states[i], key)]
+            if not fitting:
+                raise Violation(f"{key}'s copy of {target} went back to {copy}")
+            self._shown[key, target] = fitting[0]
+
+    def _may_show(self, copy: dict[str, Any], state: str, above: str) -> bool:
+        """Tell whether a copy is what some transform, or none, makes of a state of its source."""
+        of_transforms = TRANSFORMS if self._kind.transformed else ()
+        sources = {copy["key"]: json.loads(state)}
+        made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
+        return any(copies.same(copies.copy_at(("x",), copy, above, one), copy) for one in made)
+
+    # --- what must hold once quiet ---
+
+    def check_rest(self, store: Store) -> None:
+        """Check all documents against what a put now would embed."""
+        found = store.query(Query(documents.COLLECTION))
+        held = {snapshot.id: document for snapshot in found if (document := documents.decode(snapshot.data))}
+        contents = {key: held[key].content if key in held else None for key in self._keys}
+        stored = store.read(*map(transforms.path_of, FIELDS))
+        around = Embedding(contents, {one.id: transforms.decode(one.data) for one in stored})
+        for key, document in held.items():
+            try:
+                expected = self._expected(key, document, held, around)
+            except Problem:
+                continue  # another client wrote what no put would take: it stays as it is, and embeds nobody
+            self._check_document(key, document, expected)
+            for target in links.link_keys(document.content):
+                if target in held and held[target].linked is False:
+                    raise Violation(f"{target} does not know that {key} embeds it: its next change would be lost")
+
+    def _expected(
+        self, key: str, document: documents.Document, held: dict[str, documents.Document], around: Embedding
+    ) -> documents.Content:
+        """What a put now would embed; a mark may stand where the last change of the target has come too far."""
+        hops = _hops_of_a_refresh(document, held) if self._kind.crowded else 0
+        far = {
+            at: link
+            for at, link in links.links(document.content)
+            if {"link_cycle", "link_too_large"} & link.keys() and documents.hops_of(held.get(link["key"])) >= HOPS_MAX
+        }
+        return links.placed(links.shape(key, document.content, around, hops, refuse=False), far)
+
+    @staticmethod
+    def _check_document(key: str, document: documents.Document, expected: documents.Content) -> None:
+        if not document.in_shape:
+            raise Violation(f"{key} was never brought into shape: {document.content}")
+        if values.canonical(expected) != values.canonical(document.content):
+            raise Violation(f"{key} shows {document.content}, a put now would embed {expected}")
+
+
+def _hops_of_a_refresh(document: documents.Document, held: dict[str, documents.Document]) -> int:
+    """Say how far the last change of any target has come here: where it came too far, marks stay."""
+    return 1 + max((documents.hops_of(held.get(key)) for key in links.link_keys(document.content)), default=0)
+
+
+def bare(content: documents.Content) -> str:
+    """Give what a user wrote: a content with nothing beside the keys of its links."""
+    links_alone = {at: {"key": link["key"]} for at, link in links.links(content)}
+    return values.canonical(links.placed(content, links_alone))
+
+
+def _shown(document: documents.Document | None) -> str:
+    return values.canonical(None if document is None else document.content)

@@ -1,0 +1,94 @@
+"""What worlds of links are about, and the bounds in them: so small that three documents make a chain of pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.world import Chances
+
+PAGE_COPIES = 2
+"""A page's size here, so that three documents make a chain of pages."""
+
+SMALL_DOCUMENT_BYTES = 60
+"""A record's bound in the worlds where copies do not fit."""
+
+HOPS_MAX = 5
+"""Over so many links a change travels here: more than a world has documents, so that growth round a cycle ends soon."""
+
+FIELDS = ("x", "y")
+
+TRANSFORMS: tuple[Any, ...] = (
+    {"made": "#.n"},
+    {"text": "{{.n}}!"},
+    "#.x",
+    {"grows": "{{.x .grows}}+", "n": "#.n"},
+    {"deepens": ["#.x .deepens", "#.y .deepens", "#.n"]},
+)
+"""What is made of a target: a part, a text, an object of its own or none, what grows or deepens round a cycle."""
+
+SMALL, GROWING = TRANSFORMS[:2], TRANSFORMS[3:]
+
+UNLUCKY = Chances(lose_answer=0.1, kill=0.1, left=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a world is about; each makes other races likely.
+
+    ``keys`` are put in this order, each linking to those before it, or to any of them in a `cyclic` world. `foreign`
+    worlds have another client that writes past the kit; in `crowded` ones records are so small that copies do not fit.
+    `narrow` ones have one source that goes to and fro, as its transform does, and one document that embeds it; in
+    `unlucky` ones much goes wrong. In `versatile` ones users also merge, put under a condition, and put several
+    documents in one call. In `transformed` ones transforms come, change and go. In a `round` world each document links
+    to the next, the last to the first: what a transform makes grows on every way round, and in a crowded one, who
+    embeds the next is too large for the one before.
+    """
+
+    keys: str
+    cyclic: bool = False
+    foreign: bool = False
+    crowded: bool = False
+    narrow: bool = False
+    unlucky: bool = False
+    versatile: bool = False
+    transformed: bool = False
+    round: bool = False
+
+
+KINDS = (
+    Kind("tp", narrow=True),
+    Kind("tp", narrow=True, foreign=True),
+    Kind("tp", narrow=True, unlucky=True),
+    Kind("tpqr"),
+    Kind("tpq", foreign=True),
+    Kind("tpqr", cyclic=True),
+    Kind("tpqr", cyclic=True, crowded=True),
+    Kind("tpq", cyclic=True, crowded=True, foreign=True),
+    Kind("tp", versatile=True),
+    Kind("tpq", versatile=True, cyclic=True),
+    Kind("tpq", versatile=True, foreign=True),
+    Kind("tpq", versatile=True, cyclic=True, transformed=True),
+    Kind("tp", narrow=True, transformed=True),
+    Kind("tpqr", transformed=True, unlucky=True),
+    Kind("tpq", cyclic=True, transformed=True),
+    Kind("tpq", transformed=True, round=True),
+    Kind("tpqrs", crowded=True, round=True),
+    Kind("tpq", cyclic=True, crowded=True, foreign=True, transformed=True),
+)
+
+Kinds = tuple[Kind, ...]
+
+PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded or kind.versatile))
+FOREIGN = tuple(kind for kind in KINDS if kind.foreign and not kind.versatile)
+NARROW = tuple(kind for kind in KINDS if kind.narrow)
+CROWDED = tuple(kind for kind in KINDS if kind.crowded and not kind.transformed)
+VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
+ROUND = tuple(kind for kind in KINDS if kind.round and kind.transformed)
+WIDE = tuple(kind for kind in KINDS if len(kind.keys) > 3 and not kind.crowded)
+TO_AND_FRO = tuple(kind for kind in KINDS if kind.narrow and kind.transformed)
+OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
+LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
+"""Two documents, and nothing that fixes what they begin with."""
+
+TRANSFORMED = tuple(kind for kind in KINDS if kind.transformed)
