@@ -15,7 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalogue_entries import Catalogue, Function, Index, Queue, Schedule, Trigger, refuse
+from infra.catalogue_agreement import Catalogue
+from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
 
 INVOKER = "google_cloud_run_service_iam_member"
 ENQUEUER = "google_cloud_tasks_queue_iam_member"
