@@ -60,6 +60,4 @@ class Catalogue:
         first: dict[str, str] = {}
         for name, trigger in self.triggers.items():
             earlier = first.setdefault(trigger.function, name)
-            refuse(
-                earlier != name, f"triggers.{name}: {trigger.function} has {earlier} already; {ONE_EACH}"
-            )
+            refuse(earlier != name, f"triggers.{name}: {trigger.function} has {earlier} already; {ONE_EACH}")

@@ -8,7 +8,8 @@ import pytest
 
 from infra.catalogue import load
 from infra.packaging.__main__ import build
-from tests.infra.workspace import INFRA, Workspace
+from tests.infra.workspace import Workspace
+from tests.packaging.sources import copy_of_the_project
 
 FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
 SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
@@ -26,9 +27,7 @@ def dist(deployed: Workspace, zips: Path) -> Iterator[Path]:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """Give a copy of what the zips are made from."""
-    for folder in ("functions", "shared", "examples", "infra"):
-        shutil.copytree(INFRA.parent / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "local"))
-    return tmp_path
+    return copy_of_the_project(tmp_path)
 
 
 def test_what_one_function_imports_redeploys_that_one_only(deployed: Workspace, dist: Path, source: Path) -> None:

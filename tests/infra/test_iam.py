@@ -74,7 +74,8 @@ def test_the_rule_for_an_added_function_gives_the_tables_rows_for_those_of_the_k
 
 def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resource]) -> None:
     others = sorted(right for right in rights(resources) if right[1] not in OF_FUNCTIONS)
-    receivers = [(f"ev-{each.segment}", "roles/eventarc.eventReceiver", "demo-project") for each in added("event")]
+    receiver = ("roles/eventarc.eventReceiver", "demo-project")
+    receivers: list[Row] = [(f"ev-{each.segment}", *receiver) for each in added("event")]
     assert others == sorted(rows(OTHERS) + receivers)
 
 

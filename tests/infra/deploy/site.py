@@ -1,0 +1,48 @@
+"""A clone with a cloud of its own, and what answers once it has deployed: the local stack, started at the first call
+from what was applied by then.
+"""
+
+import contextlib
+import json
+import threading
+from pathlib import Path
+
+from infra import applied
+from infra.catalogue import load
+from infra.deploy import target
+from infra.local.applied_stack import stack_of
+from infra.local.stack import Stack
+from tests.infra.deploy.clone import Clone
+from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.google_provider.server import GoogleProvider
+
+ENVIRONMENT = "dev"
+PREFIX = target.read(PROJECT, ENVIRONMENT).begin
+
+
+class Site:
+    """Starts a clone's stack when it is wanted; `closing` ends it."""
+
+    def __init__(self, kit: Clone, google: GoogleProvider, folder: Path, closing: contextlib.ExitStack) -> None:
+        self.kit = kit
+        self.google = google
+        self._folder = folder
+        self._closing = closing
+        self._starting = threading.Lock()
+        self._stack: Stack | None = None
+
+    @property
+    def stack(self) -> Stack:
+        """Give the running stack. Raises `CatalogueError` when what was applied cannot work."""
+        with self._starting:
+            if self._stack is None:
+                self._stack = self._closing.enter_context(stack_of(self.applied(), self._folder))
+            return self._stack
+
+    def applied(self) -> applied.Applied:
+        """Read what the clone has applied, out of its state in the bucket."""
+        data = target.read(PROJECT, ENVIRONMENT, root=self.kit.folder).work
+        shown = self.kit.run("terraform", "show", "-json", "-no-color", folder="infra", TF_DATA_DIR=str(data)).stdout
+        catalogue = load(self.kit.folder / "infra" / "catalogue.yaml")
+        folders = {name: function.folder for name, function in catalogue.functions.items()}
+        return applied.read(json.loads(shown), folders, catalogue.root)
