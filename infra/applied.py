@@ -135,7 +135,9 @@ def _triggers(state: _State) -> Iterator[Trigger]:
         for each in values["event_trigger"]:
             filters = {one["attribute"]: one["value"] for one in each["event_filters"]}
             segment, database = state.plain(values["name"]), state.environment["SIGNALBOX_DATABASE"]
-            refuse(filters["database"] != database, f"triggers.{segment}: listens to {filters['database']}: {database}")
+            refuse(
+                filters["database"] != database, f"triggers.{segment}: listens to {filters['database']}, not {database}"
+            )
             yield Trigger(name=segment, function=name, event=each["event_type"], document=filters["document"])
 
 

@@ -128,30 +128,24 @@ def test_queues_of_users_tasks_never_give_up(resources: Mapping[str, Resource], 
 
 
 SCHEDULER, TASKS, BUILD = (f"kit-{each}@demo-project" for each in ("scheduler", "tasks", "build"))
+LISTENS_TO = '"attribute": "database", "operator": null, "value": "{}"'
+CALLS_AS = '"service_account_email": "{}'
+EXPECTS = '"SIGNALBOX_TASKS_ACCOUNT": "{}'
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "complaint"),
     [
         ('"service": "sweep"', '"service": "swept"', "invoked_by must name at least one of"),
-        (
-            '"attribute": "database", "operator": null, "value": "signalbox-prod"',
-            "",
-            r"triggers\.link-fan-out: listens to",
-        ),
-        (f'"service_account_email": "{SCHEDULER}', f'"service_account_email": "{TASKS}', r"schedules\.\w+: calls as"),
-        (
-            f'"SIGNALBOX_TASKS_ACCOUNT": "{TASKS}',
-            f'"SIGNALBOX_TASKS_ACCOUNT": "{BUILD}',
-            "invoked_by must name at least",
-        ),
+        (LISTENS_TO.format("signalbox-prod"), LISTENS_TO.format("(default)"), r"triggers\.link-fan-out: listens to"),
+        (CALLS_AS.format(SCHEDULER), CALLS_AS.format(TASKS), r"schedules\.\w+: calls as"),
+        (EXPECTS.format(TASKS), EXPECTS.format(BUILD), "invoked_by must name at least one of"),
         (".us-central1.run.app/", ".run.app/", r"schedules\.\w+: calls https"),
     ],
 )
 def test_what_cannot_work_in_the_cloud_is_refused(
     shown: str, catalogue: Catalogue, right: str, wrong: str, complaint: str
 ) -> None:
-    wrong = wrong or right.replace("signalbox-prod", "(default)")
     assert right in shown
     with pytest.raises(CatalogueError, match=complaint):
         read(shown.replace(right, wrong), catalogue)
