@@ -12,6 +12,7 @@ from tests.infra.deploy.gate import gate
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.deploy.site import PREFIX, Site
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
@@ -30,24 +31,23 @@ def gcloud(tmp_path: Path) -> Gcloud:
 
 
 @pytest.fixture
-def google() -> Iterator[GoogleProvider]:
+def own_google() -> Iterator[GoogleProvider]:
     """Give an empty cloud of the test's own."""
     with GoogleProvider() as provider:
         yield provider
 
 
 @pytest.fixture
-def clone(tmp_path: Path, google: GoogleProvider, gcloud: Gcloud, state_url: str) -> Clone:
+def clone(tmp_path: Path, own_google: GoogleProvider, gcloud: Gcloud, state_url: str) -> Clone:
     """Give a clone whose functions do not answer."""
-    return Clone(tmp_path / "clone", surroundings(google.environment(), gcloud.folder / "bin", state_url, ""))
+    return Clone(tmp_path / "clone", surroundings(own_google.environment(), gcloud.folder / "bin", state_url, ""))
 
 
 @pytest.fixture(scope="module")
-def site(state_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Give a clone whose functions answer from its deployment on; it has not deployed yet."""
-    folder = tmp_path_factory.mktemp("site")
+def site(deployed: Workspace, state_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Give a clone whose functions answer from its deployment on, which is still to come; prod is there already."""
+    folder, google = tmp_path_factory.mktemp("site"), deployed.google
     with contextlib.ExitStack() as closing:
-        google = closing.enter_context(GoogleProvider())
         gcloud = Gcloud(folder / "gcloud").folder / "bin"
         address = closing.enter_context(gate(lambda: place.stack.base_url, TOKEN, PREFIX))
         kit = Clone(folder / "clone", surroundings(google.environment(), gcloud, state_url, address))

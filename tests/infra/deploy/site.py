@@ -1,11 +1,14 @@
-"""A clone with a cloud of its own, and what answers once it has deployed: the local stack, started at the first call
+"""A clone that deploys beside what is there already, and what then answers: the local stack, started at the first call
 from what was applied by then.
 """
 
 import contextlib
 import json
 import threading
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from infra import applied
 from infra.catalogue import load
@@ -26,6 +29,7 @@ class Site:
     def __init__(self, kit: Clone, google: GoogleProvider, folder: Path, closing: contextlib.ExitStack) -> None:
         self.kit = kit
         self.google = google
+        self.before = frozenset(google.cloud.existing)
         self._folder = folder
         self._closing = closing
         self._starting = threading.Lock()
@@ -36,13 +40,25 @@ class Site:
         """Give the running stack. Raises `CatalogueError` when what was applied cannot work."""
         with self._starting:
             if self._stack is None:
-                self._stack = self._closing.enter_context(stack_of(self.applied(), self._folder))
+                self._stack = self._closing.enter_context(stack_of(self.applied, self._folder))
             return self._stack
 
-    def applied(self) -> applied.Applied:
-        """Read what the clone has applied, out of its state in the bucket."""
+    @property
+    def made(self) -> frozenset[tuple[str, str]]:
+        """Give what exists in the cloud beside what was there before: kinds and names."""
+        return frozenset(self.google.cloud.existing) - self.before
+
+    @cached_property
+    def shown(self) -> Mapping[str, Any]:
+        """Give what the clone has applied, out of its state in the bucket."""
         data = target.read(PROJECT, ENVIRONMENT, root=self.kit.folder).work
-        shown = self.kit.run("terraform", "show", "-json", "-no-color", folder="infra", TF_DATA_DIR=str(data)).stdout
+        shown = self.kit.run("terraform", "show", "-json", "-no-color", folder="infra", TF_DATA_DIR=str(data))
+        said: Mapping[str, Any] = json.loads(shown.stdout)
+        return said
+
+    @cached_property
+    def applied(self) -> applied.Applied:
+        """Give what the clone has applied as a catalogue and its functions' environments."""
         catalogue = load(self.kit.folder / "infra" / "catalogue.yaml")
         folders = {name: function.folder for name, function in catalogue.functions.items()}
-        return applied.read(json.loads(shown), folders, catalogue.root)
+        return applied.read(self.shown, folders, catalogue.root)

@@ -5,7 +5,8 @@ a task, an event or a call fail, as it would in the cloud.
 """
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import httpx
 import pytest
@@ -19,8 +20,10 @@ from tests.infra.deploy.clone import PROJECT as ROOT
 from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.site import ENVIRONMENT, PREFIX, Site
+from tests.infra.workspace import Resource, by_address
 
 SMOKE_STEPS = 8
+SHARED = {"google_project_service"}  # what is turned on for one is on for all, and stays on
 SECONDS_MAX = 60.0
 COPIES = 12
 GREETER = '''"""A user's function: it greets whoever it is told to, one task a name."""
@@ -89,9 +92,8 @@ def test_what_a_build_has_deployed_passes_its_smoke_test(said: dict[str, str]) -
 def test_the_names_that_are_looked_for_beforehand_are_those_that_terraform_gives(
     site: Site, said: dict[str, str]
 ) -> None:
-    place, existing = target.read(PROJECT, ENVIRONMENT), site.google.cloud.existing
-    last = {kind: {name.rpartition("/")[2] for each, name in existing if each == kind} for kind, _ in existing}
-    names = site.applied().catalogue.functions
+    place, names = target.read(PROJECT, ENVIRONMENT), site.applied.catalogue.functions
+    last = {kind: {name.rpartition("/")[2] for each, name in site.made if each == kind} for kind, _ in site.made}
     assert last["google_cloudfunctions2_function"] == {place.service(name) for name in names}
     assert last["google_firestore_database"] == {place.database}
     accounts = {f"fn-{place.service(name)}@{PROJECT}.iam.gserviceaccount.com" for name in names}
@@ -131,7 +133,7 @@ def test_a_users_function_is_a_folder_and_an_entry_served_and_called_by_a_task(
 
 
 def test_a_users_function_is_called_by_and_hands_tasks_to_what_its_entry_says(site: Site, stack: Stack) -> None:
-    greeter = site.applied().catalogue.functions["greeter"]
+    greeter = site.applied.catalogue.functions["greeter"]
     assert (greeter.invoked_by, greeter.enqueues) == (("people", "queue"), ("batches", "tasks"))
 
 
@@ -151,6 +153,27 @@ def test_a_second_deployment_changes_nothing(site: Site, said: dict[str, str]) -
     again = site.kit.make("deploy", f"PROJECT={PROJECT}")
     assert (again.returncode, "No changes." in again.stdout) == (0, True), again.stdout
     assert len(site.google.cloud.operations) == operations
+
+
+def test_two_environments_share_a_project_and_nothing_in_it(site: Site, said: dict[str, str]) -> None:
+    of_prod = Counter(kind for kind, name in site.before if kind not in SHARED)
+    of_dev = Counter(kind for kind, name in site.made if "greeter" not in name)
+    assert of_dev == of_prod
+
+
+def test_only_the_data_of_prod_is_protected(
+    site: Site, said: dict[str, str], resources: Mapping[str, Resource]
+) -> None:
+    address = "google_firestore_database.database[0]"
+    prod, dev = resources[address].values, by_address(site.shown["values"])[address].values
+    assert (prod["delete_protection_state"], prod["deletion_policy"]) == ("DELETE_PROTECTION_ENABLED", "ABANDON")
+    assert (dev["delete_protection_state"], dev["deletion_policy"]) == ("DELETE_PROTECTION_DISABLED", "DELETE")
+
+
+def test_the_end_of_one_environment_leaves_the_other_as_it_was(site: Site, stack: Stack) -> None:
+    destroyed = site.kit.make("destroy", f"PROJECT={PROJECT}", "CONFIRM=dev")
+    assert (destroyed.returncode, "What stays:" in destroyed.stdout) == (0, True), destroyed.stdout
+    assert site.google.cloud.existing == site.before
 
 
 def statuses(stack: Stack, function: str) -> set[object]:

@@ -25,7 +25,7 @@ def test_the_build_file_is_one_that_cloud_build_takes() -> None:
 
 
 def test_everything_that_is_missing_is_said_at_once_before_anything_is_changed(
-    clone: Clone, gcloud: Gcloud, google: GoogleProvider
+    clone: Clone, gcloud: Gcloud, own_google: GoogleProvider
 ) -> None:
     gcloud.answer(
         **{
@@ -39,14 +39,14 @@ def test_everything_that_is_missing_is_said_at_once_before_anything_is_changed(
     stopped = clone.make("deploy", TO, "YES=1")
     wanted = ("Billing is off", f"make bootstrap {TO} REGION=us-central1", "us-central1 is no region", "sweeper")
     assert [text for text in wanted if text not in stopped.stdout] == []
-    assert (stopped.returncode, google.cloud.operations) == (2, [])
+    assert (stopped.returncode, own_google.cloud.operations) == (2, [])
 
 
-def test_a_project_is_prepared_once(clone: Clone, gcloud: Gcloud, google: GoogleProvider) -> None:
+def test_a_project_is_prepared_once(clone: Clone, gcloud: Gcloud, own_google: GoogleProvider) -> None:
     gcloud.answer(**{f"storage buckets describe gs://{PROJECT}-signalbox-state": None})
     assert clone.make("bootstrap", TO, "YES=1").returncode == 0
-    assert named("google_storage_bucket", google) == [target.read(PROJECT, "dev").state_bucket]
-    operations = len(google.cloud.operations)
+    assert named("google_storage_bucket", own_google) == [target.read(PROJECT, "dev").state_bucket]
+    operations = len(own_google.cloud.operations)
     again = clone.make("bootstrap", TO)
     assert (again.returncode, "No changes." in again.stdout) == (0, True), again.stdout
-    assert len(google.cloud.operations) == operations
+    assert len(own_google.cloud.operations) == operations
