@@ -1,9 +1,8 @@
-"""What the cloud enforces around a function, by IAM and ingress, from its entry in the catalogue: who calls it, and to
-which queues it hands tasks.
+"""Enforce around a function what IAM and ingress do in the cloud: who calls it, and to which queues it hands tasks.
 
-Who calls is told by the headers that only queues, schedules and events bring; whether they tell the truth is the
-function's own business, as in the cloud. All functions share one process, so the one at work is kept in a context
-variable, which follows a call and not the threads that it may start.
+Both follow from its entry in the catalogue. Who calls is told by the headers that only queues, schedules and events
+bring; whether they tell the truth is the function's own business, as in the cloud. All functions share one process, so
+the one at work is kept in a context variable, which follows a call and not the threads that it may start.
 """
 
 from collections.abc import Iterable, Sequence

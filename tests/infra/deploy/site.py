@@ -1,6 +1,4 @@
-"""A clone that deploys beside what is there already, and what then answers: the local stack, started at the first call
-from what was applied by then.
-"""
+"""A clone that deploys beside what is there, and the local stack from what it has applied, which then answers."""
 
 import contextlib
 import json

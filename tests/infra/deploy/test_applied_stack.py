@@ -12,8 +12,10 @@ import httpx
 import pytest
 import yaml
 
+from infra.catalogue import load
 from infra.deploy import target
 from infra.deploy.calls import until
+from infra.local.parts import stats
 from infra.local.stack import Stack
 from tests.infra.deploy.build import build
 from tests.infra.deploy.clone import PROJECT as ROOT
@@ -146,6 +148,8 @@ def test_names_and_places_are_those_of_the_cloud(stack: Stack) -> None:
     assert (settings.queue_prefix, settings.database, settings.project) == (PREFIX, "signalbox-dev", PROJECT)
     assert settings.tasks_account == f"kit-{PREFIX}tasks@{PROJECT}.iam.gserviceaccount.com"
     assert not settings.signatures_removed
+    queues = f"projects/{PROJECT}/locations/us-central1/queues/{PREFIX}"
+    assert set(stats(stack.identity_url)) == {queues + name for name in load().queues}
 
 
 def test_a_second_deployment_changes_nothing(site: Site, said: dict[str, str]) -> None:
