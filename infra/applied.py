@@ -5,7 +5,9 @@
     applied.environments["sweep"]["SIGNALBOX_DATABASE"]   # "signalbox-dev"
 
 Who invokes a function follows from who was given the right to; what it hands tasks to, likewise. So a function that the
-catalogue says queues may call, and that the tasks' account may not, reads as one that queues do not call.
+catalogue says queues may call, and that the tasks' account may not, reads as one that queues do not call. What
+the cloud takes and what then never works is refused: a trigger on a database that no function writes, a schedule that
+calls as somebody whom functions do not expect.
 """
 
 import re
@@ -15,9 +17,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalogue_entries import Catalogue, Function, Index, Queue, Schedule, Trigger, refuse
+from infra.catalogue_agreement import Catalogue
+from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
 
 INVOKER = "google_cloud_run_service_iam_member"
+ACTS_AS = "google_service_account_iam_member"
 ENQUEUER = "google_cloud_tasks_queue_iam_member"
 FUNCTION = "google_cloudfunctions2_function"
 INDEX = "google_firestore_index"
@@ -92,12 +96,11 @@ def _function(state: _State, name: str, folder: Path) -> Function:
     values = state.functions[name]
     service = _service(values)
     callers = {each["member"] for each in state.of(INVOKER) if each["service"] == values["name"]}
-    runs_as = f"serviceAccount:{service['service_account_email']}"
     return Function(
         name=name,
         folder=folder,
         invoked_by=tuple(_invokers(state, values, callers)),
-        enqueues=tuple(sorted(state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == runs_as)),
+        enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
         public=EVERYBODY in callers,
         memory=service["available_memory"],
         cpu=float(service["available_cpu"]),
@@ -105,6 +108,14 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         timeout_seconds=service["timeout_seconds"],
         instances_max=service["max_instance_count"],
     )
+
+
+def _enqueues(state: _State, member: str) -> Iterator[str]:
+    """Name the queues that an account hands tasks to: it takes the right, and one to act as the account they carry."""
+    tasks = f"/serviceAccounts/{state.environment['SIGNALBOX_TASKS_ACCOUNT']}"
+    acts_as = {each["service_account_id"] for each in state.of(ACTS_AS) if each["member"] == member}
+    if any(account.endswith(tasks) for account in acts_as):
+        yield from (state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == member)
 
 
 def _invokers(state: _State, values: Resource, callers: set[str]) -> Iterator[str]:
@@ -123,16 +134,23 @@ def _triggers(state: _State) -> Iterator[Trigger]:
     for name, values in state.functions.items():
         for each in values["event_trigger"]:
             filters = {one["attribute"]: one["value"] for one in each["event_filters"]}
-            segment = state.plain(values["name"])
+            segment, database = state.plain(values["name"]), state.environment["SIGNALBOX_DATABASE"]
+            refuse(
+                filters["database"] != database, f"triggers.{segment}: listens to {filters['database']}, not {database}"
+            )
             yield Trigger(name=segment, function=name, event=each["event_type"], document=filters["document"])
 
 
 def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:
     for values in state.of(SCHEDULE):
-        audience = values["http_target"][0]["oidc_token"][0]["audience"]
-        called = next(name for name, each in state.functions.items() if _address(state, each) == audience)
-        name = state.plain(values["name"])
-        yield Schedule(name=name, function=called, cron=values["schedule"], local_every_seconds=local_every_seconds)
+        name, target = state.plain(values["name"]), values["http_target"][0]
+        account, audience = (target["oidc_token"][0][key] for key in ("service_account_email", "audience"))
+        expected = state.environment["SIGNALBOX_SCHEDULER_ACCOUNT"]
+        refuse(account != expected, f"schedules.{name}: calls as {account}, and functions expect {expected}")
+        refuse(target["uri"] != f"{audience}/", f"schedules.{name}: calls {target['uri']} with a token for {audience}")
+        called = [function for function, each in state.functions.items() if _address(state, each) == audience]
+        refuse(len(called) != 1, f"schedules.{name}: no function is at {audience}")
+        yield Schedule(name=name, function=called[0], cron=values["schedule"], local_every_seconds=local_every_seconds)
 
 
 def _index(values: Resource) -> Index:

@@ -16,8 +16,8 @@ from typing import Any, TypeVar, get_origin
 
 import yaml
 
+from infra.catalogue_agreement import Catalogue
 from infra.catalogue_entries import (
-    Catalogue,
     CatalogueError,
     Function,
     Index,

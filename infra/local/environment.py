@@ -1,9 +1,27 @@
-"""Settings as the environment that says them: what the local stack hands to its functions."""
+"""The settings of a local stack's functions: what follows from the catalogue, and the environment that says it."""
 
 import json
+import os
+from dataclasses import replace
 
-from shared.adapters.settings import Settings
+from infra.catalogue import Catalogue
+from shared.adapters.settings import Settings, from_environment
 from shared.rules.indexes import Index
+
+CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION")  # all else in the environment may be meant for the cloud
+TASKS_ACCOUNT = "tasks@signalbox.invalid"
+SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
+
+
+def settings_of(catalogue: Catalogue) -> Settings:
+    """Give the settings that Terraform would give the functions, with accounts that exist nowhere."""
+    return replace(
+        from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ}),
+        task_functions=catalogue.task_functions,
+        task_queues=catalogue.task_queues,
+        tasks_account=TASKS_ACCOUNT,
+        scheduler_account=SCHEDULER_ACCOUNT,
+    )
 
 
 def environment_of(settings: Settings) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Each function is loaded by functions-framework, as in the cloud, and mounted at ``/`` + its URL segment. The framework
 is made for one function a process: it leaves the function's name in the environment, keeps a registry by name, and
 imports what lies beside ``main.py`` under bare names. So after each function the traces are removed, and functions must
-not import their own files while they handle a request.
+not import their own files while they handle a request. What the cloud would refuse around a function, `rights` does.
 
 Gunicorn serves `application`, with threads, as in the cloud.
 """
@@ -11,6 +11,7 @@ Gunicorn serves `application`, with threads, as in the cloud.
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from werkzeug.wrappers import Request
 
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
+from infra.local.rights import EntitledQueue, guarded
+from shared.adapters import runtime
 from shared.adapters.web.answers import Answer, problem_response, response_of
 from shared.rules.problems import NotFound
 
@@ -32,6 +35,8 @@ LEFT_IN_THE_ENVIRONMENT = ("FUNCTION_TARGET", "FUNCTION_SIGNATURE_TYPE", "FUNCTI
 
 def application(catalogue: str) -> "WSGIApplication":
     """Serve the functions of the catalogue file of that name."""
+    ports = runtime.ports()
+    runtime.bind(replace(ports, queue=EntitledQueue(ports.queue, ports.log)))
     return mounted(catalogues.load(Path(catalogue)))
 
 
@@ -54,7 +59,7 @@ def _loaded(function: Function) -> "WSGIApplication":
         if _lies_in(sys.modules[name], function.folder):
             del sys.modules[name]
     sys.path[:] = path
-    return _with_a_path(app)
+    return guarded(function, _with_a_path(app))
 
 
 def _with_a_path(app: "WSGIApplication") -> "WSGIApplication":

@@ -20,8 +20,6 @@ from infra.local.triggers import Events
 from shared.adapters.settings import EMBEDDED, Settings
 
 ANSWER_SECONDS_MAX = 1.0
-TASKS_ACCOUNT = "tasks@signalbox.invalid"
-SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 BACKLOG = 1_024
 
@@ -54,7 +52,11 @@ def plan(
     port: int | None,
     chaos: str,
 ) -> Plan:
-    """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken."""
+    """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
+
+    In the settings it replaces where things are on this machine, and what Google knows without being told: the triggers
+    and the indexes.
+    """
     functions_socket = socket.create_server(("127.0.0.1", port or 0), backlog=BACKLOG)
     events_socket = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
     names = ("firestore", "cloud-tasks", "keys", "events-deliver")
@@ -68,10 +70,6 @@ def plan(
         events_url=f"http://127.0.0.1:{ports['events-receive']}",
         function_url=base_url + "{function}",
         triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
-        task_functions=catalogue.task_functions,
-        task_queues=catalogue.task_queues,
-        tasks_account=TASKS_ACCOUNT,
-        scheduler_account=SCHEDULER_ACCOUNT,
         keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
         indexes=tuple(index.parsed for index in catalogue.indexes.values()),
     )
@@ -110,7 +108,7 @@ def _fetched(url: str) -> bytes | None:
 
 def _firestore(plan: Plan, emulator: Emulator) -> Part:
     host = plan.settings.firestore_emulator
-    events = Events(host, plan.settings.project)
+    events = Events(host, plan.settings.project, plan.settings.database)
     return Part(
         "firestore",
         tuple(emulator.command(plan.ports["firestore"], plan.ports["events-receive"])),

@@ -44,9 +44,10 @@ class Quiet:
         if self._plan.emulator is None:
             time.sleep(EMBEDDED_SETTLE_SECONDS)
             return True
+        settings = self._plan.settings
         marker, deadline = next(self._markers), time.monotonic() + MARKER_SECONDS_MAX
         try:
-            Events(self._plan.settings.firestore_emulator, self._plan.settings.project).mark(marker)
+            Events(settings.firestore_emulator, settings.project, settings.database).mark(marker)
         except (OSError, http.client.HTTPException):
             return False
         while time.monotonic() < deadline:

@@ -23,11 +23,12 @@ from typing import Self
 
 from infra import catalogue as catalogues
 from infra.local import firestore_emulator
+from infra.local.environment import settings_of
 from infra.local.parts import parts, plan, stats
 from infra.local.quiet import Quiet
 from infra.local.supervisor import StackError, Supervisor
 from infra.local.tally import Tally
-from shared.adapters.settings import EMBEDDED, Settings, from_environment
+from shared.adapters.settings import EMBEDDED, Settings
 
 __all__ = ["Stack", "StackError"]
 
@@ -40,8 +41,9 @@ class Stack:
     """A running local stack; enter it to start it.
 
     `port` None chooses a free one. `folder` takes the databases and one log a part. `chaos` such as
-    ``twice=0.1,late=0.1`` makes queues and events misbehave; empty: what the environment's ``CHAOS`` says. Raises
-    `StackError` when a part cannot run, `CatalogueError`, and `OSError` when the port is taken.
+    ``twice=0.1,late=0.1`` makes queues and events misbehave; empty: what the environment's ``CHAOS`` says. `settings`
+    are the functions', but for where things are; None: those that follow from the catalogue. Raises `StackError` when a
+    part cannot run, `CatalogueError`, and `OSError` when the port is taken.
     """
 
     def __init__(
@@ -50,13 +52,15 @@ class Stack:
         folder: Path = Path(".local"),
         chaos: str = "",
         catalogue: Path = catalogues.CATALOGUE,
+        settings: Settings | None = None,
     ) -> None:
         self.folder = folder.resolve()
         emulator = None if os.environ.get("SIGNALBOX_STORE") == EMBEDDED else firestore_emulator.find_installed()
         self.store = "emulator" if emulator else EMBEDDED
         chaos = chaos or os.environ.get("CHAOS", "")
         content = catalogues.load(catalogue)
-        self._plan = plan(catalogue.resolve(), content, self.folder, emulator, _settings(), port, chaos)
+        settings = settings or settings_of(content)
+        self._plan = plan(catalogue.resolve(), content, self.folder, emulator, settings, port, chaos)
         listed = parts(self._plan)
         self.part_names = tuple(part.name for part in listed)
         self._supervisor = Supervisor(listed, self.folder)
@@ -149,11 +153,6 @@ class Stack:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._quiet.activity()}")
             time.sleep(IDLE_PAUSE_SECONDS)
-
-
-def _settings() -> Settings:
-    chosen = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION")  # all else in the environment may be meant for the cloud
-    return from_environment({name: os.environ[name] for name in chosen if name in os.environ})
 
 
 def _clear(folder: Path, part_names: Sequence[str]) -> None:

@@ -23,22 +23,23 @@ MARKER = Trigger(
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events side of an emulator at `host`, for one project."""
+    """The events side of an emulator at `host`, for one database of one project."""
 
     host: str
     project: str
+    database: str = "(default)"
 
     def register(self, triggers: Iterable[Trigger]) -> None:
         """Ask for the events of these triggers, and for the markers'. Raises `OSError`."""
         for trigger in (*triggers, MARKER):
             path = f"/emulator/v1/projects/{self.project}/eventarcTrigger?eventarcTriggerId={quote(trigger.name)}"
             document = {"value": trigger.document, "matchType": "PATH_PATTERN"}
-            place = {"database": "(default)", "namespace": "(default)"}
+            place = {"database": self.database, "namespace": "(default)"}
             self._send("POST", path, {"eventType": trigger.event, **place, "document": document})
 
     def mark(self, number: int) -> None:
         """Write marker `number`: once its event has come, so have those of all earlier commits. Raises `OSError`."""
-        path = f"/v1/projects/{self.project}/databases/(default)/documents/{MARKER_DOCUMENT}"
+        path = f"/v1/projects/{self.project}/databases/{self.database}/documents/{MARKER_DOCUMENT}"
         self._send("PATCH", path, {"fields": {MARKER_FIELD: {"integerValue": str(number)}}})
 
     def _send(self, method: str, path: str, body: object) -> None:

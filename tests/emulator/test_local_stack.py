@@ -181,8 +181,8 @@ def test_the_front_page_lists_what_people_may_call_and_anything_else_is_a_proble
         assert http.get("").json() == {"functions": {"notes": stack.base_url + "notes"}}
         refused = http.get("nothing-here")
         assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
-        assert http.get("note-written").status_code == 405
-        assert http.post("tick", follow_redirects=False).status_code == 401
+        assert http.post("note-written").status_code == 404
+        assert http.post("tick", follow_redirects=False).status_code == 404
 
 
 def test_the_counts_are_the_sums_of_what_the_functions_say(stack: Stack) -> None:

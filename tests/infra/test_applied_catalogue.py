@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from infra import applied
 from infra.applied import Applied
 from infra.catalogue import Catalogue, CatalogueError, load
+from infra.local.applied_stack import settings_of, written
 from shared.adapters.settings import from_environment
 from tests.infra.workspace import Resource, Workspace
 
@@ -24,9 +26,19 @@ def catalogue() -> Catalogue:
 
 
 @pytest.fixture(scope="module")
-def found(deployed: Workspace, catalogue: Catalogue) -> Applied:
+def shown(deployed: Workspace) -> str:
+    """Give what was applied, as Terraform says it."""
+    return json.dumps(deployed.shown())
+
+
+@pytest.fixture(scope="module")
+def found(shown: str, catalogue: Catalogue) -> Applied:
+    return read(shown, catalogue)
+
+
+def read(shown: str, catalogue: Catalogue) -> Applied:
     folders = {name: function.folder for name, function in catalogue.functions.items()}
-    return applied.read(deployed.shown(), folders, catalogue.root)
+    return applied.read(json.loads(shown), folders, catalogue.root)
 
 
 def test_every_function_is_deployed_as_the_catalogue_says(found: Applied, catalogue: Catalogue) -> None:
@@ -51,14 +63,13 @@ def test_every_index_is_that_of_the_catalogue(found: Applied, catalogue: Catalog
     assert found.catalogue.indexes == catalogue.indexes
 
 
-def test_an_index_is_read_back_as_it_was_written(deployed: Workspace, catalogue: Catalogue) -> None:
+def test_an_index_is_read_back_as_it_was_written(shown: str, catalogue: Catalogue) -> None:
     fields = [("tags", None), ("address.zipcode", "ASCENDING"), ("name", "DESCENDING")]
     values = {"collection": "documents", "fields": [{"field_path": path, "order": order} for path, order in fields]}
-    shown = deployed.shown()
+    state = json.loads(shown)
     near = {"mode": "managed", "type": applied.INDEX, "index": "near", "values": values}
-    shown["values"]["root_module"]["resources"].append(near)
-    folders = {name: function.folder for name, function in catalogue.functions.items()}
-    index = applied.read(shown, folders, catalogue.root).catalogue.indexes["near"]
+    state["values"]["root_module"]["resources"].append(near)
+    index = read(json.dumps(state), catalogue).catalogue.indexes["near"]
     assert (index.collection, index.fields) == ("documents", ("tags[]", "address.zipcode", "-name"))
 
 
@@ -91,10 +102,14 @@ def test_the_entry_point_is_the_folders_name_in_every_zip(found: Applied, resour
         assert (built["entry_point"], built["runtime"]) == (name, "python313")
 
 
-def test_what_people_do_not_call_is_closed_to_the_outside(resources: Mapping[str, Resource]) -> None:
+def test_what_people_do_not_call_is_closed_to_the_outside(
+    resources: Mapping[str, Resource], catalogue: Catalogue
+) -> None:
+    inner = {each.segment for each in catalogue.functions.values() if "people" not in each.invoked_by}
     functions = [each.values for each in resources.values() if each.kind == "google_cloudfunctions2_function"]
     closed = {each["name"] for each in functions if each["service_config"][0]["ingress_settings"] != "ALLOW_ALL"}
-    assert closed == {"batch-expand", "link-fan-out", "link-refresh", "link-verify", "semaphore-admit", "sweep"}
+    assert closed == inner
+    assert inner >= {"batch-expand", "link-fan-out", "link-refresh", "link-verify", "semaphore-admit", "sweep"}
 
 
 def test_a_trigger_is_where_the_database_is_and_asks_again(resources: Mapping[str, Resource]) -> None:
@@ -112,11 +127,49 @@ def test_queues_of_users_tasks_never_give_up(resources: Mapping[str, Resource], 
     assert {queues[name]["retry_config"][0]["max_attempts"] for name in catalogue.task_queues} == {-1}
 
 
-def test_a_right_that_is_missing_shows(deployed: Workspace, catalogue: Catalogue) -> None:
-    folders = {name: function.folder for name, function in catalogue.functions.items()}
-    shown = json.loads(json.dumps(deployed.shown()).replace('"service": "sweep"', '"service": "swept"'))
-    with pytest.raises(CatalogueError, match="invoked_by must name at least one of"):
-        applied.read(shown, folders, catalogue.root)
+SCHEDULER, TASKS, BUILD = (f"kit-{each}@demo-project" for each in ("scheduler", "tasks", "build"))
+LISTENS_TO = '"attribute": "database", "operator": null, "value": "{}"'
+CALLS_AS = '"service_account_email": "{}'
+EXPECTS = '"SIGNALBOX_TASKS_ACCOUNT": "{}'
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "complaint"),
+    [
+        ('"service": "sweep"', '"service": "swept"', "invoked_by must name at least one of"),
+        (LISTENS_TO.format("signalbox-prod"), LISTENS_TO.format("(default)"), r"triggers\.link-fan-out: listens to"),
+        (CALLS_AS.format(SCHEDULER), CALLS_AS.format(TASKS), r"schedules\.\w+: calls as"),
+        (EXPECTS.format(TASKS), EXPECTS.format(BUILD), "invoked_by must name at least one of"),
+        (".us-central1.run.app/", ".run.app/", r"schedules\.\w+: calls https"),
+    ],
+)
+def test_what_cannot_work_in_the_cloud_is_refused(
+    shown: str, catalogue: Catalogue, right: str, wrong: str, complaint: str
+) -> None:
+    assert right in shown
+    with pytest.raises(CatalogueError, match=complaint):
+        read(shown.replace(right, wrong), catalogue)
+
+
+def test_a_function_that_may_not_act_as_the_tasks_account_hands_over_no_task(shown: str, catalogue: Catalogue) -> None:
+    right = f'"service_account_id": "projects/demo-project/serviceAccounts/{TASKS}'
+    assert right in shown
+    found = read(shown.replace(right, right.replace(TASKS, BUILD)), catalogue)
+    assert {function.enqueues for function in found.catalogue.functions.values()} == {()}
+
+
+def test_functions_that_were_told_different_things_cannot_share_a_process(found: Applied) -> None:
+    environments = dict(found.environments)
+    environments["sweep"] = {**environments["sweep"], "SIGNALBOX_DATABASE": "another"}
+    with pytest.raises(
+        CatalogueError, match=r"functions\.\w+: other functions have other values of SIGNALBOX_DATABASE"
+    ):
+        settings_of(replace(found, environments=environments))
+
+
+def test_what_was_applied_is_read_back_from_the_file_that_the_local_stack_reads(found: Applied, tmp_path: Path) -> None:
+    (tmp_path / "catalogue.yaml").write_text(written(found.catalogue))
+    assert replace(load(tmp_path / "catalogue.yaml"), root=found.catalogue.root) == found.catalogue
 
 
 def test_a_state_with_nothing_in_it_is_refused() -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from infra.catalogue import load
 from infra.packaging.__main__ import build
-from infra.packaging.package import package
-from tests.infra.workspace import INFRA, Workspace
+from tests.infra.workspace import Workspace
+from tests.packaging.sources import copy_of_the_project
 
 FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
 SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
+OF_DOCUMENTS_ONLY = "shared/adapters/web/loading.py"
 
 
 @pytest.fixture
@@ -26,19 +27,18 @@ def dist(deployed: Workspace, zips: Path) -> Iterator[Path]:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """Give a copy of what the zips are made from."""
-    for folder in ("functions", "shared", "examples", "infra"):
-        shutil.copytree(INFRA.parent / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "local"))
-    return tmp_path
+    return copy_of_the_project(tmp_path)
 
 
-def test_what_few_functions_import_redeploys_those_only(deployed: Workspace, dist: Path, source: Path) -> None:
-    path, functions = rarely_imported()
-    with (source / path).open("a") as file:
+def test_what_one_function_imports_redeploys_that_one_only(deployed: Workspace, dist: Path, source: Path) -> None:
+    with (source / OF_DOCUMENTS_ONLY).open("a") as file:
         file.write("\n# A line more.\n")
     build(load(source / "infra" / "catalogue.yaml"), [], dist)
     deployed.plan()
-    updated = {FUNCTION.format(function): ["update"] for function in functions}
-    assert deployed.changes() == updated | {SOURCE.format(function): ["create", "delete"] for function in functions}
+    assert deployed.changes() == {
+        FUNCTION.format("documents"): ["update"],
+        SOURCE.format("documents"): ["create", "delete"],
+    }
 
 
 def test_packaging_again_plans_nothing_and_warns_of_nothing(deployed: Workspace, dist: Path, source: Path) -> None:
@@ -46,13 +46,3 @@ def test_packaging_again_plans_nothing_and_warns_of_nothing(deployed: Workspace,
     printed = deployed.plan().stdout
     assert deployed.changes() == {}
     assert "Warning" not in printed
-
-
-def rarely_imported() -> tuple[str, list[str]]:
-    """Find a file of ``shared/`` that the fewest zips hold, and whose zips those are."""
-    catalogue = load()
-    holders: dict[str, list[str]] = {}
-    for name, function in catalogue.functions.items():
-        for path in package(function, catalogue.root).files:
-            holders.setdefault(path, []).append(name)
-    return min((each for each in holders.items() if each[0].startswith("shared/")), key=lambda each: len(each[1]))

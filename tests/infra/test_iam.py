@@ -1,5 +1,6 @@
 """Who may do what, all of it: a right that is not in these two tables is one too many.
 
+The tables hold what comes with the kit; a function that was added to the catalogue has the rights its entry asks for.
 Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``kit-`` calls or builds them. Ann
 deploys.
 """
@@ -7,6 +8,7 @@ deploys.
 import re
 from collections.abc import Iterator, Mapping
 
+from infra.catalogue import Function, load
 from tests.infra.workspace import Resource, Workspace
 
 Row = tuple[str, ...]
@@ -63,17 +65,23 @@ NARROWING = re.compile(
 def test_functions_are_called_by_and_may_do_exactly_this(resources: Mapping[str, Resource]) -> None:
     held = set(rights(resources))
     functions = {each.values["name"] for each in resources.values() if each.kind == "google_cloudfunctions2_function"}
-    assert [row_of(function, held) for function in sorted(functions)] == rows(FUNCTIONS)
+    assert [row_of(function, held) for function in sorted(functions)] == expected()
+
+
+def test_the_rule_for_an_added_function_gives_the_tables_rows_for_those_of_the_kit() -> None:
+    assert sorted(map(row_asked_for, load().functions.values())) == expected()
 
 
 def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resource]) -> None:
     others = sorted(right for right in rights(resources) if right[1] not in OF_FUNCTIONS)
-    assert others == rows(OTHERS)
+    receiver = ("roles/eventarc.eventReceiver", "demo-project")
+    receivers: list[Row] = [(f"ev-{each.segment}", *receiver) for each in added("event")]
+    assert others == sorted(rows(OTHERS) + receivers)
 
 
 def test_what_functions_may_do_is_given_to_functions_only(resources: Mapping[str, Resource]) -> None:
     held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:]}
-    assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in rows(FUNCTIONS)}
+    assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in expected()}
 
 
 def test_no_right_is_given_in_another_way(resources: Mapping[str, Resource]) -> None:
@@ -83,7 +91,7 @@ def test_no_right_is_given_in_another_way(resources: Mapping[str, Resource]) -> 
 def test_every_function_runs_as_its_own_account(resources: Mapping[str, Resource]) -> None:
     functions = [each.values for each in resources.values() if each.kind == "google_cloudfunctions2_function"]
     accounts = {each["name"]: short(each["service_config"][0]["service_account_email"]) for each in functions}
-    assert accounts == {function: f"fn-{function}" for function, *_ in rows(FUNCTIONS)}
+    assert accounts == {function: f"fn-{function}" for function, *_ in expected()}
 
 
 def test_the_deployer_may_grant_what_a_deployment_grants_and_nothing_more(
@@ -96,6 +104,31 @@ def test_the_deployer_may_grant_what_a_deployment_grants_and_nothing_more(
     granted = {each.values["role"] for each in resources.values() if each.kind == "google_project_iam_member"}
     assert granting["role"] == "roles/resourcemanager.projectIamAdmin"
     assert sorted(allowed) == sorted(granted)
+
+
+def expected() -> list[Row]:
+    """Give the table's rows, and one for each function that was added to the catalogue."""
+    return sorted(rows(FUNCTIONS) + [row_asked_for(each) for each in added()])
+
+
+def added(invoker: str = "") -> list[Function]:
+    """Give the functions that the table does not name: all of them, or those that an invoker may call."""
+    named = {function for function, *_ in rows(FUNCTIONS)}
+    others = [each for each in load().functions.values() if each.segment not in named]
+    return [each for each in others if not invoker or invoker in each.invoked_by]
+
+
+def row_asked_for(function: Function) -> Row:
+    """Give the row that a function's entry in the catalogue asks for."""
+    accounts = {
+        "people": "ann",
+        "queue": "kit-tasks",
+        "schedule": "kit-scheduler",
+        "event": f"ev-{function.segment}",
+    }
+    callers = sorted([accounts[each] for each in function.invoked_by] + ["allUsers"] * function.public)
+    carries = "kit-tasks" if function.enqueues else ""
+    return (function.segment, " ".join(callers), " ".join(sorted(function.enqueues)), carries, "signalbox-prod")
 
 
 def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:

@@ -105,11 +105,11 @@ class Workspace:
 
     def resources(self, folder: str = ".") -> dict[str, Resource]:
         """Give what was applied in the folder, by address."""
-        return _by_address(self.shown(folder).get("values", {}))
+        return by_address(self.shown(folder).get("values", {}))
 
     def planned(self) -> dict[str, Resource]:
         """Give what there will be once the kept plan was applied, by address; unknown values are left out."""
-        return _by_address(json.loads(self.run("show", "-json", "planned").stdout)["planned_values"])
+        return by_address(json.loads(self.run("show", "-json", "planned").stdout)["planned_values"])
 
     def outputs(self) -> dict[str, Any]:
         """Give the outputs."""
@@ -133,7 +133,8 @@ def _unwanted(path: str, names: list[str]) -> list[str]:
     return [each for each in names if each in OTHERS or not (Path(path, each).is_dir() or each.endswith(read))]
 
 
-def _by_address(values: dict[str, Any]) -> dict[str, Resource]:
+def by_address(values: Mapping[str, Any]) -> dict[str, Resource]:
+    """Give the resources in the values that ``terraform show -json`` says, by address."""
     listed = _listed(values.get("root_module", {}))
     return {each["address"]: Resource(each["address"], each["type"], each["values"]) for each in listed}
 

@@ -14,20 +14,14 @@ from infra.catalogue import Function, load
 from infra.packaging.__main__ import main
 from infra.packaging.package import package
 from tests.packaging.conftest import Packaged, Project
+from tests.packaging.sources import PROJECT, copy_of_the_project
 
-PROJECT = Path(__file__).resolve().parents[2]
 CATALOGUE = load()
 
 
 def zips(project: Path) -> dict[str, bytes]:
     catalogue = load(project / "infra/catalogue.yaml")
     return {name: package(function, project).zipped() for name, function in catalogue.functions.items()}
-
-
-def copy_of_the_project(target: Path) -> Path:
-    for part in ("functions", "shared", "examples", "infra"):
-        shutil.copytree(PROJECT / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
-    return target
 
 
 def packaged_elsewhere(project: Path, out: Path, *, umask: int, time_zone: str, hash_seed: str) -> dict[str, bytes]:

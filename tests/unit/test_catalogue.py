@@ -143,6 +143,10 @@ def index(**changes: Any) -> dict[str, Any]:
         (trigger(event="written"), r"triggers\.kept: event says 'written'"),
         (trigger(document="things"), r"triggers\.kept: document says 'things'"),
         (trigger(document="/things/{id}/"), r"triggers\.kept: document says"),
+        (
+            content(triggers={name: content()["triggers"]["kept"] for name in ("kept", "again")}),
+            r"triggers\.again: follow_up has kept already; Cloud Functions takes one trigger",
+        ),
         (schedule(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
         (schedule(cron="daily"), r"schedules\.nightly: cron says 'daily'"),
         (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),

@@ -53,6 +53,13 @@ class Clone:
             check=False,
         )
 
+    def add_function(self, name: str, main: str, entry: str) -> None:
+        """Add a function as a user does: a folder beside the kit's, and one entry in the catalogue."""
+        (self.folder / name).mkdir()
+        (self.folder / name / "main.py").write_text(main)
+        catalogue = self.folder / "infra" / "catalogue.yaml"
+        catalogue.write_text(catalogue.read_text().replace("\nfunctions:\n", f"\nfunctions:\n  {name}: {entry}\n"))
+
 
 def surroundings(google: dict[str, str], gcloud: Path, state: str, base_url: str) -> dict[str, str]:
     """Give the environment: the stand-ins in front, and nobody agrees beforehand."""

@@ -1,16 +1,18 @@
 """What the tests of deploying share: stand-ins for the cloud, the local stack that answers, and one clone."""
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from infra.local.stack import Stack
 from tests.infra.deploy.clone import Clone, surroundings
 from tests.infra.deploy.gate import gate
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
+from tests.infra.deploy.site import PREFIX, Site
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
@@ -22,13 +24,6 @@ def state_url() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="session")
-def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address of functions that answer as deployed ones do: the local stack behind a gate."""
-    with Stack(folder=tmp_path_factory.mktemp("stack")) as stack, gate(stack.base_url, TOKEN) as address:
-        yield address
-
-
 @pytest.fixture
 def gcloud(tmp_path: Path) -> Gcloud:
     """Give a gcloud of the test's own, whose project is prepared."""
@@ -36,20 +31,25 @@ def gcloud(tmp_path: Path) -> Gcloud:
 
 
 @pytest.fixture
-def google() -> Iterator[GoogleProvider]:
+def own_google() -> Iterator[GoogleProvider]:
     """Give an empty cloud of the test's own."""
     with GoogleProvider() as provider:
         yield provider
 
 
 @pytest.fixture
-def clone(
-    tmp_path: Path, google: GoogleProvider, gcloud: Gcloud, state_url: str, request: pytest.FixtureRequest
-) -> Callable[..., Clone]:
-    """Give a maker of clones; `answering` ones have functions behind their smoke test."""
+def clone(tmp_path: Path, own_google: GoogleProvider, gcloud: Gcloud, state_url: str) -> Clone:
+    """Give a clone whose functions do not answer."""
+    return Clone(tmp_path / "clone", surroundings(own_google.environment(), gcloud.folder / "bin", state_url, ""))
 
-    def make(answering: bool = False) -> Clone:
-        address = request.getfixturevalue("base_url") if answering else ""
-        return Clone(tmp_path / "clone", surroundings(google.environment(), gcloud.folder / "bin", state_url, address))
 
-    return make
+@pytest.fixture(scope="module")
+def site(deployed: Workspace, state_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Give a clone whose functions answer from its deployment on, which is still to come; prod is there already."""
+    folder, google = tmp_path_factory.mktemp("site"), deployed.google
+    with contextlib.ExitStack() as closing:
+        gcloud = Gcloud(folder / "gcloud").folder / "bin"
+        address = closing.enter_context(gate(lambda: place.stack.base_url, TOKEN, PREFIX))
+        kit = Clone(folder / "clone", surroundings(google.environment(), gcloud, state_url, address))
+        place = Site(kit, google, folder / "stack", closing)
+        yield place

@@ -1,9 +1,12 @@
-"""What stands before private functions in the cloud, before the local stack: no token, no entry."""
+"""What stands before private functions in the cloud, before the local stack: no token, no entry.
+
+The address that people are given ends in the environment's prefix, as in the cloud; a path without it leads nowhere.
+"""
 
 import contextlib
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx
 
@@ -11,8 +14,8 @@ PASSED_ON = ("Content-Type", "If-Match", "Idempotency-Key")
 
 
 @contextlib.contextmanager
-def gate(base_url: str, token: str) -> Iterator[str]:
-    """Serve in front of a base URL, and give the address: calls with the token pass, others get 403."""
+def gate(base_url: Callable[[], str], token: str, prefix: str) -> Iterator[str]:
+    """Serve in front of a base URL, asked for at a call; give the address. Calls with the token pass, others do not."""
 
     class Gate(http.server.BaseHTTPRequestHandler):
         def handle_call(self) -> None:
@@ -20,8 +23,12 @@ def gate(base_url: str, token: str) -> Iterator[str]:
             if self.headers.get("Authorization") != f"Bearer {token}":
                 self.answer(403, b"Forbidden")
                 return
+            if not self.path.startswith(f"/{prefix}"):
+                self.answer(404, b"Not found")
+                return
+            address = base_url() + self.path.removeprefix(f"/{prefix}")
             headers = {name: self.headers[name] for name in PASSED_ON if name in self.headers}
-            passed = functions.request(self.command, self.path, content=content, headers=headers)
+            passed = functions.request(self.command, address, content=content, headers=headers)
             self.answer(passed.status_code, passed.content)
 
         def answer(self, status: int, content: bytes) -> None:
@@ -35,11 +42,11 @@ def gate(base_url: str, token: str) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  named as the server names it
             """Say nothing."""
 
-    with httpx.Client(base_url=base_url, timeout=60) as functions:
+    with httpx.Client(timeout=60) as functions:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gate)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/"
+            yield f"http://127.0.0.1:{server.server_port}/{prefix}"
         finally:
             server.shutdown()
             server.server_close()
