@@ -7,12 +7,18 @@ from collections.abc import Iterable, Sequence
 
 from shared.operations.ports import Snapshot
 from shared.rules import documents, links, transforms
+from shared.rules.bounds import LINKS_MAX
 from shared.rules.copies import Embedding, same
 from shared.rules.documents import Content
 
 
 def needs(content: Content) -> list[str]:
-    """List the paths of what a content's links are filled from: one a target, one a field that holds links."""
+    """List the paths of what a content's links are filled from: one a target, one a field that holds links.
+
+    Nothing is read for more links than a document may have: `links.shape` refuses them.
+    """
+    if len(links.links(content)) > LINKS_MAX:
+        return []
     keys = links.link_keys(content)
     return [*map(documents.path_of, keys), *transforms_for([content], keys)]
 

@@ -14,8 +14,9 @@ from shared.adapters import runtime
 from shared.adapters.meter import Cost
 from shared.operations import document_bulk, document_patches, documents, link_marks, transforms
 from shared.operations.ports import Change
-from shared.rules.bounds import GROUP_COPIES_MAX, PAGE_COPIES_FIRST, PAGE_COPIES_MAX
+from shared.rules.bounds import GROUP_COPIES_MAX, LINKS_MAX, PAGE_COPIES_FIRST, PAGE_COPIES_MAX
 from shared.rules.preconditions import Precondition, Tags
+from shared.rules.problems import TooLarge
 from tests.unit.quiet_world import QuietWorld
 
 ROOT = Path(__file__).parents[2]
@@ -195,6 +196,14 @@ def test_a_delete_on_a_condition_reads_once_first(world: QuietWorld) -> None:
     condition = Precondition(if_match=Tags(frozenset([tag])))
     cost = world.cost_of(lambda: documents.delete(world.ports, "t", condition))
     assert cost == Cost(round_trips=2, reads=1, deletes=1)
+
+
+def test_a_put_of_too_many_links_is_refused_before_their_targets_are_read(world: QuietWorld) -> None:
+    def refused() -> None:
+        with pytest.raises(TooLarge):
+            world.put("p", links=[{"key": f"t{n}"} for n in range(LINKS_MAX + 1)])
+
+    assert world.cost_of(refused) == Cost(round_trips=1, reads=1)
 
 
 def test_500_new_documents_without_links_come_in_with_two_round_trips(world: QuietWorld) -> None:
