@@ -199,14 +199,6 @@ def test_a_delete_on_a_condition_reads_once_first(world: QuietWorld) -> None:
     assert cost == Cost(round_trips=2, reads=1, deletes=1)
 
 
-def test_a_put_of_too_many_links_is_refused_before_anything_is_read(world: QuietWorld) -> None:
-    def refused() -> None:
-        with pytest.raises(TooLarge):
-            world.put("p", links=[{"key": f"t{n}"} for n in range(LINKS_MAX + 1)])
-
-    assert world.cost_of(refused) == Cost()
-
-
 def test_500_new_documents_without_links_come_in_with_two_round_trips(world: QuietWorld) -> None:
     bodies = [{"key": f"new{number}", "n": number} for number in range(500)]
     cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
