@@ -3,24 +3,20 @@
 import base64
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import flask
 import pytest
 from flask.testing import FlaskClient
-from functions_framework import create_app
 from werkzeug.test import TestResponse
 
 from shared.adapters import runtime
 from shared.operations.ports import Field, Snapshot
 from shared.rules.problems import Unavailable
 from tests.unit.quiet_world import QuietWorld
-
-MAIN = Path(__file__).parents[2] / "functions" / "documents" / "main.py"
+from tests.unit.served import bound_world, check_refusal, served
 
 TITLES = {
     "not-json": "Send a body that is JSON",
@@ -38,19 +34,14 @@ TITLES = {
 
 @pytest.fixture(scope="module")
 def app() -> Iterator[flask.Flask]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUNCTION_TARGET", "documents")
-        patch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
-        patch.delitem(sys.modules, "main", raising=False)
-        yield create_app("documents", str(MAIN), "http")  # type: ignore[no-untyped-call]
+    with served("documents") as app:
+        yield app
 
 
 @pytest.fixture
 def world() -> Iterator[QuietWorld]:
-    world = QuietWorld()
-    runtime.bind(world.ports)
-    yield world
-    runtime.bind(None)
+    with bound_world() as world:
+        yield world
 
 
 @pytest.fixture
@@ -60,17 +51,7 @@ def client(app: flask.Flask, world: QuietWorld) -> FlaskClient:
 
 
 def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> None:
-    """Check that an answer is this problem, in full."""
-    problem = json.loads(answer.data)
-    assert (answer.status_code, answer.content_type) == (status, "application/problem+json")
-    assert problem.pop("detail")
-    assert problem == {
-        "type": f"urn:signalbox:problem:{slug}",
-        "title": TITLES[slug],
-        "status": status,
-        **({} if field is None else {"field": field}),
-    }
-    assert "ETag" not in answer.headers
+    check_refusal(answer, status, slug, TITLES[slug], field)
 
 
 def untouched(world: QuietWorld) -> None:

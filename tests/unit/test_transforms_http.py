@@ -2,21 +2,17 @@
 
 import json
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import flask
 import pytest
 from flask.testing import FlaskClient
-from functions_framework import create_app
 from werkzeug.test import TestResponse
 
-from shared.adapters import runtime
 from shared.rules.bounds import TRANSFORM_BYTES_MAX
 from tests.unit.quiet_world import QuietWorld
+from tests.unit.served import bound_world, check_refusal, served
 
-MAIN = Path(__file__).parents[2] / "functions" / "transforms" / "main.py"
 FULL = {"fulladdr": "{{.addr1}}, {{.city}} {{.zipcode}}"}
 
 TITLES = {
@@ -33,19 +29,14 @@ TITLES = {
 
 @pytest.fixture(scope="module")
 def app() -> Iterator[flask.Flask]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUNCTION_TARGET", "transforms")
-        patch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
-        patch.delitem(sys.modules, "main", raising=False)
-        yield create_app("transforms", str(MAIN), "http")  # type: ignore[no-untyped-call]
+    with served("transforms") as app:
+        yield app
 
 
 @pytest.fixture
 def world() -> Iterator[QuietWorld]:
-    world = QuietWorld()
-    runtime.bind(world.ports)
-    yield world
-    runtime.bind(None)
+    with bound_world() as world:
+        yield world
 
 
 @pytest.fixture
@@ -55,17 +46,7 @@ def client(app: flask.Flask, world: QuietWorld) -> FlaskClient:
 
 
 def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> None:
-    """Check that an answer is this problem, in full."""
-    problem = json.loads(answer.data)
-    assert (answer.status_code, answer.content_type) == (status, "application/problem+json")
-    assert problem.pop("detail")
-    assert problem == {
-        "type": f"urn:signalbox:problem:{slug}",
-        "title": TITLES[slug],
-        "status": status,
-        **({} if field is None else {"field": field}),
-    }
-    assert "ETag" not in answer.headers
+    check_refusal(answer, status, slug, TITLES[slug], field)
 
 
 def untouched(world: QuietWorld) -> None:
