@@ -1,34 +1,26 @@
 """The function `documents` as its callers reach it, in front of a quiet world."""
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import flask
-import pytest
 from flask.testing import FlaskClient
-from functions_framework import create_app
 from werkzeug.test import TestResponse
 
 from shared.adapters import runtime
 from shared.operations.ports import Ports
 from tests.unit.quiet_world import QuietWorld
-
-MAIN = Path(__file__).parents[2] / "functions" / "documents" / "main.py"
+from tests.unit.served import served
 
 
 @cache
 def app() -> flask.Flask:
     """Load the function once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUNCTION_TARGET", "documents")
-        patch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
-        patch.delitem(sys.modules, "main", raising=False)
-        return create_app("documents", str(MAIN), "http")  # type: ignore[no-any-return, no-untyped-call]
+    with served("documents") as app:
+        return app
 
 
 @contextmanager
