@@ -75,6 +75,6 @@ def surroundings(google: dict[str, str], gcloud: Path, state: str, base_url: str
 def _with_python(environment: Path) -> None:
     """Make an environment that make finds ready, whose Python is ours: nothing is installed."""
     (environment / "bin").mkdir(parents=True)
-    (environment / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (environment / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (environment / "bin" / "python").chmod(0o755)
     (environment / "matches-the-locks").touch()

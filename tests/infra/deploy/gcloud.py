@@ -16,8 +16,7 @@ ACCOUNT = "ann@example.com"
 TOKEN = "a-token"  # noqa: S105  not a secret
 APIS = ("cloudfunctions", "firestore", "cloudresourcemanager", "serviceusage")
 
-PROGRAM = """#!{python} -IS
-import json, sys
+PROGRAM = """import json, sys
 with open({record!r}, "a") as record:
     record.write(json.dumps(sys.argv[1:]) + "\\n")
 answers = json.load(open({answers!r}))
@@ -54,10 +53,11 @@ class Gcloud:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._answers, self._record = folder / "answers.json", folder / "record.txt"
-        text = PROGRAM.format(python=sys.executable, record=str(self._record), answers=str(self._answers))
         program = folder / "bin" / "gcloud"
         program.parent.mkdir(parents=True)
-        program.write_text(text)
+        text = PROGRAM.format(record=str(self._record), answers=str(self._answers))
+        program.with_suffix(".py").write_text(text)
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{program.with_suffix(".py")}" "$@"\n')
         program.chmod(0o755)
         self.answer()
 
