@@ -109,8 +109,8 @@ def decidable(name: str, value: str) -> bool:
 
 
 def shows(case: Any) -> bool:
-    """Tell whether what is wrong can be seen: in a query, a number instead of a list is a list with one text."""
-    return not any(isinstance((case.query or {}).get(name), int | float) for name in LISTS)
+    """Tell whether what is wrong can be seen: in a query, one value instead of a list is a list with one text."""
+    return all(isinstance((case.query or {}).get(name, []), list) for name in LISTS)
 
 
 @schema.parametrize()
