@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import schemathesis
@@ -109,8 +110,12 @@ def decidable(name: str, value: str) -> bool:
 
 
 def shows(case: Any) -> bool:
-    """Tell whether what is wrong can be seen: in a query, one value instead of a list is a list with one text."""
-    return all(isinstance((case.query or {}).get(name, []), list) for name in LISTS)
+    """Tell whether what is wrong can be seen: an address holds texts, whatever they were written from.
+
+    In a query, one value instead of a list is a list with one text; in a path, a list is its text.
+    """
+    lists = all(isinstance((case.query or {}).get(name, []), list) for name in LISTS)
+    return lists and not any(unquote(str(value))[:1] in "[{" for value in (case.path_parameters or {}).values())
 
 
 @schema.parametrize()
