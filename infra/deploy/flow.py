@@ -77,6 +77,7 @@ class Flow:
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
             raise Stopped(f"Nothing was destroyed: that takes the words {words!r} (or CONFIRM={words!r}).")
         engine = self._checked()
+        self._packaged()  # Terraform reads what it is told of, the zips too, before it destroys
         self.say(str(engine.plan("-destroy")))
         self._bring_about(engine)
         self.say(REMAINS)
@@ -99,11 +100,14 @@ class Flow:
         return self._terraform(self._ready(prerequisites.lacks).account)
 
     def _planned(self, engine: terraform.Terraform) -> Plan:
-        zips = build(load(self.target.infra / "catalogue.yaml"), (), self.target.root / "dist")
-        self.say(f"Packaged {len(zips)} functions.")
+        self._packaged()
         plan = engine.plan()
         self.say(str(plan))
         return plan
+
+    def _packaged(self) -> None:
+        zips = build(load(self.target.infra / "catalogue.yaml"), (), self.target.root / "dist")
+        self.say(f"Packaged {len(zips)} functions.")
 
     def _agreed(self) -> None:
         if self.agree("Apply it? [y/N] ").strip().lower() not in ("y", "yes"):

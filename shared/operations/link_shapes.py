@@ -10,12 +10,14 @@ from shared.rules.effects import Decision
 from shared.rules.problems import Problem
 
 
-def reshape_or_report(ports: Ports, key: str, hops: int) -> None:
-    """Bring a document into shape; report one that cannot be, since trying again would not help."""
+def reshape_or_report(ports: Ports, key: str, hops: int, *, by_another: bool = True) -> bool:
+    """Bring a document into shape; report one that cannot be, since trying again would not help. Tell whether it is."""
     try:
-        reshape(ports, key, hops)
+        reshape(ports, key, hops, by_another=by_another)
     except Problem as problem:
         ports.log.error("a document cannot be brought into shape", document=key, reason=problem.detail)
+        return False
+    return True
 
 
 def reshape(ports: Ports, key: str, hops: int = 0, *, by_another: bool = True) -> None:

@@ -45,7 +45,8 @@ def inspect(ports: Ports, read: Sequence[Snapshot]) -> Finding:
         mine = [targets[key] for key in links.link_keys(document.content)] if document else []
         if document and _differs(snapshot, document, mine, transforms):
             found.note(snapshot.id, (snapshot, *mine))
-            _repair(ports, snapshot.id, mine, found)
+            if not link_shapes.reshape_or_report(ports, snapshot.id, _hops(mine), by_another=False):
+                found.refused.append(snapshot.id)
     named = {"drifted": found.drifted[:NAMED_MAX], "refused": found.refused[:NAMED_MAX]}
     ports.log.info("documents verified", looked=len(read), moving=len(found.moving), **named)
     return Finding(len(read), len(found.drifted), len(found.moving), len(found.refused))
@@ -106,11 +107,3 @@ def _differs(
 def _hops(targets: Sequence[Snapshot]) -> int:
     """Say how far a refresh from these targets would have come: where changes come too far, marks stay."""
     return max((1 + documents.hops_of(documents.decode(target.data)) for target in targets), default=0)
-
-
-def _repair(ports: Ports, key: str, targets: Sequence[Snapshot], found: _Page) -> None:
-    try:
-        link_shapes.reshape(ports, key, _hops(targets), by_another=False)
-    except Problem as problem:
-        found.refused.append(key)
-        ports.log.error("a document cannot be brought into shape", document=key, reason=problem.detail)

@@ -5,6 +5,7 @@ a task, an event or a call fail, as it would in the cloud.
 """
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -175,6 +176,7 @@ def test_only_the_data_of_prod_is_protected(
 
 
 def test_the_end_of_one_environment_leaves_the_other_as_it_was(site: Site, stack: Stack) -> None:
+    shutil.rmtree(site.kit.folder / "dist")  # a clone that has packaged nothing can tear down too
     destroyed = site.kit.make("destroy", f"PROJECT={PROJECT}", "CONFIRM=dev")
     assert (destroyed.returncode, "What stays:" in destroyed.stdout) == (0, True), destroyed.stdout
     assert site.google.cloud.existing == site.before
