@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Stopped, CommandFailed, PackagingError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted. What was made is in the state: run it again to go on.\n")
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,9 +5,11 @@ answers as a shell would: with status 127.
 """
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -57,8 +59,29 @@ def run(
     except FileNotFoundError:
         return Outcome(NOT_FOUND, error=f"{command[0]}: not found")
     with process:
-        text, error = (_shown(process), "") if shown else process.communicate()
-    return Outcome(process.returncode, text, error)
+        if not shown:
+            text, error = process.communicate()
+            return Outcome(process.returncode, text, error)
+        with _left_to_the_program():
+            text = _shown(process)
+            process.wait()
+    return Outcome(process.returncode, text)
+
+
+@contextmanager
+def _left_to_the_program() -> Iterator[None]:
+    """Let Ctrl-C end the program alone, which takes its time and saves what it has done, and only then end us.
+
+    A handler of our own is not inherited, as ignoring the signal would be.
+    """
+    interrupted: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupted.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _shown(process: subprocess.Popen[str]) -> str:

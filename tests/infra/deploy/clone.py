@@ -39,6 +39,19 @@ class Clone:
         """Run make, and give what it said, errors included."""
         return self.run("make", *arguments, **environment)
 
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Start make in a process group of its own, as a terminal does."""
+        return subprocess.Popen(
+            ("make", *arguments),
+            cwd=self.folder,
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
     def run(self, *command: str, folder: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the clone, or in a folder of it."""
         return subprocess.run(

@@ -1,0 +1,25 @@
+"""A deployment that somebody interrupts while it applies has lost sight of nothing that it made."""
+
+import os
+import signal
+import time
+
+from tests.infra.deploy.clone import Clone
+from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.google_provider.server import GoogleProvider
+
+MADE = 60  # some of what a deployment makes, by far not all
+KEPT = {"google_project_service"}  # APIs stay enabled
+
+
+def test_what_was_made_before_ctrl_c_is_in_the_state(clone: Clone, own_google: GoogleProvider) -> None:
+    deploying = clone.start("deploy", f"PROJECT={PROJECT}", "YES=1")
+    while len(own_google.cloud.existing) < MADE and deploying.poll() is None:
+        time.sleep(0.005)
+    os.killpg(deploying.pid, signal.SIGINT)
+    said, _ = deploying.communicate(timeout=60)
+    assert "Interrupted. What was made is in the state" in said
+    assert {kind for kind, _ in own_google.cloud.existing} > KEPT
+    destroyed = clone.make("destroy", f"PROJECT={PROJECT}", "CONFIRM=dev")
+    assert destroyed.returncode == 0, destroyed.stdout
+    assert {kind for kind, _ in own_google.cloud.existing} == KEPT
