@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.rules import indexes
+from shared.core.rules import indexes
 
 INVOKERS = ("people", "queue", "event", "schedule")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))

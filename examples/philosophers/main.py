@@ -9,7 +9,7 @@ one eats, which leaves a record of its beginning and one of its end, and puts th
 
 from typing import Any
 
-from shared.kit import Answer, Function, Lease, Problem, Request, documents, semaphore
+from shared.kit import Function, Lease, Problem, Request, Response, documents, semaphore
 
 SEATS_MAX = 100
 ROUNDS_MAX = 1_000
@@ -23,13 +23,13 @@ class BadTable(Problem):
 
 
 @app.http("POST")
-def dine(request: Request) -> Answer:
+def dine(request: Request) -> Response:
     table, seats, rounds = _laid(request.json_object())
     for number in range(seats):
         semaphore(_fork(table, number)).ensure(permits=1, lease_seconds=LEASE_SECONDS)
     for seat in range(seats):
         _take_the_first(seat, 1, table=table, seats=seats, rounds=rounds, wait=f"{seat} sits down")
-    return Answer(202, {"table": table, "meals": seats * rounds})
+    return Response(202, {"table": table, "meals": seats * rounds})
 
 
 @app.task

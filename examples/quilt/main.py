@@ -9,7 +9,7 @@ import random
 import uuid
 from typing import Any
 
-from shared.kit import Answer, Completion, Function, Problem, Request, Unit, batch, documents
+from shared.kit import Completion, Function, Problem, Request, Response, Unit, batch, documents
 
 SIDE_MAX = 100
 
@@ -21,11 +21,11 @@ class BadQuilt(Problem):
 
 
 @app.http("POST")
-def sew(request: Request) -> Answer:
+def sew(request: Request) -> Response:
     quilt, side = _wanted(request.json_object())
     squares = [paint.call(row=row, column=column) for row in range(side) for column in range(side)]
     batch(quilt).populate(squares, on_complete=announce.call(quilt=quilt))
-    return Answer(202, {"batch": quilt, "squares": len(squares)})
+    return Response(202, {"batch": quilt, "squares": len(squares)})
 
 
 @app.task

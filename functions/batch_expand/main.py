@@ -1,8 +1,8 @@
 """The kit's own tasks on batches: expand a page into its units' tasks, check after the seal, retry, end a sub-batch."""
 
 from shared.adapters import runtime
-from shared.adapters.web.tasks import Task, task_entry
-from shared.operations import batches
+from shared.adapters.http.tasks import Task, task_entry
+from shared.batches.operations import batches
 
 
 @task_entry("batch_expand")

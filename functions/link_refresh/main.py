@@ -1,8 +1,8 @@
 """A task for a page of the documents that embed a key: their copies of it become what it is now."""
 
 from shared.adapters import runtime
-from shared.adapters.web.tasks import Task, task_entry
-from shared.operations import links
+from shared.adapters.http.tasks import Task, task_entry
+from shared.links.operations import fan_out as links
 
 
 @task_entry("link_refresh")

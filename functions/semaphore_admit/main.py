@@ -1,8 +1,8 @@
 """A task for a semaphore's line: pass permits on, end a wait whose deadline is over, or clean up."""
 
 from shared.adapters import runtime
-from shared.adapters.web.tasks import Task, task_entry
-from shared.operations import semaphores
+from shared.adapters.http.tasks import Task, task_entry
+from shared.semaphores.operations import semaphores
 
 
 @task_entry("semaphore_admit")

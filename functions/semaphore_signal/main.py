@@ -1,18 +1,18 @@
 """Signal a semaphore: end a lease, and pass its permits on to who waits."""
 
 from shared.adapters import runtime
-from shared.adapters.web.http import Answer, Request, Routes
-from shared.operations import semaphores
-from shared.rules.semaphore_requests import parse_signal
+from shared.adapters.http.routes import Request, Response, Routes
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import parse_signal
 
 routes = Routes("semaphore_signal")
 
 
 @routes.on("POST", "/{name}")
-def signal(request: Request, name: str) -> Answer:
+def signal(request: Request, name: str) -> Response:
     lease = parse_signal(request.json_object())
     operation = request.header("Idempotency-Key") or ""
-    return Answer(200, {"released": semaphores.signal(runtime.ports(), name, lease, operation)})
+    return Response(200, {"released": semaphores.signal(runtime.ports(), name, lease, operation)})
 
 
 semaphore_signal = routes.entry_point()

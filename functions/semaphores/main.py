@@ -1,46 +1,46 @@
 """Semaphores for people: create, change, show and delete them; see who waits; end a lease by hand."""
 
 from shared.adapters import runtime
-from shared.adapters.web.http import Answer, Request, Routes
-from shared.operations import semaphores as operations
-from shared.rules.semaphore_answers import as_json
-from shared.rules.semaphore_requests import parse_listing
+from shared.adapters.http.routes import Request, Response, Routes
+from shared.semaphores.operations import semaphores as operations
+from shared.semaphores.rules.answers import as_json
+from shared.semaphores.rules.requests import parse_listing
 
 routes = Routes("semaphores")
 
 
 @routes.on("PUT", "/{name}")
-def put(request: Request, name: str) -> Answer:
+def put(request: Request, name: str) -> Response:
     stored = operations.put(runtime.ports(), name, request.json_object())
-    return Answer(201 if stored.created else 200, as_json(stored.shown))
+    return Response(201 if stored.created else 200, as_json(stored.shown))
 
 
 @routes.on("PATCH", "/{name}")
-def patch(request: Request, name: str) -> Answer:
-    return Answer(200, as_json(operations.patch(runtime.ports(), name, request.json_object()).shown))
+def patch(request: Request, name: str) -> Response:
+    return Response(200, as_json(operations.patch(runtime.ports(), name, request.json_object()).shown))
 
 
 @routes.on("GET", "/{name}")
-def get(_: Request, name: str) -> Answer:
-    return Answer(200, as_json(operations.get(runtime.ports(), name)))
+def get(_: Request, name: str) -> Response:
+    return Response(200, as_json(operations.get(runtime.ports(), name)))
 
 
 @routes.on("GET", "/")
-def find(request: Request) -> Answer:
+def find(request: Request) -> Response:
     parse_listing(request.query)
-    return Answer(200, {"semaphores": as_json(operations.list_waiting(runtime.ports()))})
+    return Response(200, {"semaphores": as_json(operations.list_waiting(runtime.ports()))})
 
 
 @routes.on("DELETE", "/{name}")
-def delete(_: Request, name: str) -> Answer:
+def delete(_: Request, name: str) -> Response:
     operations.delete(runtime.ports(), name)
-    return Answer(204)
+    return Response(204)
 
 
 @routes.on("DELETE", "/{name}/leases/{id}")
-def end(request: Request, name: str, id: str) -> Answer:
+def end(request: Request, name: str, id: str) -> Response:
     released = operations.end_by_hand(runtime.ports(), name, id, request.query.get("reason", ""))
-    return Answer(200, {"released": released})
+    return Response(200, {"released": released})
 
 
 semaphores = routes.entry_point()

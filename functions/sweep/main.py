@@ -1,8 +1,10 @@
 """Once a minute: finish what a process that died left behind."""
 
 from shared.adapters import runtime
-from shared.adapters.web.tasks import schedule_entry
-from shared.operations import batches, outbox, semaphores
+from shared.adapters.http.tasks import schedule_entry
+from shared.batches.operations import batches
+from shared.core.operations import outbox
+from shared.semaphores.operations import semaphores
 
 
 @schedule_entry("sweep")

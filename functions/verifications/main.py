@@ -1,27 +1,27 @@
 """Verifications: begin a walk that compares and repairs all copies, nightly or on demand, and read what walks found."""
 
 from shared.adapters import runtime
-from shared.adapters.web.http import Answer, Request, Routes
-from shared.operations import verification
+from shared.adapters.http.routes import Request, Response, Routes
+from shared.links.operations import verification
 
 routes = Routes("verifications")
 
 
 @routes.on("POST", "/")
-def begin(request: Request) -> Answer:
+def begin(request: Request) -> Response:
     ports = runtime.ports()
     asked = request.header("Idempotency-Key") or request.header("X-CloudScheduler-ScheduleTime")
-    return Answer(202, verification.begin(ports, asked or ports.store.new_id()))
+    return Response(202, verification.begin(ports, asked or ports.store.new_id()))
 
 
 @routes.on("GET", "/")
-def newest(_: Request) -> Answer:
-    return Answer(200, {"verifications": verification.newest(runtime.ports())})
+def newest(_: Request) -> Response:
+    return Response(200, {"verifications": verification.newest(runtime.ports())})
 
 
 @routes.on("GET", "/{run}")
-def get(_: Request, run: str) -> Answer:
-    return Answer(200, verification.get(runtime.ports(), run))
+def get(_: Request, run: str) -> Response:
+    return Response(200, verification.get(runtime.ports(), run))
 
 
 verifications = routes.entry_point()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from infra.catalogue import Catalogue
 from shared.adapters.settings import Settings, from_environment
-from shared.rules.indexes import Index
+from shared.core.rules.indexes import Index
 
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION")  # all else in the environment may be meant for the cloud
 TASKS_ACCOUNT = "tasks@signalbox.invalid"

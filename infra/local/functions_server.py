@@ -22,10 +22,12 @@ from werkzeug.wrappers import Request
 
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
+from infra.local.local_store import local_store
 from infra.local.rights import EntitledQueue, guarded
 from shared.adapters import runtime
-from shared.adapters.web.answers import Answer, problem_response, response_of
-from shared.rules.problems import NotFound
+from shared.adapters.http.responses import Response, problem_response, response_of
+from shared.adapters.settings import settings
+from shared.core.rules.problems import NotFound
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -35,7 +37,8 @@ LEFT_IN_THE_ENVIRONMENT = ("FUNCTION_TARGET", "FUNCTION_SIGNATURE_TYPE", "FUNCTI
 
 def application(catalogue: str) -> "WSGIApplication":
     """Serve the functions of the catalogue file of that name."""
-    ports = runtime.ports()
+    chosen = settings()
+    ports = runtime.connect(chosen, local_store(chosen))
     runtime.bind(replace(ports, queue=EntitledQueue(ports.queue, ports.log)))
     return mounted(catalogues.load(Path(catalogue)))
 
@@ -83,7 +86,7 @@ def _entrance(functions: Iterable[Function]) -> "WSGIApplication":
         request = Request(environ)
         if request.path == "/" and request.method in ("GET", "HEAD"):
             urls = {segment: request.host_url + segment for segment in segments}
-            return response_of(Answer(200, {"functions": urls}))(environ, start_response)
+            return response_of(Response(200, {"functions": urls}))(environ, start_response)
         refusal = NotFound("No function has this address; those for people are listed at /")
         return problem_response(refusal)(environ, start_response)
 

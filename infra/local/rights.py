@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from infra.catalogue import Function
 from shared.adapters.cloud_tasks import QueueRefused
+from shared.adapters.http.responses import problem_response
 from shared.adapters.meter import MeteredQueue
-from shared.adapters.web.answers import problem_response
-from shared.operations.ports import Log, TaskQueue
-from shared.rules.effects import Effect
-from shared.rules.problems import NotAllowed, NotFound, Problem
+from shared.core.operations.ports import Log, TaskQueue
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import NotAllowed, NotFound, Problem
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from google.api_core import exceptions as google
 from google.auth.exceptions import GoogleAuthError
 
+from shared.adapters.http.json_text import render
 from shared.adapters.logs import current_trace
 from shared.adapters.settings import Settings
-from shared.adapters.web.json_text import render
-from shared.operations.ports import Log
-from shared.rules.effects import Effect
-from shared.rules.problems import Problem, Unavailable
+from shared.core.operations.ports import Log
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import Problem, Unavailable
 
 if TYPE_CHECKING:
     from google.cloud.tasks_v2 import CloudTasksClient
@@ -127,7 +127,7 @@ def _call(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
         "url": address + effect.path,
         "http_method": "POST",
         "headers": {"Content-Type": "application/json"} | ({"traceparent": trace} if trace else {}),
-        "body": render({"operation": effect.name, "task": effect.task, "payload": effect.payload, **effect.beside}),
+        "body": render({"operation": effect.name, "task": effect.task, "payload": effect.payload, **effect.context}),
     }
     if settings.tasks_account:
         call["oidc_token"] = {"service_account_email": settings.tasks_account, "audience": address}

@@ -13,8 +13,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from shared.operations.ports import Committed, Delete, Field, Outcome, Ports, Query, Snapshot, Store, TaskQueue, Write
-from shared.rules.effects import Effect
+from shared.core.operations.ports import (
+    Committed,
+    Delete,
+    Field,
+    Outcome,
+    Ports,
+    Query,
+    Snapshot,
+    Store,
+    TaskQueue,
+    Write,
+)
+from shared.core.rules.effects import Effect
 
 COUNTED_A_READ = 1000
 """Index entries that one read pays for in a count."""

@@ -1,4 +1,4 @@
-"""Where a function's ports are put together: the one place that chooses between cloud, emulator and this process.
+"""The composition root: where a function's ports are put together.
 
 They are made at the first call and not at import: gunicorn loads a function before it forks, and gRPC connections are
 made after. What they need is imported before, while the instance starts (`load`), and only what was chosen: imports are
@@ -6,11 +6,10 @@ most of a cold start.
 """
 
 import threading
-from collections.abc import Callable
 
 from shared.adapters.logs import JsonLog
-from shared.adapters.settings import EMBEDDED, Settings, settings
-from shared.operations.ports import Log, Ports, Store
+from shared.adapters.settings import Settings, settings
+from shared.core.operations.ports import Log, Ports, Store
 
 _making = threading.Lock()
 _ports: Ports | None = None
@@ -22,13 +21,14 @@ def ports() -> Ports:
     if _ports is None:
         with _making:
             if _ports is None:
-                _ports = _make(settings())
+                _ports = connect(settings())
     return _ports
 
 
 def load() -> None:
     """Import what the ports will need, and connect to nothing: the first caller should not wait for it."""
-    _store(settings())
+    if _ports is None:
+        from shared.adapters.firestore import store  # noqa: F401
 
 
 def bind(chosen: Ports | None) -> None:
@@ -44,29 +44,18 @@ def log() -> Log:
     return _ports.log if _ports is not None else JsonLog(settings().project)
 
 
-def _make(chosen: Settings) -> Ports:
+def connect(chosen: Settings, store: Store | None = None) -> Ports:
+    """Return metered ports for these settings. A `store` given here takes the place of Firestore."""
     from shared.adapters.clock import SystemClock
     from shared.adapters.cloud_tasks import CloudTasksQueue
     from shared.adapters.meter import metered
 
-    lines, connect_store = JsonLog(chosen.project), _store(chosen)
-    return metered(Ports(_indexed(connect_store(), chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
+    lines = JsonLog(chosen.project)
+    return metered(Ports(store or firestore(chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
 
 
-def _indexed(store: Store, chosen: Settings) -> Store:
-    if chosen.indexes is None:
-        return store
-    from shared.adapters.stores.indexed import IndexedStore
+def firestore(chosen: Settings) -> Store:
+    """Return Firestore, or its emulator, as the settings name it."""
+    from shared.adapters.firestore.store import FirestoreStore
 
-    return IndexedStore(store, chosen.indexes)
-
-
-def _store(chosen: Settings) -> Callable[[], Store]:
-    """Import the store that was chosen; calling the result connects to it."""
-    if chosen.firestore_emulator == EMBEDDED:
-        from shared.adapters.stores.embedded import embedded_store
-
-        return lambda: embedded_store(chosen)
-    from shared.adapters.stores.firestore import FirestoreStore
-
-    return lambda: FirestoreStore(chosen.project, chosen.database, chosen.firestore_emulator)
+    return FirestoreStore(chosen.project, chosen.database, chosen.firestore_emulator)

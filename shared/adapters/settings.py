@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from shared.rules.indexes import Index, parse
+from shared.core.rules.indexes import Index, parse
 
 EMBEDDED = "embedded"
 GOOGLES_KEYS = "https://www.googleapis.com/oauth2/v1/certs"

@@ -13,7 +13,7 @@ from google.cloud.firestore_v1.types import Write
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.firestore_v1.types.query import StructuredQuery
 
-from shared.operations.link_pages import LINKERS
+from shared.links.operations.pages import LINKERS
 from tests.bench.stage import TARGET
 
 COLLECTION = "bare"

@@ -6,13 +6,13 @@ from typing import Any
 
 from google.events.cloud.firestore import DocumentEventData
 
+from shared.adapters.firestore.values import fill_fields
+from shared.adapters.http.events import document_event
 from shared.adapters.meter import Cost, measure, metered
-from shared.adapters.stores.values import fill_fields
-from shared.adapters.web.events import document_event
-from shared.operations import links as operations
-from shared.operations.ports import Ports
-from shared.rules import documents, links
-from shared.rules.copies import Embedding
+from shared.core.operations.ports import Ports
+from shared.documents.rules import documents, links
+from shared.documents.rules.copies import Embedding
+from shared.links.operations import fan_out as operations
 from tests.bench.stage import TARGET, Stage, city, country, record
 from tests.unit.quiet_world import QuietWorld
 

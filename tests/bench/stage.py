@@ -19,11 +19,11 @@ from infra import catalogue
 from infra.local.stack import Stack
 from infra.local.tally import Tally
 from infra.local.triggers import Events
-from shared.adapters.stores.firestore import FirestoreStore
-from shared.operations.ports import Condition, Put, Query
-from shared.rules import documents, links
-from shared.rules.copies import Embedding
-from shared.rules.documents import Content
+from shared.adapters.firestore.store import FirestoreStore
+from shared.core.operations.ports import Condition, Put, Query
+from shared.documents.rules import documents, links
+from shared.documents.rules.copies import Embedding
+from shared.documents.rules.documents import Content
 
 SEED_PAGE = 400
 IDLE_SECONDS_MAX = 600.0

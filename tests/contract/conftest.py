@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.adapters.stores.firestore import FirestoreStore
-from shared.adapters.stores.memory import MemoryStore
-from shared.operations.ports import Store
+from shared.adapters.firestore.store import FirestoreStore
+from shared.core.operations.ports import Store
+from shared.testing.memory_store import MemoryStore
 
 MakeStore = Callable[[], Store]
 

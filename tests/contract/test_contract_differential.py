@@ -12,10 +12,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.adapters.stores.firestore import FirestoreStore
-from shared.adapters.stores.memory import MemoryStore
-from shared.adapters.stores.queries import full_order, value_at
-from shared.operations.ports import (
+from shared.adapters.firestore.store import FirestoreStore
+from shared.core.operations.ports import (
     REMOVE,
     SERVER_TIME,
     ArrayUnion,
@@ -35,7 +33,10 @@ from shared.operations.ports import (
     Write,
     WriteResult,
 )
-from shared.rules.problems import Problem
+from shared.core.operations.query_validation import full_order
+from shared.core.rules.problems import Problem
+from shared.testing.memory_store import MemoryStore
+from shared.testing.query_evaluation import value_at
 from tests.contract.wished_values import json_values, records, storable
 
 IDS = ("a", "b", "c")

@@ -10,11 +10,11 @@ from typing import Any
 import grpc
 import pytest
 
-from shared.adapters.stores import firestore_calls
-from shared.adapters.stores.firestore import FirestoreStore
-from shared.adapters.stores.firestore_errors import of_read, of_write
-from shared.operations.ports import AlreadyExists, Change, Condition, Must, NotFound, Put, Query, Stale
-from shared.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
+from shared.adapters.firestore import calls as firestore_calls
+from shared.adapters.firestore.errors import of_read, of_write
+from shared.adapters.firestore.store import FirestoreStore
+from shared.core.operations.ports import AlreadyExists, Change, Condition, Must, NotFound, Put, Query, Stale
+from shared.core.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
 
 CALLS: dict[str, Callable[[FirestoreStore], object]] = {
     "read": lambda store: store.read("d/a"),

@@ -4,17 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shared.operations.ports import (
-    AlreadyExists,
-    Change,
-    Delete,
-    Must,
-    NotFound,
-    Put,
-    Stale,
-    Store,
-    Write,
-)
+from shared.core.operations.ports import AlreadyExists, Change, Delete, Must, NotFound, Put, Stale, Store, Write
 
 
 def updated(store: Store, path: str) -> datetime:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.stores import firestore as firestore_adapter
-from shared.adapters.stores.firestore import FirestoreStore
-from shared.adapters.stores.limits import KEY_BYTES_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX
-from shared.operations.ports import ArrayUnion, Change, Field, Increment, Put, Query, Store
-from shared.rules.problems import BadKey, BadValue, Problem, TooLarge
+from shared.adapters.firestore import store as firestore_adapter
+from shared.adapters.firestore.store import FirestoreStore
+from shared.core.operations.ports import ArrayUnion, Change, Field, Increment, Put, Query, Store
+from shared.core.rules.problems import BadKey, BadValue, Problem, TooLarge
+from shared.core.rules.record_limits import KEY_BYTES_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX
 
 
 class Own(str):

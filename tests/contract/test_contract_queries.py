@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.operations.ports import ID, Condition, Field, Operator, Order, Put, Query, Store
-from shared.rules.problems import BadKey, BadQuery, BadValue
+from shared.core.operations.ports import ID, Condition, Field, Operator, Order, Put, Query, Store
+from shared.core.rules.problems import BadKey, BadQuery, BadValue
 
 VALUES: dict[str, Any] = {
     "null": None,

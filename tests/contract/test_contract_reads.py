@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from shared.operations.ports import Data, Field, Put, Query, Store
+from shared.core.operations.ports import Data, Field, Put, Query, Store
 
 ALL = Query("d")
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from shared.operations.ports import (
+from shared.core.operations.ports import (
     SERVER_TIME,
     ArrayUnion,
     Change,

@@ -10,12 +10,13 @@ from google.events.cloud.firestore import Value as EventValue
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.adapters.stores.changes import copied
-from shared.adapters.stores.limits import value_bytes
-from shared.adapters.stores.ordering import order_key, same
-from shared.adapters.stores.values import decode, field_path, fill, instant, microseconds
-from shared.operations.ports import Condition, Order, Put, Query, Store
-from shared.rules.problems import BadValue
+from shared.adapters.firestore.values import decode, field_path, fill
+from shared.core.operations.ports import Condition, Order, Put, Query, Store
+from shared.core.rules.ordering import order_key, same
+from shared.core.rules.problems import BadValue
+from shared.core.rules.record_limits import value_bytes
+from shared.core.rules.times import instant, microseconds
+from shared.testing.memory_writes import copied
 from tests.contract.wished_values import anything, storable
 
 

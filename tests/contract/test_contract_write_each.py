@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.operations.ports import (
+from shared.core.operations.ports import (
     AlreadyExists,
     Change,
     Delete,
@@ -14,7 +14,7 @@ from shared.operations.ports import (
     Store,
     WriteResult,
 )
-from shared.rules.problems import BadKey, BadValue, TooLarge
+from shared.core.rules.problems import BadKey, BadValue, TooLarge
 
 
 def test_outcomes_stand_in_the_place_of_their_writes(store: Store) -> None:

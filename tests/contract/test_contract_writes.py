@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shared.operations.ports import (
+from shared.core.operations.ports import (
     REMOVE,
     SERVER_TIME,
     AlreadyExists,
@@ -17,7 +17,7 @@ from shared.operations.ports import (
     Store,
     Write,
 )
-from shared.rules.problems import BadValue
+from shared.core.rules.problems import BadValue
 
 ODD_KEYS = ("a.b", "", "x`y", "back\\slash", "ü", "1", "a b", "[0]", "~", "*", "/", "__", "`", "😀")
 

@@ -12,8 +12,8 @@ from flask.testing import FlaskClient
 from functions_framework import create_app
 
 from shared.adapters import runtime
-from shared.adapters.stores.indexed import IndexedStore
-from shared.operations.ports import Put, Store
+from shared.core.operations.ports import Put, Store
+from shared.testing.index_check import IndexedStore
 from tests.unit.quiet_world import QuietWorld
 
 MAIN = Path(__file__).parents[2] / "functions" / "documents" / "main.py"

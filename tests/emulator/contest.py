@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-from shared.kit import Answer, Function, Lease, Request, batch, documents, semaphore
+from shared.kit import Function, Lease, Request, Response, batch, documents, semaphore
 
 LEASE_SECONDS = 5
 INSIDE_SECONDS = 0.2
@@ -16,13 +16,13 @@ app = Function("contest")
 
 
 @app.http("POST", "/deadly/{name}")
-def begin_deadly(_: Request, name: str) -> Answer:
+def begin_deadly(_: Request, name: str) -> Response:
     """A batch one of whose units is deadly; then a deadly continuation, and one that waits behind it."""
     batch(name).populate(work.call(deadly=number == 1) for number in range(3))
     semaphore(name).ensure(permits=1, lease_seconds=600)
     semaphore(name).wait(die.call(), id="deadly")
     semaphore(name).wait(enter.call(door=name, worker=1), id="patient", release_on_return=True)
-    return Answer(202)
+    return Response(202)
 
 
 @app.task(attempts_max=2, retries_max=4)
@@ -38,11 +38,11 @@ def die(lease: Lease) -> None:
 
 
 @app.http("POST", "/{door}/{workers}")
-def begin(_: Request, door: str, workers: str) -> Answer:
+def begin(_: Request, door: str, workers: str) -> Response:
     semaphore(door).ensure(permits=2, lease_seconds=LEASE_SECONDS)
     for worker in range(int(workers)):
         semaphore(door).wait(enter.call(door=door, worker=worker), id=f"{worker}", release_on_return=True)
-    return Answer(202)
+    return Response(202)
 
 
 @app.task

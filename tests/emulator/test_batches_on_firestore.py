@@ -6,12 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from shared.adapters import runtime
-from shared.adapters.stores.firestore import FirestoreStore
-from shared.operations import batch_sweep, batches
-from shared.operations.ports import Query
-from shared.rules import batch_units as units
-from shared.rules.batches import Life, decode
-from tests.unit.batch_town import ANNOUNCE, TASK, Town
+from shared.adapters.firestore.store import FirestoreStore
+from shared.batches.operations import batches
+from shared.batches.operations import sweep as batch_sweep
+from shared.batches.rules import units
+from shared.batches.rules.batches import Life, decode
+from shared.core.operations.ports import Query
+from tests.unit.batches.batch_town import ANNOUNCE, TASK, Town
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ schedules:
 DOOR = """
 from shared.adapters import runtime
 from shared.kit import Function
-from shared.operations.ports import Put
-from shared.rules.effects import Effect, name_of
+from shared.core.operations.ports import Put
+from shared.core.rules.effects import Effect, name_of
 
 app = Function("door")
 
@@ -57,8 +57,8 @@ door = app.entry_point()
 """
 SCHEDULED = """
 from shared.adapters import runtime
-from shared.adapters.web.tasks import schedule_entry
-from shared.operations.ports import Put
+from shared.adapters.http.tasks import schedule_entry
+from shared.core.operations.ports import Put
 
 @schedule_entry("{name}")
 def {name}():

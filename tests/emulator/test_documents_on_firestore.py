@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from shared.adapters.stores.firestore import FirestoreStore
-from shared.operations import document_bulk, document_patches, documents, link_copies
-from shared.operations.ports import Ports
-from shared.rules import transforms
-from shared.rules.documents import path_of
-from shared.rules.effects import Effect
-from shared.rules.preconditions import Precondition, Tags
-from shared.rules.problems import PreconditionFailed, Problem, Unavailable
-from shared.rules.values import canonical
-from tests.unit.test_any_json import linkless, objects
+from shared.adapters.firestore.store import FirestoreStore
+from shared.core.operations.ports import Ports
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import PreconditionFailed, Problem, Unavailable
+from shared.core.rules.values import canonical
+from shared.documents.operations import bulk as document_bulk
+from shared.documents.operations import documents
+from shared.documents.operations import patches as document_patches
+from shared.documents.rules.documents import path_of
+from shared.documents.rules.preconditions import Precondition, Tags
+from shared.links.operations import copies as link_copies
+from shared.transforms.rules import transforms
+from tests.unit.documents.test_any_json import linkless, objects
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ import pytest
 
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
-from shared.operations.ports import Condition, Query
-from shared.rules import links
-from shared.rules.copies import Embedding
-from shared.rules.documents import COLLECTION, Content
+from shared.core.operations.ports import Condition, Query
+from shared.documents.rules import links
+from shared.documents.rules.copies import Embedding
+from shared.documents.rules.documents import COLLECTION, Content
 from tests.bench.stage import TARGET, Stage, city, country, key_of
 
 CHAOS = "twice=0.3,reorder=0.3"

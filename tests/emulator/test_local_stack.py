@@ -45,22 +45,22 @@ from datetime import UTC, datetime, timedelta
 
 import wording
 from shared.adapters import runtime
-from shared.adapters.web.http import Answer, Routes
-from shared.operations.ports import Put
-from shared.rules.effects import Effect, name_of
+from shared.adapters.http.routes import Response, Routes
+from shared.core.operations.ports import Put
+from shared.core.rules.effects import Effect, name_of
 
 routes = Routes("notes")
 
 @routes.on("PUT", "/{key}")
 def put(request, key):
     runtime.ports().store.commit([Put(f"notes/{key}", {"number": request.json()})])
-    return Answer(200, wording.SAID)
+    return Response(200, wording.SAID)
 
 @routes.on("POST", "/{key}")
 def enqueue(request, key):
     effect = Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={"key": key})
     runtime.ports().queue.create([effect])
-    return Answer(202)
+    return Response(202)
 
 @routes.on("POST", "/{key}/tomorrow")
 def enqueue_for_tomorrow(request, key):
@@ -68,19 +68,19 @@ def enqueue_for_tomorrow(request, key):
     runtime.ports().queue.create(
         [Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={}, not_before=tomorrow)]
     )
-    return Answer(202)
+    return Response(202)
 
 @routes.on("GET", "/{collection}/{key}")
 def get(request, collection, key):
-    return Answer(200, runtime.ports().store.read(f"{collection}/{key}")[0].data or {})
+    return Response(200, runtime.ports().store.read(f"{collection}/{key}")[0].data or {})
 
 notes = routes.entry_point()
 """
 NOTE_WRITTEN = """
 import wording
 from shared.adapters import runtime
-from shared.adapters.web.events import document_written
-from shared.operations.ports import Put
+from shared.adapters.http.events import document_written
+from shared.core.operations.ports import Put
 
 @document_written("note_written")
 def note_written(event):
@@ -88,8 +88,8 @@ def note_written(event):
 """
 NOTE_TASK = """
 from shared.adapters import runtime
-from shared.adapters.web.tasks import task_entry
-from shared.operations.ports import Put
+from shared.adapters.http.tasks import task_entry
+from shared.core.operations.ports import Put
 
 @task_entry("note_task")
 def note_task(task):
@@ -97,8 +97,8 @@ def note_task(task):
 """
 TICK = """
 from shared.adapters import runtime
-from shared.adapters.web.tasks import schedule_entry
-from shared.operations.ports import Put
+from shared.adapters.http.tasks import schedule_entry
+from shared.core.operations.ports import Put
 
 @schedule_entry("tick")
 def tick():

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from infra.local import processes
-from shared.rules.problems import Problem
+from shared.core.rules.problems import Problem
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()

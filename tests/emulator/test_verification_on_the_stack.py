@@ -9,9 +9,9 @@ import pytest
 from examples.gazetteer.client import Documents
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
-from shared.adapters.stores.firestore import FirestoreStore
-from shared.operations.ports import REMOVE, Change, Put
-from shared.rules.documents import RESERVED, digest
+from shared.adapters.firestore.store import FirestoreStore
+from shared.core.operations.ports import REMOVE, Change, Put
+from shared.documents.rules.documents import RESERVED, digest
 
 QUIET_SECONDS = 30
 

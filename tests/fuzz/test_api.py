@@ -28,12 +28,14 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 from infra.catalogue import load
 from infra.local.functions_server import mounted
 from shared.adapters import runtime
-from shared.operations import batches, documents, semaphores
-from shared.operations.ports import Ports
-from shared.rules.batch_requests import Order
-from shared.rules.calls import Call
-from shared.rules.semaphore_requests import Wish
-from tests.unit.kit_town import Town
+from shared.batches.operations import batches
+from shared.batches.rules.requests import Order
+from shared.core.operations.ports import Ports
+from shared.core.rules.calls import Call
+from shared.documents.operations import documents
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import Wish
+from tests.unit.kit.kit_town import Town
 
 CHECKS = [
     not_a_server_error,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.stores.memory import MemoryStore
-from shared.operations.ports import Query
+from shared.core.operations.ports import Query
+from shared.testing.memory_store import MemoryStore
 
 
 @pytest.hookimpl(wrapper=True)

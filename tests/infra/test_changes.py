@@ -13,7 +13,7 @@ from tests.packaging.sources import copy_of_the_project
 
 FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
 SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
-OF_DOCUMENTS_ONLY = "shared/adapters/web/loading.py"
+OF_DOCUMENTS_ONLY = "shared/adapters/http/document_http.py"
 
 
 @pytest.fixture

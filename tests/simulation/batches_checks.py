@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shared.operations import outbox
-from shared.operations.ports import Query, Snapshot, Store
-from shared.rules import batches as rules
-from shared.rules.batches import Header
+from shared.batches.rules import batches as rules
+from shared.batches.rules.batches import Header
+from shared.core.operations import outbox
+from shared.core.operations.ports import Query, Snapshot, Store
 from tests.simulation.batches_kinds import Kind
 from tests.simulation.world import Violation
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.operations import batch_sweep, batch_tasks, batch_units
-from shared.rules import batch_requests as requests
-from shared.rules import batch_tree
-from shared.rules.calls import Call
+from shared.core.rules.calls import Call
 
-SMALL = (
-    (batch_tree, "COUNTER_UNITS_MAX", 2),
-    (batch_tree, "NODE_CHILDREN_MAX", 2),
-    (requests, "PAGE_UNITS_MAX", 3),
-    (batch_units, "UNITS_LISTED_MAX", 2),
-    (batch_tasks, "UNITS_LISTED_MAX", 2),
-    (batch_sweep, "CLEAN_RECORDS_MAX", 4),
-    (batch_sweep, "WALK_NODES_MAX", 3),
-)
+SMALL = {
+    "counter_units_max": 2,
+    "node_children_max": 2,
+    "page_units_max": 3,
+    "units_listed_max": 2,
+    "clean_records_max": 4,
+    "walk_nodes_max": 3,
+}
 
 HURRIED_SECONDS = 30
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
-from unittest import mock
 
-from shared.operations import batches, outbox
-from shared.operations.ports import Ports
-from shared.rules import batch_requests as requests
-from shared.rules import batch_units as units
-from shared.rules import batches as rules
-from shared.rules.batch_requests import Order
-from shared.rules.batches import Unit
-from shared.rules.bounds import BATCH_DEADLINE_SECONDS, BATCH_KEEP_SECONDS, BATCH_LOOK_SECONDS, OUTBOX_PATIENCE_SECONDS
-from shared.rules.effects import Effect
-from shared.rules.problems import Problem, Unavailable
+from shared.batches.operations import batches
+from shared.batches.rules import batches as rules
+from shared.batches.rules import requests, units
+from shared.batches.rules.batches import Unit
+from shared.batches.rules.requests import Order
+from shared.core.operations import outbox
+from shared.core.operations.ports import Ports
+from shared.core.rules.effects import Effect
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import Problem, Unavailable
 from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, HURRIED_SECONDS, KINDS, SMALL, WORK
 from tests.simulation.world import Chances, Violation, World
@@ -52,9 +50,7 @@ class BatchesWorld:
         self.results = 0
 
     def run(self) -> None:
-        with ExitStack() as small:
-            for module, name, value in SMALL:
-                small.enter_context(mock.patch.object(module, name, value))
+        with LIMITS.replaced(**SMALL):
             self._first_life()
             if self.kind.failing:
                 self._try_again()
@@ -86,7 +82,7 @@ class BatchesWorld:
 
     def _look(self) -> None:
         """The sweeper comes while units are being completed."""
-        self.world.pass_time(HURRIED_SECONDS / 2 if self.kind.hurried else BATCH_LOOK_SECONDS)
+        self.world.pass_time(HURRIED_SECONDS / 2 if self.kind.hurried else LIMITS.batch_look_seconds)
         self.world.start("sweep", lambda: self._swept(batches.sweep))
 
     # --- what callers do ---
@@ -98,7 +94,7 @@ class BatchesWorld:
             on_complete=ANNOUNCE,
             sealed=sealed,
             failures_max=self.kind.failures_max,
-            deadline_seconds=HURRIED_SECONDS if self.kind.hurried else BATCH_DEADLINE_SECONDS,
+            deadline_seconds=HURRIED_SECONDS if self.kind.hurried else LIMITS.batch_deadline_seconds,
         )
 
     def _loading(self, size: int) -> list[Callable[[], None]]:
@@ -154,9 +150,9 @@ class BatchesWorld:
     def _paint(self, ports: Ports, effect: Effect) -> None:
         self.deliveries[effect.name] += 1
         if effect.task == "announce":
-            self.checks.announce(effect.name, effect.beside["batch"])
+            self.checks.announce(effect.name, effect.context["batch"])
             return
-        unit = Unit.of(effect.beside["unit"])
+        unit = Unit.of(effect.context["unit"])
         self.unit_tasks.append(effect)
         if self.deliveries[effect.name] > 1 and batches.resume_unit(ports, unit):
             return
@@ -179,13 +175,13 @@ class BatchesWorld:
         """Let the outbox's sweeper do its part; only where callers do not ask twice, the batches' sweeper too."""
         self.world.chances.left = 0
         for _ in range(2):
-            self._later(OUTBOX_PATIENCE_SECONDS + 1, outbox.sweep)
+            self._later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         if self.kind.from_outside and not self.kind.hurried:
             self._complete_what_got_lost()
         if self.kind.from_outside or self.kind.hurried:
-            self._later(BATCH_LOOK_SECONDS, batches.sweep)
+            self._later(LIMITS.batch_look_seconds, batches.sweep)
         for _ in range(2):
-            self._later(OUTBOX_PATIENCE_SECONDS + 1, outbox.sweep)
+            self._later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         self.checks.check_rest()
 
     def _later(self, seconds: float, sweep: Callable[[Ports], object]) -> None:
@@ -222,14 +218,14 @@ class BatchesWorld:
         late = self.world.random.sample(self.unit_tasks, min(2, len(self.unit_tasks)))
         for task in late:
             self.deliveries[task.name] = 0  # as if the queue had kept it all the time
-        self.world.pass_time(BATCH_KEEP_SECONDS + BATCH_DEADLINE_SECONDS)
+        self.world.pass_time(LIMITS.batch_keep_seconds + LIMITS.batch_deadline_seconds)
         old = self.checks.header("b")
         order = self._order(self.world.random.randint(1, 4), sealed=True)
         self.checks.announced.clear()
         self.world.run(self._removing(late, order))
         self.world.chances.left = 0
         for _ in range(3):
-            self._later(BATCH_LOOK_SECONDS, batches.sweep)
+            self._later(LIMITS.batch_look_seconds, batches.sweep)
         now = self.checks.header("b")
         if now is not None and old is not None and now.incarnation == old.incarnation:
             raise Violation("a batch that ended long ago was not removed")
@@ -260,5 +256,5 @@ class BatchesWorld:
         self.world.start("populates anew", work, lambda done: None if done or not tries else again())
 
     def _clean(self) -> None:
-        self.world.pass_time(BATCH_LOOK_SECONDS)
+        self.world.pass_time(LIMITS.batch_look_seconds)
         self.world.start("sweep", lambda: self._swept(batches.sweep))

@@ -8,9 +8,32 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from shared.operations import batch_pages, batch_sweep, batch_tasks, batch_units, batch_walk, batches, outbox
-from shared.operations.batch_walk import PASSED
-from shared.operations.ports import (
+from shared.batches.operations import (
+    batches,
+)
+from shared.batches.operations import (
+    pages as batch_pages,
+)
+from shared.batches.operations import (
+    sweep as batch_sweep,
+)
+from shared.batches.operations import (
+    tasks as batch_tasks,
+)
+from shared.batches.operations import (
+    units as batch_units,
+)
+from shared.batches.operations import (
+    walk as batch_walk,
+)
+from shared.batches.operations.walk import PASSED
+from shared.batches.rules import batches as rules
+from shared.batches.rules import tree, units
+from shared.batches.rules.batches import Ending, Header, Life, Unit
+from shared.batches.rules.tree import Node
+from shared.batches.rules.units import Outcome
+from shared.core.operations import outbox
+from shared.core.operations.ports import (
     AlreadyExists,
     Change,
     Delete,
@@ -24,14 +47,8 @@ from shared.operations.ports import (
     Stale,
     Write,
 )
-from shared.rules import batch_tree as tree
-from shared.rules import batch_units as units
-from shared.rules import batches as rules
-from shared.rules.batch_tree import Node
-from shared.rules.batch_units import Outcome
-from shared.rules.batches import Ending, Header, Life, Unit
-from shared.rules.effects import Effect, name_of
-from shared.rules.problems import Unavailable
+from shared.core.rules.effects import Effect, name_of
+from shared.core.rules.problems import Unavailable
 from tests.simulation import batches_world
 from tests.simulation.faults import Fault
 

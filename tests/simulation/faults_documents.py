@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from shared.operations import document_bulk, document_patches, link_copies, link_shapes
-from shared.operations import documents as operations
-from shared.operations.ports import Ports, Put, Snapshot
-from shared.rules import bulk
-from shared.rules.documents import Content, path_of
-from shared.rules.preconditions import UNCONDITIONAL, Precondition
+from shared.core.operations.ports import Ports, Put, Snapshot
+from shared.documents.operations import bulk as document_bulk
+from shared.documents.operations import documents as operations
+from shared.documents.operations import patches as document_patches
+from shared.documents.rules import bulk
+from shared.documents.rules.documents import Content, path_of
+from shared.documents.rules.preconditions import UNCONDITIONAL, Precondition
+from shared.links.operations import copies as link_copies
+from shared.links.operations import normalization as link_shapes
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
 from tests.simulation.links_kinds import FOREIGN, VERSATILE

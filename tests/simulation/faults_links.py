@@ -10,14 +10,31 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from shared.operations import embedding, link_copies, link_marks, link_pages, link_shapes, link_tasks
-from shared.operations import links as operations
-from shared.operations.ports import Change, Conflict, Must, Ports, Snapshot, Write
-from shared.rules import documents, link_events, links
-from shared.rules.copies import Embedding
-from shared.rules.documents import Content, Document, path_of
-from shared.rules.effects import Effect, name_of
-from shared.rules.problems import Problem, Unavailable
+from shared.core.operations.ports import Change, Conflict, Must, Ports, Snapshot, Write
+from shared.core.rules.effects import Effect, name_of
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import Problem, Unavailable
+from shared.documents.operations import embedding
+from shared.documents.rules import documents, links
+from shared.documents.rules.copies import Embedding
+from shared.documents.rules.documents import Content, Document, path_of
+from shared.links.operations import (
+    copies as link_copies,
+)
+from shared.links.operations import fan_out as operations
+from shared.links.operations import (
+    marks as link_marks,
+)
+from shared.links.operations import (
+    normalization as link_shapes,
+)
+from shared.links.operations import (
+    pages as link_pages,
+)
+from shared.links.operations import (
+    tasks as link_tasks,
+)
+from shared.links.rules import events as link_events
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
 from tests.simulation.links_kinds import CROWDED, FOREIGN, NARROW, OUTGROWING, PAGE_COPIES, PLAIN, WIDE
@@ -114,7 +131,7 @@ def _versions_by_counting(
 
 
 def _refresh_without_bound(key: str, document: Document, now: Embedding, hops: int = 0) -> Any:
-    with mock.patch.object(links, "DOCUMENT_BYTES_MAX", 10**9):
+    with LIMITS.replaced(document_bytes_max=10**9):
         return refresh(key, document, now, hops)
 
 

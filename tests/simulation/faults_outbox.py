@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from shared.operations import outbox
-from shared.operations.ports import Committed, Delete, Must, Ports, Put, Query, Write
-from shared.rules.effects import Effect
-from shared.rules.problems import Unavailable
+from shared.core.operations import outbox
+from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Write
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import Unavailable
 from tests.simulation import outbox_world
 from tests.simulation.faults import Fault
 

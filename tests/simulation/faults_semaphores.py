@@ -17,25 +17,39 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from shared.operations import (
-    outbox,
-    semaphore_admission,
-    semaphore_changes,
-    semaphore_claims,
-    semaphore_endings,
-    semaphore_leases,
-    semaphore_waits,
+from shared.core.operations import outbox
+from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, Snapshot, Write
+from shared.core.rules import times
+from shared.core.rules.effects import Effect, name_of
+from shared.core.rules.task_context import Lease
+from shared.core.rules.times import EPOCH
+from shared.semaphores.operations import (
+    admission as semaphore_admission,
+)
+from shared.semaphores.operations import (
+    changes as semaphore_changes,
+)
+from shared.semaphores.operations import (
+    claims as semaphore_claims,
+)
+from shared.semaphores.operations import (
+    endings as semaphore_endings,
+)
+from shared.semaphores.operations import (
+    leases as semaphore_leases,
+)
+from shared.semaphores.operations import (
     semaphores,
 )
-from shared.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, Snapshot, Write
-from shared.operations.semaphore_changes import Seen, Step
-from shared.rules import line
-from shared.rules import semaphores as rules
-from shared.rules.effects import Effect, name_of
-from shared.rules.leases import Ended, Held
-from shared.rules.line import Waiter
-from shared.rules.occasions import Lease
-from shared.rules.semaphores import Semaphore
+from shared.semaphores.operations import (
+    waits as semaphore_waits,
+)
+from shared.semaphores.operations.changes import Seen, Step
+from shared.semaphores.rules import semaphores as rules
+from shared.semaphores.rules import wait_queue as line
+from shared.semaphores.rules.leases import Ended, Held
+from shared.semaphores.rules.semaphores import Semaphore
+from shared.semaphores.rules.wait_queue import Waiter
 from tests.simulation import semaphores_world
 from tests.simulation.faults import Fault
 
@@ -191,7 +205,7 @@ armed = Semaphore.armed
 def _tokens_by_counting(
     semaphore: Semaphore, id_: str, permits: int, seconds: float, now: datetime, *, claim_seconds: float | None
 ) -> tuple[Semaphore, Held]:
-    return grant(semaphore, id_, permits, seconds, rules._EPOCH, now, claim_seconds)
+    return grant(semaphore, id_, permits, seconds, EPOCH, now, claim_seconds)
 
 
 def grant(
@@ -204,7 +218,7 @@ def grant(
     claim_seconds: float | None,
 ) -> tuple[Semaphore, Held]:
     after, held = _grant(semaphore, id_, permits, seconds, now, claim_seconds=claim_seconds)
-    token = max(semaphore.next_token, rules.microseconds(past))
+    token = max(semaphore.next_token, times.microseconds(past))
     counted = replace(held, grant=token, token=token)
     return replace(after, leases=(*after.leases[:-1], counted), next_token=token + 1), counted
 

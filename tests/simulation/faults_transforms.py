@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from shared.operations import embedding, link_marks, link_tasks, transforms
-from shared.operations import links as operations
-from shared.operations.ports import Ports, Snapshot
-from shared.rules import copies, documents, links
-from shared.rules.copies import Embedding
-from shared.rules.documents import Content, Document
+from shared.core.operations.ports import Ports, Snapshot
+from shared.documents.operations import embedding
+from shared.documents.rules import copies, documents, links
+from shared.documents.rules.copies import Embedding
+from shared.documents.rules.documents import Content, Document
+from shared.links.operations import fan_out as operations
+from shared.links.operations import marks as link_marks
+from shared.links.operations import tasks as link_tasks
+from shared.transforms.operations import transforms
 from tests.simulation.faults import in_links
 from tests.simulation.faults_links import differs
 from tests.simulation.links_kinds import FIELDS, LOOSE, ROUND, TO_AND_FRO, TRANSFORMED, TRANSFORMS

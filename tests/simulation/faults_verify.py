@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from shared.operations import verification, verification_repairs
-from shared.operations.perform import Answer, Writes
-from shared.operations.ports import Committed, Ports, Snapshot
-from shared.rules.effects import Decision
+from shared.core.operations.perform import Answer, Writes
+from shared.core.operations.ports import Committed, Ports, Snapshot
+from shared.core.rules.effects import Decision
+from shared.links.operations import repairs as verification_repairs
+from shared.links.operations import verification
 from tests.simulation import verify_world
 from tests.simulation.faults import Fault
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.operations import document_bulk, document_patches
-from shared.operations import documents as operations
-from shared.operations import transforms as transform_operations
-from shared.operations.ports import Put, Snapshot
-from shared.rules import documents, patches
-from shared.rules.patches import Null
-from shared.rules.preconditions import Precondition, Tags
+from shared.core.operations.ports import Put, Snapshot
+from shared.documents.operations import bulk as document_bulk
+from shared.documents.operations import documents as operations
+from shared.documents.operations import patches as document_patches
+from shared.documents.rules import documents, patches
+from shared.documents.rules.patches import Null
+from shared.documents.rules.preconditions import Precondition, Tags
+from shared.transforms.operations import transforms as transform_operations
 from tests.simulation.links_checks import Act, Checks, bare
 from tests.simulation.links_kinds import FIELDS, GROWING, SMALL, TRANSFORMS, Kind
 from tests.simulation.world import Violation, World

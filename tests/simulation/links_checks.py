@@ -10,10 +10,12 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from shared.operations.ports import Query, Snapshot, Store
-from shared.rules import copies, documents, links, transforms, values
-from shared.rules.copies import Embedding
-from shared.rules.problems import Problem
+from shared.core.operations.ports import Query, Snapshot, Store
+from shared.core.rules import values
+from shared.core.rules.problems import Problem
+from shared.documents.rules import copies, documents, links
+from shared.documents.rules.copies import Embedding
+from shared.transforms.rules import transforms
 from tests.simulation.links_kinds import FIELDS, HOPS_MAX, TRANSFORMS, Kind
 from tests.simulation.world import Violation
 
@@ -95,7 +97,7 @@ class Checks:
         of_transforms = TRANSFORMS if self._kind.transformed else ()
         sources = {copy["key"]: json.loads(state)}
         made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
-        return any(copies.same(copies.copy_at(("x",), copy, above, one), copy) for one in made)
+        return any(values.same(copies.copy_at(("x",), copy, above, one), copy) for one in made)
 
     # --- what must hold once quiet ---
 

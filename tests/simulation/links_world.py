@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
-from unittest import mock
 
-from shared.operations import link_pages, outbox
-from shared.operations import links as fan_out
-from shared.operations.ports import Query, Snapshot
-from shared.rules import bounds, copies, documents, links
-from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
+from shared.core.operations import outbox
+from shared.core.operations.ports import Query, Snapshot
+from shared.core.rules.limits import LIMITS
+from shared.links.operations import fan_out
 from tests.simulation.links_acts import Users
 from tests.simulation.links_checks import Checks
 from tests.simulation.links_kinds import HOPS_MAX, KINDS, PAGE_COPIES, SMALL_DOCUMENT_BYTES, UNLUCKY, Kinds
@@ -47,13 +45,11 @@ class LinksWorld:
         self.users = Users(self.world, self.kind, self.checks)
 
     def run(self) -> None:
-        with (
-            mock.patch.object(link_pages, "PAGE_COPIES_MAX", PAGE_COPIES),
-            mock.patch.object(link_pages, "WALK_DOCUMENTS_MAX", len(self.keys) if self.kind.round else PAGE_COPIES),
-            mock.patch.object(copies, "HOPS_MAX", HOPS_MAX if self.kind.transformed else bounds.HOPS_MAX),
-            mock.patch.object(links, "HOPS_MAX", HOPS_MAX if self.kind.transformed else bounds.HOPS_MAX),
-            mock.patch.object(links, "DOCUMENT_BYTES_MAX", self.document_bytes),
-            mock.patch.object(documents, "DOCUMENT_BYTES_MAX", self.document_bytes),
+        with LIMITS.replaced(
+            page_copies_max=PAGE_COPIES,
+            walk_documents_max=len(self.keys) if self.kind.round else PAGE_COPIES,
+            hops_max=HOPS_MAX if self.kind.transformed else LIMITS.hops_max,
+            document_bytes_max=self.document_bytes,
         ):
             random = self.world.random
             if self.kind.narrow or random.random() < 0.5:
@@ -66,7 +62,7 @@ class LinksWorld:
         """What a process that died left in the outbox is handed over later."""
         with self._no_misfortune():
             while self.world.store.query(Query(outbox.COLLECTION)):
-                self.world.pass_time(OUTBOX_PATIENCE_SECONDS)
+                self.world.pass_time(LIMITS.outbox_patience_seconds)
                 self.world.start("sweep", self._swept)
                 self.world.run()
 

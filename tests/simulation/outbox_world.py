@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-from unittest import mock
 
-from shared.operations import outbox
-from shared.operations.perform import Writes, perform
-from shared.operations.ports import Ports, Put, Query, Snapshot
-from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
-from shared.rules.effects import Decision, Effect, name_of
+from shared.core.operations import outbox
+from shared.core.operations.perform import Writes, perform
+from shared.core.operations.ports import Ports, Put, Query, Snapshot
+from shared.core.rules.effects import Decision, Effect, name_of
+from shared.core.rules.limits import LIMITS
 from tests.simulation.world import Chances, Violation, World
 
 COUNTERS = ("counters/a", "counters/b")
@@ -38,7 +37,7 @@ class OutboxWorld:
 
     def run(self) -> None:
         random = self.world.random
-        with mock.patch.object(outbox, "SWEEP_PAGE", SWEEP_PAGE):
+        with LIMITS.replaced(sweep_page=SWEEP_PAGE):
             acts = [self._operate] * random.randint(2, 6) + [self._sweep] * 2 + [self._refuse]
             random.shuffle(acts)
             self.world.run(acts)
@@ -53,7 +52,7 @@ class OutboxWorld:
         add_one(self.world.ports, path)
 
     def _sweep(self) -> None:
-        self.world.pass_time(self.world.random.choice((0, OUTBOX_PATIENCE_SECONDS)))
+        self.world.pass_time(self.world.random.choice((0, LIMITS.outbox_patience_seconds)))
         self.world.start("sweep", lambda: self._swept(self.world.ports))
 
     @staticmethod
@@ -68,7 +67,7 @@ class OutboxWorld:
         self.world.refusing = False
         self.world.chances.left = 0
         for _ in range(2):
-            self.world.pass_time(OUTBOX_PATIENCE_SECONDS + 50)
+            self.world.pass_time(LIMITS.outbox_patience_seconds + 50)
             self.world.start("sweep", lambda: self._swept(self.world.ports))
             self.world.run()
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from shared.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
-from shared.rules.effects import Effect
-from shared.rules.problems import Unavailable
+from shared.core.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import Unavailable
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

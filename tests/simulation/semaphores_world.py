@@ -6,28 +6,24 @@ holders that die. The bounds are small, so that pages fill, leases lapse and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
-from unittest import mock
 
-from shared.operations import (
-    outbox,
-    semaphore_admission,
-    semaphore_endings,
-    semaphore_waits,
+from shared.core.operations import outbox
+from shared.core.operations.ports import Ports, Query, Snapshot
+from shared.core.rules import times
+from shared.core.rules.calls import Call
+from shared.core.rules.effects import Effect
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import NotFound
+from shared.core.rules.task_context import Lease
+from shared.semaphores.operations import (
     semaphores,
 )
-from shared.operations.ports import Ports, Query, Snapshot
-from shared.rules import line
-from shared.rules import semaphores as rules
-from shared.rules.calls import Call
-from shared.rules.effects import Effect
-from shared.rules.leases import Held, parse_lease
-from shared.rules.occasions import Lease
-from shared.rules.problems import NotFound
-from shared.rules.semaphore_requests import Wish
+from shared.semaphores.rules import semaphores as rules
+from shared.semaphores.rules.leases import Held, parse_lease
+from shared.semaphores.rules.requests import Wish
 from tests.simulation.world import Chances, Violation, World
 
 NAME = "s"
@@ -100,7 +96,13 @@ class SemaphoresWorld:
 
     def run(self) -> None:
         random = self.world.random
-        with self._bounds():
+        with LIMITS.replaced(
+            claim_seconds=CLAIM_SECONDS,
+            line_page=PAGE,
+            releases_page=PAGE,
+            guarded_rounds=self.rounds,
+            lapsed_leases_max=1,
+        ):
             semaphores.put(self.world.ports_of_store(), NAME, self.limits)
             acts: list[Callable[[], None]] = []
             for index in range(random.randint(2, 3 if self.racing else 5)):
@@ -117,22 +119,6 @@ class SemaphoresWorld:
                 self._check_prompt()
             self._let_the_sweeper_finish()
             self._check_rest()
-
-    @contextmanager
-    def _bounds(self) -> Iterator[None]:
-        patches: list[tuple[Any, str, Any]] = [
-            (line, "CLAIM_SECONDS", CLAIM_SECONDS),
-            (semaphore_endings, "LINE_PAGE", PAGE),
-            (semaphore_endings, "GUARDED_ROUNDS", self.rounds),
-            (semaphore_waits, "GUARDED_ROUNDS", self.rounds),
-            (semaphore_admission, "LINE_PAGE", PAGE),
-            (semaphore_admission, "RELEASES_PAGE", PAGE),
-            (rules, "LAPSED_LEASES_MAX", 1),
-        ]
-        with ExitStack() as stack:
-            for module, name, value in patches:
-                stack.enter_context(mock.patch.object(module, name, value))
-            yield
 
     def _put_off(self, acts: list[Callable[[], None]]) -> bool:
         """Let callers come while admit runs are due, not only before."""
@@ -226,7 +212,7 @@ class SemaphoresWorld:
         if effect.task == "timeout":
             self.timed.add(id_)
             return
-        given = effect.beside["lease"]
+        given = effect.context["lease"]
         began, cancelled = self.world.now(), id_ in self.cancelled
         lease = semaphores.claim(ports, given)
         if lease is None:
@@ -275,7 +261,7 @@ class SemaphoresWorld:
 
     def _millisecond(self) -> int:
         """Tell the time as the order of the line has it: what shares a millisecond overlaps."""
-        return rules.microseconds(self.world.now()) // 1000
+        return times.microseconds(self.world.now()) // 1000
 
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         if path.startswith(f"{RECORD}/releases/") and after.data is not None:
@@ -379,7 +365,7 @@ class SemaphoresWorld:
         [semaphore] = self.world.store.read(RECORD)
         if semaphore.create_time is None:
             return []
-        incarnation = rules.microseconds(semaphore.create_time)
+        incarnation = times.microseconds(semaphore.create_time)
         found = self.world.store.query(Query(f"{RECORD}/waiters", limit=1000))
         return [one for one in found if one.data and one.data["incarnation"] == incarnation]
 

@@ -12,9 +12,10 @@ from unittest import mock
 
 import pytest
 
-from shared.operations import semaphore_endings, semaphores
-from shared.rules.problems import Unavailable
-from shared.rules.semaphore_requests import Wish
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import Unavailable
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import Wish
 from tests.simulation.world import Chances, Violation, World
 
 SEEDS = 400
@@ -87,7 +88,7 @@ class Callers:
         random = self.world.random
         self.permits = random.choice((1, 2))
         semaphores.put(self.world.ports_of_store(), NAME, {"permits": self.permits, "lease_seconds": 3600})
-        with mock.patch.object(semaphore_endings, "GUARDED_ROUNDS", 50):
+        with LIMITS.replaced(guarded_rounds=50):
             self.world.run([self._caller(index) for index in range(random.randint(2, 4))])
         return self.history
 
@@ -155,8 +156,8 @@ def test_a_history_without_such_an_order_is_noticed(permits: int, history: list[
 
 
 def test_an_unguarded_commit_is_noticed() -> None:
-    from shared.operations import semaphore_changes
-    from shared.operations.ports import Put
+    from shared.core.operations.ports import Put
+    from shared.semaphores.operations import changes as semaphore_changes
 
     def unguarded(path: str, data: dict[str, object], _: object) -> Put:
         return Put(path, data)

@@ -7,13 +7,11 @@ begins, with users, crashes and lost answers beside it. The properties are those
 from __future__ import annotations
 
 from collections.abc import Callable
-from unittest import mock
 
-from shared.operations import links as fan_out
-from shared.operations import verification
-from shared.operations.ports import DocumentEvent, Ports, Snapshot
-from shared.rules.bounds import OUTBOX_PATIENCE_SECONDS
-from shared.rules.documents import COLLECTION
+from shared.core.operations.ports import DocumentEvent, Ports, Snapshot
+from shared.core.rules.limits import LIMITS
+from shared.documents.rules.documents import COLLECTION
+from shared.links.operations import fan_out, verification
 from tests.simulation.links_kinds import Kind, Kinds
 from tests.simulation.links_world import LinksWorld
 from tests.simulation.world import Violation
@@ -51,7 +49,7 @@ class VerifyWorld(LinksWorld):
         self.world.handlers["link_verify"] = verification.follow
 
     def run(self) -> None:
-        with mock.patch.object(verification, "VERIFY_PAGE", PAGE):
+        with LIMITS.replaced(verify_page=PAGE):
             super().run()
 
     def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
@@ -87,7 +85,7 @@ class VerifyWorld(LinksWorld):
     def _sweep_and_go_on(self) -> None:
         """A walk whose task was committed and not handed over goes on with the sweeper, as often as that happened."""
         for _ in range(2):
-            self.world.pass_time(OUTBOX_PATIENCE_SECONDS + 1)
+            self.world.pass_time(LIMITS.outbox_patience_seconds + 1)
             self.world.start("sweep", self._swept)
             self.world.run()
 

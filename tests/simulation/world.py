@@ -19,10 +19,10 @@ from typing import Any
 
 from greenlet import greenlet
 
-from shared.adapters.stores.memory import MemoryStore
-from shared.operations.ports import DocumentEvent, Ports, Snapshot
-from shared.rules.effects import Effect
-from shared.rules.problems import Problem, Unavailable
+from shared.core.operations.ports import DocumentEvent, Ports, Snapshot
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import Problem, Unavailable
+from shared.testing.memory_store import MemoryStore
 from tests.simulation.ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
 
 STEPS_MAX = 20_000

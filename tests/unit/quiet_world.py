@@ -9,11 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.adapters.meter import Cost, measure, metered
-from shared.adapters.stores.memory import MemoryStore
-from shared.operations import documents, links, verification
-from shared.operations.ports import DocumentEvent, Ports, Put, Query, Snapshot
-from shared.rules.documents import COLLECTION, Content, path_of
-from shared.rules.effects import Effect
+from shared.core.operations.ports import DocumentEvent, Ports, Put, Query, Snapshot
+from shared.core.rules.effects import Effect
+from shared.documents.operations import documents
+from shared.documents.rules.documents import COLLECTION, Content, path_of
+from shared.links.operations import fan_out as links
+from shared.links.operations import verification
+from shared.testing.memory_store import MemoryStore
 
 STEPS_MAX = 2_000
 """Events and tasks until a world that does not come to rest is given up."""

@@ -31,15 +31,15 @@ SECONDS_MAX = 60.0
 COPIES = 12
 GREETER = '''"""A user's function: it greets whoever it is told to, one task a name."""
 
-from shared.kit import Answer, Function, Request, Unit, batch, documents
+from shared.kit import Response, Function, Request, Unit, batch, documents
 
 app = Function("greeter")
 
 
 @app.http("POST", "/{name}")
-def welcome(request: Request, name: str) -> Answer:
+def welcome(request: Request, name: str) -> Response:
     batch(f"greeting-{name}").populate([greet.call(name=name)])
-    return Answer(202)
+    return Response(202)
 
 
 @app.task

@@ -1,0 +1,142 @@
+"""The store inside this process, for a machine without Google's emulator, with events as the emulator would send them.
+
+The memory store tells of every change in commit order. One thread posts them in that order to the local event bridge,
+in the emulator's own form (base64 text labelled protobuf, the same ``ce-*`` headers), and repeats each until it is
+acknowledged: as long as this process lives no event is lost, and the bridge cannot tell the two stores apart.
+"""
+
+import base64
+import http.client
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from time import sleep
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from google.events.cloud.firestore import DocumentEventData
+
+from shared.adapters.firestore.values import fill_fields, fill_timestamp
+from shared.adapters.http.paths import match
+from shared.adapters.settings import Settings
+from shared.core.operations.ports import Snapshot, Store
+from shared.testing.memory_store import MemoryStore
+
+POST_SECONDS_MAX = 10.0
+"""For the bridge to acknowledge an event: it does so before it delivers, within milliseconds."""
+
+DATA_SCHEMA = (
+    "https://github.com/googleapis/google-cloudevents/blob/main/proto/google/events/cloud/firestore/v1/data.proto"
+)
+
+RETRY_SECONDS = 0.2
+"""Between attempts: about as long as the supervisor takes to restart a bridge."""
+
+
+def embedded_store(settings: Settings) -> Store:
+    """Make the store of this process, whose changes become events if the settings say where to send them."""
+    if not settings.events_url:
+        return MemoryStore(_now, None)
+    sender = EventSender(settings)
+    threading.Thread(target=sender.run, name="events", daemon=True).start()
+    return MemoryStore(_now, sender.observe)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    trigger: str
+    path: str
+    before: Snapshot
+    after: Snapshot
+
+
+class EventSender:
+    """Posts each observed change to the events' address, once for each trigger whose pattern fits."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._patterns = {name: tuple(pattern.split("/")) for name, pattern in settings.triggers.items()}
+        self._waiting: SimpleQueue[_Event] = SimpleQueue()
+        self._connection: http.client.HTTPConnection | None = None
+
+    def observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        """Take note of a change; returns at once."""
+        segments = tuple(path.split("/"))
+        for trigger, pattern in self._patterns.items():
+            if match(pattern, segments) is not None:
+                self._waiting.put(_Event(trigger, path, before, after))
+
+    def run(self) -> None:
+        """Post for ever, one at a time, in the order of the commits."""
+        while True:
+            self._deliver(self._waiting.get())
+
+    def _deliver(self, event: _Event) -> None:
+        headers, body = _headers(self._settings, event), base64.b64encode(_data(self._settings, event))
+        path = f"/functions/projects/{self._settings.project}/triggers/{event.trigger}"
+        while not self._posted(path, headers, body):
+            sleep(RETRY_SECONDS)
+
+    def _posted(self, path: str, headers: Mapping[str, str], body: bytes) -> bool:
+        try:
+            self._connection = self._connection or self._connect()
+            self._connection.request("POST", urlsplit(self._settings.events_url).path.rstrip("/") + path, body, headers)
+            response = self._connection.getresponse()
+            response.read()
+        except (OSError, http.client.HTTPException):
+            self._connection = None
+            return False
+        return 200 <= response.status < 300
+
+    def _connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(urlsplit(self._settings.events_url).netloc, timeout=POST_SECONDS_MAX)
+
+
+def _data(settings: Settings, event: _Event) -> bytes:
+    data = DocumentEventData.pb()()
+    name = f"projects/{settings.project}/databases/{settings.database}/documents/{event.path}"
+    _fill(data, "old_value", name, event.before)
+    _fill(data, "value", name, event.after)
+    data.update_mask.SetInParent()  # the emulator sends an empty one
+    return bytes(data.SerializeToString())
+
+
+def _fill(data: Any, which: str, name: str, snapshot: Snapshot) -> None:
+    if snapshot.data is None:
+        return
+    document = getattr(data, which)
+    document.name = name
+    fill_fields(document.fields, snapshot.data)
+    for field, moment in (("create_time", snapshot.create_time), ("update_time", snapshot.update_time)):
+        if moment is not None:
+            fill_timestamp(getattr(document, field), moment)
+
+
+def _headers(settings: Settings, event: _Event) -> dict[str, str]:
+    # Bare UTF-8, as the emulator sends it, which http.client writes from latin-1; a line break would end the header.
+    printable = "".join(letter if letter.isprintable() else quote(letter) for letter in event.path)
+    latin = printable.encode("utf-8").decode("latin-1")
+    return {
+        "ce-specversion": "1.0",
+        "ce-type": "google.cloud.firestore.document.v1.written",
+        # The emulator says "projects" twice, and its bridge mends it.
+        "ce-source": f"//firestore.googleapis.com/projects/projects/{settings.project}/databases/{settings.database}",
+        "ce-id": str(uuid.uuid4()),
+        "ce-subject": f"documents/{latin}",
+        "ce-time": _now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "ce-datacontenttype": "application/protobuf",
+        "ce-dataschema": DATA_SCHEMA,
+        "ce-location": settings.location,
+        "ce-project": settings.project,
+        "ce-database": settings.database,
+        "ce-namespace": "(default)",
+        "ce-document": latin,
+        "Content-Type": "application/protobuf",
+    }
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

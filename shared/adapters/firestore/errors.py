@@ -1,0 +1,90 @@
+"""What Firestore's status codes mean to an operation: a guard that did not hold, a definite no, or "ask again".
+
+A code means a conflict only where a guard could have caused it: NOT_FOUND is also what a missing database gives, and
+FAILED_PRECONDITION what a query without its index gives. Codes that no operation can act on (a missing permission, a
+missing database) are raised as they are: they are mistakes in the set-up, to be seen as such.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from google.api_core.exceptions import GoogleAPICallError, RetryError
+from grpc import StatusCode
+
+from shared.core.operations.ports import AlreadyExists, Guard, Must, NotFound, Stale
+from shared.core.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
+from shared.core.rules.record_limits import RECORD_BYTES_MAX
+
+UNKNOWN_OUTCOME = frozenset(
+    (
+        StatusCode.ABORTED,
+        StatusCode.CANCELLED,
+        StatusCode.DEADLINE_EXCEEDED,
+        StatusCode.INTERNAL,
+        StatusCode.RESOURCE_EXHAUSTED,
+        StatusCode.UNAVAILABLE,
+        StatusCode.UNKNOWN,
+    )
+)
+
+_FROM_THE_FUTURE = "greater than the stored version"
+"""In the message of INVALID_ARGUMENT: a guard's update time is later than the record's."""
+
+_BY_NUMBER = {code.value[0]: code for code in StatusCode}
+
+
+class MissingIndex(Exception):
+    """Firestore has no index for a query; the message is its own."""
+
+
+def code_numbered(number: int) -> StatusCode:
+    """Give the status code behind the number in a `Status` message."""
+    return _BY_NUMBER.get(number, StatusCode.UNKNOWN)
+
+
+def code_of(error: GoogleAPICallError | RetryError) -> StatusCode:
+    """Give the status code of a failed call."""
+    code = getattr(error, "grpc_status_code", None)
+    return code if isinstance(code, StatusCode) else StatusCode.UNKNOWN
+
+
+def of_read(code: StatusCode, message: str) -> Exception | None:
+    """Translate the failure of a read. None: raise it as it is."""
+    if code in UNKNOWN_OUTCOME:
+        return Unavailable(f"Firestore did not answer a read: {code.name} {message}")
+    return None
+
+
+def of_query(code: StatusCode, message: str) -> Exception | None:
+    """Translate the failure of a query. None: raise it as it is."""
+    if code is StatusCode.FAILED_PRECONDITION:
+        return MissingIndex(message)
+    if code is StatusCode.INVALID_ARGUMENT:
+        return BadQuery(f"Firestore refuses this query: {message}")
+    return of_read(code, message)
+
+
+def of_write(code: StatusCode, message: str, guards: Iterable[Guard]) -> Exception | None:
+    """Translate the failure of writes under these guards. None: raise it as it is."""
+    if code in UNKNOWN_OUTCOME:
+        return Unavailable(f"Firestore did not say what became of a write: {code.name} {message}")
+    if code is StatusCode.INVALID_ARGUMENT and _FROM_THE_FUTURE not in message:
+        return _refusal(message)
+    return _conflict(code, message, tuple(guards))
+
+
+def _refusal(message: str) -> Exception:
+    if f"{RECORD_BYTES_MAX} bytes" in message.replace(",", ""):
+        return TooLarge(f"A record holds {RECORD_BYTES_MAX:,} bytes; this one would have more.")
+    return BadValue(f"Firestore refuses this: {message}")
+
+
+def _conflict(code: StatusCode, message: str, guards: tuple[Guard, ...]) -> Exception | None:
+    dated = any(isinstance(guard, datetime) for guard in guards)
+    if code is StatusCode.ALREADY_EXISTS and Must.NOT_EXIST in guards:
+        return AlreadyExists(message)
+    if code is StatusCode.NOT_FOUND and (dated or Must.EXIST in guards):
+        return NotFound(message)
+    if code in {StatusCode.FAILED_PRECONDITION, StatusCode.INVALID_ARGUMENT} and dated:
+        return Stale(message)
+    return None

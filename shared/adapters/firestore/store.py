@@ -1,0 +1,147 @@
+"""The store in Firestore. One RPC a call, except where `write_each` has to split.
+
+Nothing here locks: a commit carries its guards with it, and reads are plain reads. `firestore_calls.py` says how often
+a call is tried and for how long.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from google.cloud.firestore_v1.types import firestore as types
+
+from shared.adapters.firestore.calls import FirestoreCalls
+from shared.adapters.firestore.errors import MissingIndex, code_numbered, of_write
+from shared.adapters.firestore.index_errors import refused
+from shared.adapters.firestore.queries import count_message, parent_of, query_message
+from shared.adapters.firestore.records import snapshot, write_message, write_result
+from shared.adapters.firestore.values import decode, field_path, timestamp
+from shared.adapters.record_ids import random_id
+from shared.core.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
+from shared.core.operations.query_validation import check_query
+from shared.core.operations.write_validation import COMMIT_BYTES_MAX, check_commit, check_each, check_write
+from shared.core.rules.problems import Problem, TooLarge, Unavailable
+from shared.core.rules.record_limits import check_path
+
+BATCH_BYTES_MAX = 3 * 1024 * 1024
+"""Of one BatchWrite: under the emulator's 4 MiB a request, and far under the cloud's 10."""
+
+
+class FirestoreStore:
+    """A `Store` in one Firestore database. ``emulator`` is ``HOST:PORT``; empty: the cloud, by default credentials."""
+
+    def __init__(self, project: str, database: str, emulator: str = "") -> None:
+        self._database = f"projects/{project}/databases/{database}"
+        self._root = f"{self._database}/documents"
+        self._calls = FirestoreCalls(self._database, emulator)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._calls.close()
+
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        for path in paths:
+            check_path(path)
+        if not paths:
+            return ()
+        names = [f"{self._root}/{path}" for path in paths]
+        request = types.BatchGetDocumentsRequest.pb()(database=self._database, documents=dict.fromkeys(names))
+        if fields is not None:
+            request.mask.SetInParent()  # an empty mask asks for no field, none at all for every one
+            request.mask.field_paths.extend(map(field_path, fields))
+        answers = self._calls.batch_get(request)
+        documents = {answer.found.name: answer.found for answer in answers if answer.HasField("found")}
+        read_time = _last_read_time(answers)
+        return tuple(snapshot(path, documents.get(name), read_time) for path, name in zip(paths, names, strict=True))
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        check_query(query)
+        request = types.RunQueryRequest.pb()(parent=parent_of(self._root, query.collection))
+        request.structured_query.CopyFrom(query_message(self._root, query))
+        answers = _answered(query, self._calls.run_query, request)
+        documents = [answer.document for answer in answers if answer.HasField("document")]
+        read_time = _last_read_time(answers)
+        return tuple(snapshot(self._path(document.name), document, read_time) for document in documents)
+
+    def _path(self, name: str) -> str:
+        return name.removeprefix(f"{self._root}/")
+
+    def count(self, query: Query) -> int:
+        check_query(query)
+        request = types.RunAggregationQueryRequest.pb()(parent=parent_of(self._root, query.collection))
+        request.structured_aggregation_query.CopyFrom(count_message(self._root, query))
+        answers = _answered(query, self._calls.run_aggregation_query, request)
+        fields = [answer.result.aggregate_fields for answer in answers]
+        return sum(int(decode(counted["count"])) for counted in fields if counted)
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        check_commit(writes)
+        request = types.CommitRequest.pb()(database=self._database)
+        request.writes.extend(write_message(self._root, write) for write in writes)
+        if request.ByteSize() > COMMIT_BYTES_MAX:
+            raise TooLarge(f"A commit takes {COMMIT_BYTES_MAX:,} bytes; this one has {request.ByteSize():,}.")
+        answer = self._calls.commit(request, [write.guard for write in writes])
+        return Committed(timestamp(answer.commit_time), tuple(map(write_result, writes, answer.write_results)))
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        check_each(writes)
+        outcomes: dict[int, Outcome] = {}
+        messages: dict[int, Any] = {}
+        for index, write in enumerate(writes):
+            try:
+                check_write(write)
+                messages[index] = write_message(self._root, write)
+            except Problem as refusal:
+                outcomes[index] = refusal
+        for batch in _batches(messages):
+            outcomes.update(self._write_batch(writes, batch))
+        return tuple(outcomes[index] for index in range(len(writes)))
+
+    def _write_batch(self, writes: Sequence[Write], batch: Mapping[int, Any]) -> Mapping[int, Outcome]:
+        request = types.BatchWriteRequest.pb()(database=self._database, writes=batch.values())
+        try:
+            answer = self._calls.batch_write(request)
+        except (Problem, Unavailable) as failure:
+            return dict.fromkeys(batch, failure)
+        parts = zip(batch, answer.write_results, answer.status, strict=True)
+        return {index: _outcome(writes[index], result, status) for index, result, status in parts}
+
+    def new_id(self) -> str:
+        return random_id()
+
+
+def _answered(query: Query, call: Callable[[Any], list[Any]], request: Any) -> list[Any]:
+    try:
+        return call(request)
+    except MissingIndex as error:
+        raise refused(query, str(error)) from error
+
+
+def _last_read_time(answers: Iterable[Any]) -> datetime:
+    """Give the instant as of which all answers of a stream hold.
+
+    They may carry several read times, growing; the API promises that what it sent has not changed until the later ones.
+    """
+    return max(timestamp(answer.read_time) for answer in answers if answer.HasField("read_time"))
+
+
+def _batches(messages: Mapping[int, Any]) -> Iterator[Mapping[int, Any]]:
+    """Split writes by the size of their request."""
+    batch: dict[int, Any] = {}
+    size = 0
+    for index, message in messages.items():
+        if batch and size + message.ByteSize() > BATCH_BYTES_MAX:
+            yield batch
+            batch, size = {}, 0
+        batch[index] = message
+        size += message.ByteSize()
+    if batch:
+        yield batch
+
+
+def _outcome(write: Write, result: Any, status: Any) -> Outcome:
+    if not status.code:
+        return write_result(write, result)
+    code = code_numbered(status.code)
+    refusal = of_write(code, status.message, (write.guard,))
+    return refusal or Unavailable(f"Firestore refused a write: {code.name} {status.message}")

@@ -1,0 +1,114 @@
+"""A function's front to Firestore's events, which Eventarc delivers at least once and in any order.
+
+An event says which record was written and what it held before and after. A large one may come without either
+(`DocumentEvent.partial`). Only an answer other than 2xx brings an event again: a `Problem` is acknowledged, with an
+ERROR in the log, and all else is asked for again.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import flask
+from google.events.cloud.firestore import DocumentEventData
+from werkzeug.exceptions import HTTPException, InternalServerError, ServiceUnavailable
+
+from shared.adapters import runtime
+from shared.adapters.firestore.values import decode_fields, timestamp
+from shared.adapters.http.request_log import entry_point, handling
+from shared.adapters.logs import Headers
+from shared.core.operations.ports import Data, DocumentEvent
+from shared.core.rules.problems import BadValue, Problem, Unavailable
+
+if TYPE_CHECKING:
+    from cloudevents.http import CloudEvent
+
+EventEntryPoint = Callable[["CloudEvent"], None]
+
+_Data = DocumentEventData.pb()
+
+
+def document_written(function: str) -> Callable[[Callable[[DocumentEvent], None]], EventEntryPoint]:
+    """Make a handler of writes the entry point of `function`."""
+
+    def decorate(handler: Callable[[DocumentEvent], None]) -> EventEntryPoint:
+        def entry(event: "CloudEvent") -> None:
+            with handling(function, _headers(event), task=str(event["id"])) as call:
+                try:
+                    _handle(handler, event)
+                except HTTPException as answer:
+                    call.status = answer.code or call.status
+                    raise
+                call.status = 200
+
+        return entry_point(function, entry)
+
+    return decorate
+
+
+def _handle(handler: Callable[[DocumentEvent], None], event: "CloudEvent") -> None:
+    try:
+        handler(document_event(event.get_attributes(), event.get_data()))
+    except Problem as problem:
+        runtime.log().error("event abandoned", problem=problem.slug(), detail=problem.detail, exception=problem)
+    except Unavailable as error:
+        runtime.log().info("unavailable", reason=str(error))
+        raise ServiceUnavailable from error
+    except Exception as error:
+        runtime.log().error("bug", exception=error)
+        raise InternalServerError from error
+
+
+def document_event(attributes: Mapping[str, Any], body: bytes | None) -> DocumentEvent:
+    """Read a CloudEvent's attributes and its protobuf body. Raises `BadValue` if it is no event of a record."""
+    data = _parse(body or b"")
+    before, after = _held(data, "old_value"), _held(data, "value")
+    path = _path(data.value.name or data.old_value.name, attributes)
+    collection, _, key = path.rpartition("/")
+    return DocumentEvent(
+        id=str(attributes["id"]),
+        collection=collection,
+        key=key,
+        path=path,
+        before=before,
+        after=after,
+        before_update_time=_time(data.old_value, "update_time"),
+        update_time=_time(data.value, "update_time"),
+        create_time=_time(data.value, "create_time"),
+    )
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return _Data.FromString(body)
+    except Exception as error:  # the class of this error differs between protobuf's implementations
+        raise BadValue("The event's body is not a DocumentEventData") from error
+
+
+def _held(data: Any, which: str) -> Data | None:
+    if not data.HasField(which):
+        return None
+    return decode_fields(getattr(data, which).fields)
+
+
+def _path(name: str, attributes: Mapping[str, Any]) -> str:
+    """Cut ``projects/P/databases/D/documents/`` off a record's name, or take the event's attribute instead."""
+    parts = name.split("/", 5)
+    if len(parts) == 6:
+        return parts[5]
+    # CloudEvents percent-encode what travels in headers.
+    path = unquote(str(attributes.get("document") or ""))
+    if not path:
+        raise BadValue("The event names no document")
+    return path
+
+
+def _time(document: Any, which: str) -> datetime | None:
+    return timestamp(getattr(document, which)) if document.HasField(which) else None
+
+
+def _headers(event: "CloudEvent") -> Headers:
+    if flask.has_request_context():
+        return flask.request.headers
+    return {"traceparent": str(event.get("traceparent") or "")}

@@ -1,0 +1,268 @@
+"""What an operation needs of the outside: a store, a task queue, a clock. Nothing here does anything.
+
+The words are Firestore's. A *record* lives at a path of alternating collection and id (``documents/x``,
+``batches/b/units/7``). Its data is JSON plus aware ``datetime`` values. A *field* is a tuple of map keys, so that a
+dot in a key means nothing. Every call takes one round trip.
+
+`firestore.py` and `memory.py` in `shared/adapters/stores/` implement the store; `tests/contract/` holds both to the
+same behaviour.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from shared.core.rules.effects import Effect
+from shared.core.rules.queries import ID as ID
+from shared.core.rules.queries import Condition as Condition
+from shared.core.rules.queries import Field as Field
+from shared.core.rules.queries import Operator as Operator
+from shared.core.rules.queries import Order as Order
+
+Data = Mapping[str, Any]
+
+
+class Must(Enum):
+    """A guard on mere existence. The other kind of guard is a record's `update_time`."""
+
+    EXIST = "exist"
+    NOT_EXIST = "not exist"
+
+
+Guard = datetime | Must | None
+"""The precondition of a write. A datetime: the record was last updated exactly then. None: a blind write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """Add to a number (a missing field counts as 0). The commit's answer carries the new value."""
+
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayUnion:
+    """Append to a list what it does not hold yet."""
+
+    values: tuple[Any, ...]
+
+
+class Marker(Enum):
+    """Values that only the server can fill in."""
+
+    SERVER_TIME = "the commit's time, in whole milliseconds"
+    REMOVE = "this field goes"
+
+
+SERVER_TIME = Marker.SERVER_TIME
+REMOVE = Marker.REMOVE
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write the whole record; what it held before goes. With `Must.NOT_EXIST`: create it.
+
+    Top-level values may be `Increment`, `ArrayUnion` or `SERVER_TIME`.
+    """
+
+    path: str
+    data: Data
+    guard: Guard = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Write the named fields of a record that exists and leave the others.
+
+    A value may be a `Marker`, `Increment` or `ArrayUnion`. ``fields`` maps a field (a tuple of keys) to its value.
+    The guard is `Must.EXIST` or an update time.
+    """
+
+    path: str
+    fields: Mapping[Field, Any]
+    guard: Guard = Must.EXIST
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the record. Without a guard, deleting what is not there succeeds."""
+
+    path: str
+    guard: Guard = None
+
+
+Write = Put | Change | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A record as it was at `read_time`. `data` and the other two times are None where there was none."""
+
+    path: str
+    data: Data | None
+    read_time: datetime
+    update_time: datetime | None = None
+    create_time: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def guard(self) -> Guard:
+        """The precondition under which a decision that rests on this snapshot may commit."""
+        return self.update_time if self.update_time is not None else Must.NOT_EXIST
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What the server says of one write: when, and the new values of its `Increment` fields by field."""
+
+    update_time: datetime | None
+    values: Mapping[Field, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit that landed. `results` are in the order of the writes."""
+
+    commit_time: datetime
+    results: tuple[WriteResult, ...]
+
+
+class Conflict(Exception):
+    """A guard did not hold: nothing of the commit happened. Read again and decide again."""
+
+
+class AlreadyExists(Conflict):
+    """A record that must not exist does."""
+
+
+class NotFound(Conflict):
+    """A record that must exist does not."""
+
+
+class Stale(Conflict):
+    """A record was written after it was read."""
+
+
+Outcome = WriteResult | Exception
+"""Of one write of `write_each`: its result, or a `Conflict`, `Unavailable` or `Problem`, returned and not raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Records of one collection. Order is `order_by`, then the record's id (in the last order's direction).
+
+    ``after`` continues behind a record: the values of its `order_by` fields, then its id. Records without one of the
+    `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares records' ids.
+    """
+
+    collection: str
+    where: tuple[Condition, ...] = ()
+    order_by: tuple[Order, ...] = ()
+    limit: int = 100
+    after: tuple[Any, ...] = ()
+
+
+class Store(Protocol):
+    """A store of records with atomic, guarded commits.
+
+    Every method raises `Unavailable` when the answer is not known (time-outs, aborted, the server is away): a commit
+    may then have landed or not. A record that the store cannot hold raises `BadValue` or `TooLarge`, before anything
+    is written.
+    """
+
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        """Read records at one instant, in the order of `paths`. All snapshots carry the same `read_time`.
+
+        Of records, only these `fields` come, where they are there; None: all of them.
+        """
+        ...
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        """Find records, all at one instant."""
+        ...
+
+    def count(self, query: Query) -> int:
+        """Count what a query finds (its limit and cursor play no part)."""
+        ...
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        """Do all of it or nothing. Raises `Conflict` when a guard did not hold. Sent once, never retried inside."""
+        ...
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        """Do each write on its own, at most 500, one a record; outcomes are in the order of the writes."""
+        ...
+
+    def new_id(self) -> str:
+        """Draw a random record id."""
+        ...
+
+
+class TaskQueue(Protocol):
+    """Cloud Tasks, as an operation sees it."""
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        """Hand over tasks. A name that is or was taken counts as handed over.
+
+        Raises `Unavailable` if any is not known to be.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """Schedules and sleeps. It decides nothing: `now` in a rule is the read time of a load."""
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def jitter(self) -> float:
+        """Draw a number from 0 to 1, to spread retries."""
+        ...
+
+
+class Log(Protocol):
+    """One searchable fact a line: a constant message, values beside it."""
+
+    def info(self, message: str, /, **values: object) -> None: ...
+
+    def error(self, message: str, /, **values: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEvent:
+    """One write of a record, as Firestore tells of it: at least once, in any order, up to a day later.
+
+    ``id`` is the same in every delivery of one event. ``collection`` and ``key`` are the two parts of ``path``.
+    ``before`` and ``after`` are what the record held: None where there was none, and both None when the event came
+    without its data (`partial`); then the record must be read, and anything may have changed. The times are the
+    record's own.
+    """
+
+    id: str
+    collection: str
+    key: str
+    path: str
+    before: Data | None
+    after: Data | None
+    before_update_time: datetime | None = None
+    update_time: datetime | None = None
+    create_time: datetime | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Tell whether what was written is not said: a large event may arrive without its data."""
+        return self.before is None and self.after is None
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The outside of one function, bound once."""
+
+    store: Store
+    queue: TaskQueue
+    clock: Clock
+    log: Log

@@ -1,0 +1,275 @@
+"""Every limit of the kit, with its reason. What exceeds one is refused with a problem that names the number.
+
+Code reads a limit when it needs it (`LIMITS.page_units_max`), so tests and the simulation replace it in one place:
+
+    with LIMITS.replaced(page_units_max=3): ...
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Limits:
+    """The limits by name; units come last in a name."""
+
+    key_bytes_max: int = 1_500
+    """Firestore's bound on a document id."""
+
+    depth_max: int = 20
+    """Firestore's bound on maps and lists inside each other, counted as it stores them (a list in a list counts
+    twice)."""
+
+    document_bytes_max: int = 1_000_000
+    """Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's reserved map. The
+    keys and fields of links stand in that map too, and count here: there may be more of them than that room."""
+
+    links_max: int = 500
+    """Links of one document: a put reads all targets in one call, and their keys stand in one indexed list."""
+
+    hops_max: int = depth_max
+    """Copies stand at most so deep in each other, so no change shows further away. What still travels then is documents
+    in a cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be.
+    Beyond this many links a copy marked as too large stays marked, so that even such a cycle comes to rest. A transform
+    can carry a value round a cycle and let it grow on its way, without an end: a copy made by one changes no more
+    beyond this, but is marked as a cycle."""
+
+    transform_bytes_max: int = 100 * 1024
+    """Of a stored transform: a page that refreshes copies reads the transforms of all their fields."""
+
+    transform_steps_max: int = 50_000
+    """Of one run: some tens of milliseconds, and a document may have hundreds of links."""
+
+    transform_output_bytes_max: int = document_bytes_max
+    """Of one run: no document could hold more. What a run makes and drops again counts too."""
+
+    walk_documents_max: int = 50
+    """Documents that one task of a transform's walk handles: it reads the targets of all their links beside them."""
+
+    page_copies_first: int = 300
+    """Copies that the first refresh task of a chain handles, not knowing yet how large the documents are."""
+
+    page_copies_max: int = 1_500
+    """Copies that any later one handles: done in some seconds. Fewer and larger pages mean fewer queries."""
+
+    page_copies_bytes: int = 8 * 1024 * 1024
+    """Of a page's documents, if they are as large as the page before; in memory they take several times that."""
+
+    group_copies_max: int = 500
+    """Copies that are written in one call, between two looks at their source: what BatchWrite takes."""
+
+    rounds_max: int = 6
+    """How often a page or a put starts anew, because somebody else was faster, before it gives the turn back (503)."""
+
+    pause_seconds: float = 0.05
+    """The first pause before starting anew; it doubles each time and is spread by jitter."""
+
+    outbox_tasks_max: int = 100
+    """Effects of one commit: what Cloud Tasks takes in one batch call, and small enough for one record."""
+
+    outbox_bytes_max: int = 900_000
+    """An outbox record must fit beside its id and times under Firestore's 1 MiB."""
+
+    outbox_patience_seconds: int = 10
+    """Outbox records younger than this are still in their own operation's hands."""
+
+    sweep_page: int = 100
+    """Outbox records a sweep looks at in one query."""
+
+    sweep_pages_max: int = 20
+    """Pages of one sweep, so that it ends well before the next begins."""
+
+    task_bytes_max: int = 100 * 1024
+    """A task's payload. Cloud Tasks takes 1 MB; tasks of this kit carry names of things, not the things."""
+
+    query_limit_max: int = 1_000
+    """Documents a query answers at once: one screenful for a program, one page of memory for a function."""
+
+    query_limit_default: int = 100
+
+    inequality_fields_max: int = 10
+    """Fields that one query may compare by size: Firestore's bound."""
+
+    verify_page: int = 50
+    """Documents that one task of a verification compares: with large ones and their targets they fit into memory."""
+
+    verify_targets_max: int = 100
+    """Targets read in one call of a verification, for the same reason."""
+
+    verify_moving_seconds: int = 60
+    """A difference in what was written so lately may be on its way: it is repaired, and not counted as drift."""
+
+    verify_abandoned_seconds: int = 3_600
+    """A verification that did not move for so long is given up for lost, and another may begin."""
+
+    verifications_listed_max: int = 20
+    """Verifications in one answer: some weeks of nights."""
+
+    delay_seconds_max: int = 29 * 24 * 3_600
+    """Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
+
+    executions_max: int = 10
+    """How often a user's task is run before the kit gives it up: with the queue's pauses, some minutes."""
+
+    retries_max: int = 30
+    """The same, counted with deliveries that reached no process, or killed it: with the queue's pauses, twenty
+    minutes."""
+
+    # --- documents brought in bulk ---
+
+    bulk_puts_max: int = 500
+    """Documents that one call brings: what one BatchWrite takes."""
+
+    bulk_bytes_max: int = 8 * 1024 * 1024
+    """Of a call that brings documents; it is held in memory as a whole."""
+
+    bulk_targets_max: int = 1_000
+    """Documents that those of one call link to: they are read at one instant, and held in memory until its end."""
+
+    bulk_waves_max: int = depth_max
+    """How often a call writes those whose targets it wrote before: no copy shows more levels than a document may
+    have."""
+
+    # --- batches ---
+
+    page_units_max: int = 100
+    """Units of one page: its expansion hands over one task each in about a second, and repeats them all if it dies."""
+
+    page_bytes_max: int = 900_000
+    """A page is one record, and must fit beside its id and times under Firestore's 1 MiB."""
+
+    call_units_max: int = 10_000
+    """Units of one call: a hundred pages, each a commit, end well within a function's minute."""
+
+    call_bytes_max: int = 8 * 1024 * 1024
+    """Of a call that brings units; it is held in memory as a whole."""
+
+    counter_units_max: int = 20
+    """Units that share a counter: Firestore wants about one write a second on a record, and a unit is about one."""
+
+    node_children_max: int = 20
+    """Children of a node of a batch's tree: few enough that no record is hot, many enough that three levels will do."""
+
+    tree_top: int = 4
+    """The level of a batch's top node; pages' nodes have level 1. Each level multiplies the largest batch by 20."""
+
+    result_bytes_max: int = 100 * 1024
+    """A unit's result: as large as a payload may be, so that results can be handed on."""
+
+    error_letters_max: int = 2_000
+    """Of a failed unit's error: a message, not a log."""
+
+    batch_deadline_seconds: int = 7 * 24 * 3600
+    """For a batch that names no deadline. Every batch ends: nothing else would tell of a unit that is never
+    completed."""
+
+    batch_deadline_seconds_max: int = 30 * 24 * 3600
+    """Cloud Tasks keeps a task for 31 days: what has not run by then never will."""
+
+    batch_keep_seconds: int = 7 * 24 * 3600
+    """An ended batch and its results are kept so long, then cleaned up; longer than any call or delivery lasts."""
+
+    batch_look_seconds: int = 60
+    """A sealed batch that did not move for so long is walked: what a process that died did not pass on is passed on."""
+
+    batches_swept_max: int = 20
+    """Batches that one sweep looks at, so that it ends well before the next begins."""
+
+    walk_nodes_max: int = 100
+    """Nodes of one level that a walk reads. What lies beyond is reached when these are done."""
+
+    missing_named_max: int = 100
+    """Units that a batch names when its deadline has come without them."""
+
+    clean_records_max: int = 300
+    """Records that one commit of a clean-up deletes; Firestore takes 500 writes a commit comfortably."""
+
+    clean_commits_max: int = 10
+    """Of one batch in one sweep."""
+
+    retry_units_max: int = 1_000
+    """Units that one call may name for another try; a call that names none means all that failed."""
+
+    units_listed_max: int = 100
+    """Units in one answer: with results of 100 KiB each they still fit into a function's memory."""
+
+    permits_max: int = 1_000
+    """Permits of a semaphore: each lease lies in its one record, some 200 bytes with an ordinary id."""
+
+    semaphore_name_bytes_max: int = 1_000
+    """A semaphore's name: paths below its record must fit under Firestore's bounds too."""
+
+    wait_id_bytes_max: int = 128
+    """A wait's id: a thousand leases with ids this long fit into one record."""
+
+    lease_seconds_max: int = 24 * 3600
+    """A lease that must last longer is renewed: whoever cannot do so in a day is gone."""
+
+    delete_after_seconds_max: int = 366 * 24 * 3600
+    """For a semaphore that nobody uses any more."""
+
+    deadline_seconds_max: int = 30 * 24 * 3600
+    """Cloud Tasks takes a task at most so far ahead."""
+
+    claim_seconds: int = 30
+    """A granted continuation must have begun by then; cold starts and a busy queue take seconds."""
+
+    receipt_seconds: int = 32 * 24 * 3600
+    """A wait's answer is kept so long after it ended: Cloud Tasks delivers a task for up to 31 days."""
+
+    ended_leases_max: int = 50
+    """Leases that are over and still remembered in the record, to answer a call that comes again."""
+
+    lapsed_leases_max: int = 100
+    """Lapsed leases of continuations that wait in the record for their tasks; more are noted at their waiters."""
+
+    guarded_rounds: int = 2
+    """How often a wait or a signal loses the semaphore's record to others before it leaves its wish to an admit run."""
+
+    line_page: int = 90
+    """Waiters that one admit run grants at most: with an alarm they fit into one outbox record of 100 tasks."""
+
+    releases_page: int = 100
+    """Signals that one admit run applies."""
+
+    grant_bytes_max: int = 600_000
+    """Payloads of the continuations granted in one commit, so that they fit into its outbox record."""
+
+    admit_slot_seconds: float = 0.2
+    """Wishes committed in the same slot share one admit run: about what a guarded commit takes under load."""
+
+    admit_margin_seconds: float = 0.1
+    """An admit task is due so long after its slot's end: the queue's clock may be ahead, and then it would be
+    retried."""
+
+    nudge_patience_seconds: int = 10
+    """Free permits beside a line for so long: the task that should have passed them on was lost; the sweeper does
+    it."""
+
+    semaphores_swept_max: int = 50
+    """Semaphores that one sweep looks after."""
+
+    waiters_shown_max: int = 100
+    """Of a semaphore's line, as people see it."""
+
+    semaphores_listed_max: int = 50
+    """Semaphores in one answer: each costs a count of its line."""
+
+    receipts_page: int = 200
+    """Receipts that one commit of a clean-up deletes."""
+
+    @contextmanager
+    def replaced(self, **values: float) -> Iterator[None]:
+        """Replace limits while the context is entered. For tests; raises `AttributeError` for an unknown name."""
+        before = {name: getattr(self, name) for name in values}
+        try:
+            for name, value in values.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+
+
+LIMITS = Limits()

@@ -1,0 +1,58 @@
+"""Firestore's order over values of all kinds: null, booleans, NaN, numbers, times, texts, bytes, references,
+places, lists, maps.
+
+1 equals 1.0 in it, and 0.0 equals -0.0. Texts go by code point (which is the order of their UTF-8), lists item by item,
+maps by their sorted entries, key before value; of two that begin alike the shorter is first.
+"""
+
+import math
+from datetime import datetime
+from typing import Any
+
+from shared.core.rules import native_types as foreign
+
+Key = tuple[Any, ...]
+
+NULL_RANK, BOOLEAN_RANK, NAN_RANK, NUMBER_RANK, TIME_RANK, TEXT_RANK = range(6)
+BYTES_RANK, REFERENCE_RANK, PLACE_RANK, LIST_RANK, MAP_RANK = range(6, 11)
+
+_RANKS: dict[type, int] = {bool: BOOLEAN_RANK, int: NUMBER_RANK, str: TEXT_RANK}
+
+
+def order_key(value: Any) -> Key:
+    """Give a tuple that Python orders, and finds equal, as Firestore does the value. It begins with the kind's rank."""
+    rank = _RANKS.get(type(value))
+    return (rank, value) if rank is not None else _intricate_key(value)
+
+
+def _intricate_key(value: Any) -> Key:
+    if value is None:
+        return (NULL_RANK,)
+    if isinstance(value, float):
+        return (NAN_RANK,) if math.isnan(value) else (NUMBER_RANK, value)
+    if isinstance(value, datetime):
+        return (TIME_RANK, value)
+    if isinstance(value, list):
+        return (LIST_RANK, tuple(order_key(item) for item in value))
+    if mark := foreign.mark_of(value):
+        return _foreign_key(mark, value[mark])
+    return (MAP_RANK, tuple((key, order_key(value[key])) for key in sorted(value)))
+
+
+def _foreign_key(mark: str, held: Any) -> Key:
+    if mark == foreign.BYTES:
+        return (BYTES_RANK, foreign.raw(held))
+    return (REFERENCE_RANK, held.split("/")) if mark == foreign.REFERENCE else (PLACE_RANK, tuple(held))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two values are stored alike: 1 is not 1.0, 0.0 is not -0.0, NaN is NaN."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return repr(one) == repr(other)
+    return bool(one == other)

@@ -1,0 +1,41 @@
+"""Conditions and orders of a query over records, in Firestore's terms.
+
+Firestore orders an inequality by its own field, so fields with inequalities are an implied part of the order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "array_contains"]
+Field = tuple[str, ...]
+
+ID: Field = ("__name__",)
+"""Firestore's name for the id of a record."""
+
+INEQUALITIES = frozenset(("!=", "<", "<=", ">", ">="))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One comparison of a field, given as its path of names."""
+
+    field: Field
+    operator: Operator
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One field to order by."""
+
+    field: Field
+    descending: bool = False
+
+
+def with_implied(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
+    """Add the fields of inequalities, as Firestore would: without them no cursor names a place."""
+    descending = bool(named) and named[-1].descending
+    unequal = {condition.field for condition in conditions if condition.operator in INEQUALITIES}
+    implied = sorted(unequal - {order.field for order in named} - {ID})
+    return (*named, *(Order(field, descending) for field in implied))

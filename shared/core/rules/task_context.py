@@ -1,0 +1,71 @@
+"""What a user's task runs for: a lease it was granted, a unit of a batch, a batch that is complete, or nothing.
+
+It stands in the envelope beside the payload, under the name of its kind. A task that names a parameter of one of these
+types is given it; times are RFC 3339 texts there and aware datetimes here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from shared.core.rules.problems import BadCall
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A permit of `semaphore` that is ours until `ends_at`, by the server's clock.
+
+    `id` names this lease to signal and renew. `token` only grows from lease to lease of one semaphore: whatever the
+    permit protects can refuse who comes with a smaller one.
+    """
+
+    semaphore: str
+    id: str
+    token: int
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The unit `index`, counted from 0, of a batch; `attempt` counts retries. Runs of one unit may overlap."""
+
+    batch: str
+    index: int
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A batch whose units are all done, those that `failed` among them."""
+
+    id: str
+    state: str
+    size: int
+    done: int
+    failed: int
+
+
+TaskContext = Lease | Unit | Completion
+
+KINDS: Mapping[str, type[TaskContext]] = {"lease": Lease, "unit": Unit, "batch": Completion}
+
+
+def context_of(context: Mapping[str, Any]) -> TaskContext | None:
+    """Read what stands beside a payload; None where nothing does. Raises `BadCall` for what no kit has sent."""
+    for name, kind in KINDS.items():
+        if name in context:
+            return _read(kind, context[name], name)
+    return None
+
+
+def _read(kind: type[TaskContext], given: Any, name: str) -> TaskContext:
+    known = {field.name for field in fields(kind)}
+    try:
+        return kind(**{part: _part(part, value) for part, value in given.items() if part in known})
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadCall(f"A task's {name} has {', '.join(sorted(known))}.", field=name) from error
+
+
+def _part(name: str, value: Any) -> Any:
+    return datetime.fromisoformat(value) if name == "ends_at" else value

@@ -1,0 +1,161 @@
+"""What people write in a URL to find documents, as a value.
+
+``where=address.zipcode==54321`` compares a field, embedded ones included; the value is taken as JSON if it is JSON
+(``54321``, ``true``, ``"54321"`` for the text), else as text. ``key`` is the document's own key, always a text.
+Firestore orders an inequality by its own field first, so that is the order where ``order_by`` does not say; documents
+of equal rank are ordered by key.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shared.core.rules import page_tokens, values
+from shared.core.rules.keys import valid_key
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import BadQuery
+from shared.core.rules.queries import ID, Condition, Field, Operator, Order, with_implied
+from shared.documents.rules.documents import RESERVED
+
+_CONDITION = re.compile(
+    r"(?P<field>[^=!<>\s]+)\s*(?P<operator>==|!=|<=|>=|<|>|\bin\b|\bcontains\b)\s*(?P<value>.*)\Z", re.DOTALL
+)
+_OPERATORS: dict[str, Operator] = {
+    "==": "==",
+    "!=": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "in": "in",
+    "contains": "array_contains",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to find; `after` is the place of the last document of the page before."""
+
+    where: tuple[Condition, ...]
+    order_by: tuple[Order, ...]
+    limit: int
+    after: tuple[Any, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """Tell this query from others, whatever its limit and page."""
+        conditions = sorted(json.dumps([one.field, one.operator, one.value], sort_keys=True) for one in self.where)
+        orders = [[order.field, order.descending] for order in self.order_by]
+        return hashlib.sha256(json.dumps([conditions, orders]).encode()).hexdigest()[:12]
+
+
+def parse(where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Search:
+    """Read a search. Raises `BadQuery` naming the parameter."""
+    conditions = tuple(map(_condition, where))
+    search = Search(conditions, _orders(tuple(map(_order, order_by)), conditions), _limit(limit))
+    if not page_token:
+        return search
+    return replace(search, after=page_tokens.read(page_token, search.mark, len(search.order_by)))
+
+
+def parse_count(where: Sequence[str], others: Collection[str]) -> tuple[Condition, ...]:
+    """Read what to count; `others` are the call's other parameters. Raises `BadQuery` naming the parameter."""
+    for name in sorted(others):
+        raise BadQuery("A count has no order and no pages: ask with count=true and where.", field=name)
+    return tuple(map(_condition, where))
+
+
+def wants_count(text: str) -> bool:
+    """Tell whether a count is asked for, given the parameter's text. Raises `BadQuery`."""
+    if text not in ("", "true"):
+        raise BadQuery("Ask for a count with count=true.", field="count")
+    return bool(text)
+
+
+def _condition(text: str) -> Condition:
+    match = _CONDITION.match(text)
+    if not match:
+        raise BadQuery(f"{text!r} is no FIELD==VALUE (or != < <= > >= in contains).", field="where")
+    operator, field = _OPERATORS[match["operator"]], _field(match["field"], "where")
+    value = _value(match["value"])
+    if operator == "in" and not (isinstance(value, list) and 1 <= len(value) <= 30):
+        raise BadQuery(f"{text!r}: 'in' takes a JSON list of 1 to 30 values.", field="where")
+    if field == ID:
+        return Condition(ID, operator, _keys(text, operator, match["value"], value))
+    return Condition(field, operator, _stored(operator, value))
+
+
+def _keys(text: str, operator: Operator, raw: str, value: Any) -> Any:
+    """Give the key or keys to compare with: what is no JSON text is taken as it is written, since keys are texts."""
+    keys = value if operator == "in" else [value if isinstance(value, str) else raw]
+    if operator == "array_contains" or not all(map(valid_key, keys)):
+        raise BadQuery(f"{text!r} compares the key, which is a text, with what is none.", field="where")
+    return keys if operator == "in" else keys[0]
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _stored(operator: Operator, value: Any) -> Any:
+    """Give what a record holds for a value; what `contains` looks for stands in a list there."""
+    if operator == "in":
+        return [values.encode(one) for one in value]
+    return values.encode([value])[0] if operator == "array_contains" else values.encode(value)
+
+
+def _field(text: str, parameter: str) -> Field:
+    names = tuple(text.split("."))
+    if not all(names):
+        raise BadQuery(f"{text!r} is no field; write name.name.name.", field=parameter)
+    if names == ("key",):
+        return ID
+    if names[0] in ("key", RESERVED, *ID):
+        raise BadQuery(f"{text!r} is no field of a document.", field=parameter)
+    return names
+
+
+def _order(text: str) -> Order:
+    return Order(_field(text.removeprefix("-"), "order_by"), descending=text.startswith("-"))
+
+
+def _orders(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
+    """Give the order in full, but for the key, which always comes last and is only checked if it is named."""
+    if ID not in [order.field for order in named]:
+        return with_implied(named, conditions)
+    *others, last = named
+    descending = bool(others) and others[-1].descending
+    if last != Order(ID, descending) or with_implied(tuple(others), conditions) != tuple(others):
+        raise BadQuery(
+            "Documents are ordered by key last, in the direction of the field before it, and upwards if there is none; "
+            "fields that are compared with < > or != come before it.",
+            field="order_by",
+        )
+    return tuple(others)
+
+
+def _limit(text: str) -> int:
+    if not text:
+        return LIMITS.query_limit_default
+    if not (
+        text.isdecimal() and len(text) <= len(str(LIMITS.query_limit_max)) and 1 <= int(text) <= LIMITS.query_limit_max
+    ):
+        raise BadQuery(f"limit is a whole number from 1 to {LIMITS.query_limit_max:,}.", field="limit")
+    return int(text)
+
+
+def token(key: str, data: Mapping[str, Any], search: Search) -> str:
+    """Name the document after which the next page begins."""
+    return page_tokens.write(search.mark, [_at(data, order.field) for order in search.order_by], key)
+
+
+def _at(data: Any, field: Field) -> Any:
+    for name in field:
+        data = data[name]
+    return data

@@ -1,0 +1,33 @@
+"""A store that refuses, before it asks, what the cloud would refuse for want of an index.
+
+Google's emulator and the store in memory answer every query, so a query that lacks its index would fail in the cloud
+only. The refusal names the entry to add to the catalogue; the cloud's own refusal is translated into the same words.
+"""
+
+from collections.abc import Collection
+
+from shared.adapters.firestore.index_errors import needs
+from shared.core.operations.ports import Query, Snapshot, Store
+from shared.core.operations.query_validation import check_query, full_order
+from shared.core.rules.indexes import Index, lacking
+
+
+class IndexedStore:
+    """The store inside, with no other composite indexes than these."""
+
+    def __init__(self, store: Store, declared: Collection[Index]) -> None:
+        self._store, self._declared = store, declared
+        self.read, self.commit, self.write_each, self.new_id = store.read, store.commit, store.write_each, store.new_id
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        self._check(query)
+        return self._store.query(query)
+
+    def count(self, query: Query) -> int:
+        self._check(query)
+        return self._store.count(query)
+
+    def _check(self, query: Query) -> None:
+        check_query(query)
+        if index := lacking(query.collection, query.where, full_order(query), self._declared):
+            raise needs(index)

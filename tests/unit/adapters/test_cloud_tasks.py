@@ -1,0 +1,177 @@
+"""What is handed over to Cloud Tasks, seen from the other end of the wire."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import grpc
+import pytest
+from google.cloud import tasks_v2
+
+from shared.adapters.cloud_tasks import CloudTasksQueue, QueueRefused, task_request
+from shared.adapters.logs import JsonLog, traced
+from shared.adapters.settings import Settings, from_environment
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import Unavailable
+
+QUEUE = "projects/p/locations/us-central1/queues/x-links"
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
+
+
+class Service:
+    """Cloud Tasks' CreateTask, which answers what the test wants."""
+
+    def __init__(self, address: str = "127.0.0.1:0") -> None:
+        self.created: list[Any] = []
+        self.refusals: dict[str, list[grpc.StatusCode]] = {}
+        self._pool = ThreadPoolExecutor(4)
+        self._server = grpc.server(self._pool)
+        handler = grpc.unary_unary_rpc_method_handler(
+            self._create_task, tasks_v2.CreateTaskRequest.pb().FromString, lambda task: task.SerializeToString()
+        )
+        service = grpc.method_handlers_generic_handler("google.cloud.tasks.v2.CloudTasks", {"CreateTask": handler})
+        self._server.add_generic_rpc_handlers((service,))
+        self.address = f"127.0.0.1:{self._server.add_insecure_port(address)}"
+        self._server.start()
+        self._one_at_a_time = threading.Lock()
+
+    def _create_task(self, request: Any, context: grpc.ServicerContext) -> Any:
+        with self._one_at_a_time:
+            self.created.append(request)
+            refusals = self.refusals.get(request.task.name.rpartition("/")[2], [])
+            refusal = refusals.pop(0) if refusals else None
+        if refusal is not None:
+            context.abort(refusal, "no")
+        return request.task
+
+    def names(self) -> list[str]:
+        return sorted(request.task.name.rpartition("/")[2] for request in self.created)
+
+    def stop(self) -> None:
+        self._server.stop(None).wait()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    service = Service()
+    yield service
+    service.stop()
+
+
+def settings(address: str = "") -> Settings:
+    return from_environment(
+        {
+            "SIGNALBOX_PROJECT": "p",
+            "CLOUD_TASKS_EMULATOR_HOST": address,
+            "SIGNALBOX_QUEUE_PREFIX": "x-",
+            "SIGNALBOX_FUNCTION_URL": "https://{function}.example",
+        }
+    )
+
+
+def effect(name: str, **more: Any) -> Effect:
+    return Effect(name, "links", "link_refresh", "page", {"key": "é"}, **more)
+
+
+def create(service: Service, effects: Sequence[Effect]) -> None:
+    CloudTasksQueue(settings(service.address), JsonLog("p")).create(effects)
+
+
+def test_an_effect_becomes_a_named_task_that_posts_its_envelope(service: Service) -> None:
+    at = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
+    create(service, [effect("a", path="/tasks/page", not_before=at, trace=TRACE)])
+    [request] = service.created
+    call = request.task.http_request
+    assert (request.parent, request.task.name) == (QUEUE, f"{QUEUE}/tasks/a")
+    assert (call.url, call.http_method) == ("https://link-refresh.example/tasks/page", tasks_v2.HttpMethod.POST)
+    assert json.loads(call.body) == {"operation": "a", "task": "page", "payload": {"key": "é"}}
+    assert dict(call.headers) == {"Content-Type": "application/json", "traceparent": TRACE}
+    assert request.task.schedule_time.ToDatetime(UTC) == at
+    assert request.task.dispatch_deadline.seconds == 600
+    assert not call.HasField("oidc_token")
+
+
+def test_a_task_without_a_time_is_due_at_once_and_carries_the_trace_of_its_call(service: Service) -> None:
+    with traced(TRACE):
+        create(service, [effect("a"), effect("b")])
+    assert [request.task.http_request.headers["traceparent"] for request in service.created] == [TRACE, TRACE]
+    assert not service.created[0].task.HasField("schedule_time")
+
+
+def test_in_the_cloud_a_task_proves_who_sends_it_to_the_function_it_calls() -> None:
+    request = task_request(replace(settings(), tasks_account="tasks@p.example"), effect("a", path="/x"), "")
+    call = tasks_v2.CreateTaskRequest(request).task.http_request
+    assert call.oidc_token.service_account_email == "tasks@p.example"
+    assert (call.url, call.oidc_token.audience) == ("https://link-refresh.example/x", "https://link-refresh.example")
+    assert dict(call.headers) == {"Content-Type": "application/json"}
+
+
+def test_a_name_that_is_taken_counts_as_handed_over(service: Service) -> None:
+    service.refusals = {"a": [grpc.StatusCode.ALREADY_EXISTS]}
+    create(service, [effect("a")])
+    assert service.names() == ["a"]
+
+
+def test_a_service_that_was_away_for_a_moment_is_asked_again(service: Service) -> None:
+    service.refusals = {"a": [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAVAILABLE]}
+    create(service, [effect("a")])
+    assert service.names() == ["a", "a", "a"]
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "INTERNAL", "ABORTED"])
+def test_what_may_pass_is_unavailable(service: Service, code: str) -> None:
+    service.refusals = {"a": [grpc.StatusCode[code]] * 9}
+    with pytest.raises(Unavailable):
+        create(service, [effect("a")])
+
+
+@pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "UNAUTHENTICATED"])
+def test_what_would_fail_again_is_a_problem_and_told_to_the_log(
+    service: Service, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service.refusals = {"a": [grpc.StatusCode[code]]}
+    with pytest.raises(QueueRefused):
+        create(service, [effect("a")])
+    line = json.loads(capsys.readouterr().out)
+    assert (line["severity"], line["message"]) == ("ERROR", "task refused")
+    assert service.names() == ["a"]
+
+
+def test_all_are_handed_over_also_when_some_fail_and_the_unknown_outweighs_the_refused(service: Service) -> None:
+    names = [f"t{n:02}" for n in range(40)]
+    service.refusals = {"t00": [grpc.StatusCode.NOT_FOUND], "t07": [grpc.StatusCode.INTERNAL]}
+    with pytest.raises(Unavailable):
+        create(service, [effect(name) for name in names])
+    assert service.names() == names
+
+
+def test_no_effects_need_no_connection() -> None:
+    CloudTasksQueue(settings("127.0.0.1:1"), JsonLog("p")).create([])
+
+
+def test_a_queue_that_is_away_is_unavailable_and_found_when_it_is_back() -> None:
+    before = Service()
+    queue = CloudTasksQueue(settings(before.address), JsonLog("p"))
+    queue.create([effect("a")])
+    before.stop()
+    with pytest.raises(Unavailable):
+        queue.create([effect("b")])
+    after = Service(before.address)
+    try:
+        create_in_the_end(queue, effect("b"))
+        assert after.names() == ["b"]
+    finally:
+        after.stop()
+
+
+def create_in_the_end(queue: CloudTasksQueue, wanted: Effect) -> None:
+    for _ in range(40):
+        with contextlib.suppress(Unavailable):
+            return queue.create([wanted])
+    raise AssertionError("the connection did not come back")

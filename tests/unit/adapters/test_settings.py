@@ -1,0 +1,97 @@
+"""Settings: defaults for a laptop, everything else from the environment."""
+
+import dataclasses
+
+import pytest
+
+from infra.local.environment import environment_of
+from shared.adapters.settings import EMBEDDED, from_environment
+from shared.core.rules.indexes import parse
+
+
+def test_an_empty_environment_gives_a_laptop() -> None:
+    settings = from_environment({})
+    assert settings.project == "demo-signalbox"
+    assert settings.database == "(default)"
+    assert settings.function_url == "http://127.0.0.1:8080/{function}"
+    assert (settings.firestore_emulator, settings.tasks_emulator, settings.tasks_account) == ("", "", "")
+    assert settings.triggers == {}
+    assert settings.indexes is None
+
+
+def test_every_setting_has_its_variable() -> None:
+    settings = from_environment(
+        {
+            "SIGNALBOX_PROJECT": "p",
+            "SIGNALBOX_LOCATION": "europe-west1",
+            "SIGNALBOX_DATABASE": "d",
+            "FIRESTORE_EMULATOR_HOST": EMBEDDED,
+            "CLOUD_TASKS_EMULATOR_HOST": "h:1",
+            "SIGNALBOX_EVENTS_URL": "http://h:2",
+            "SIGNALBOX_FUNCTION_URL": "https://{function}.example",
+            "SIGNALBOX_QUEUE_PREFIX": "x-",
+            "SIGNALBOX_TASKS_ACCOUNT": "tasks@p.example",
+            "SIGNALBOX_TRIGGERS": '{"documents": "documents/{key}"}',
+            "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
+            "SIGNALBOX_TASK_QUEUES": '["tasks", "slow"]',
+            "SIGNALBOX_SCHEDULER_ACCOUNT": "scheduler@p.example",
+            "SIGNALBOX_KEYS_URL": "http://h:3/certs",
+            "SIGNALBOX_SIGNATURES": "removed",
+            "K_SERVICE": "documents",
+            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
+        }
+    )
+    assert dataclasses.astuple(settings) == (
+        "p",
+        "europe-west1",
+        "d",
+        "embedded",
+        "h:1",
+        "http://h:2",
+        "https://{function}.example",
+        "x-",
+        "tasks@p.example",
+        {"documents": "documents/{key}"},
+        {"kitchen"},
+        {"tasks", "slow"},
+        "scheduler@p.example",
+        "http://h:3/certs",
+        True,
+        True,
+        (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
+    )
+
+
+def test_signatures_are_checked_unless_the_settings_say_that_they_were() -> None:
+    assert not from_environment({}).signatures_removed
+    with pytest.raises(ValueError, match="choose from checked, removed"):
+        from_environment({"SIGNALBOX_SIGNATURES": "none"})
+
+
+def test_a_functions_address_is_made_of_its_url_segment() -> None:
+    settings = from_environment({"SIGNALBOX_FUNCTION_URL": "https://x-{function}-1.example"})
+    assert settings.address_of("link_fan_out") == "https://x-link-fan-out-1.example"
+
+
+def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
+    chosen = from_environment(
+        {
+            "SIGNALBOX_QUEUE_PREFIX": "x-",
+            "SIGNALBOX_SCHEDULER_ACCOUNT": "scheduler@p.example",
+            "SIGNALBOX_SIGNATURES": "removed",
+            "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
+            "SIGNALBOX_TASK_QUEUES": "[]",
+            "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
+        }
+    )
+    assert from_environment(environment_of(chosen)) == chosen
+
+
+def test_the_platforms_project_counts_when_the_kits_own_is_not_set() -> None:
+    assert from_environment({"GOOGLE_CLOUD_PROJECT": "g"}).project == "g"
+    assert from_environment({"GOOGLE_CLOUD_PROJECT": "g", "SIGNALBOX_PROJECT": "s"}).project == "s"
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        from_environment({}).project = "other"  # type: ignore[misc]

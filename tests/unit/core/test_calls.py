@@ -1,0 +1,95 @@
+"""Calls of a user's task: how they are read, kept, and become effects."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from shared.adapters.cloud_tasks import task_request
+from shared.adapters.http import deployed_tasks as continuations
+from shared.adapters.settings import Settings, from_environment
+from shared.core.operations import outbox
+from shared.core.rules.calls import Call
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import BadCall, Problem, TooLarge
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+CALL = {"function": "kitchen", "task": "cook", "payload": {"dish": [["soup"]], "": None}}
+
+
+def test_a_call_has_a_queue_and_no_delay_unless_it_says_otherwise() -> None:
+    assert Call.parse(CALL, "continuation") == Call("kitchen", "cook", {"dish": [["soup"]], "": None}, "tasks", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"function": "Kitchen"}, "on_complete.function"),
+        ({"function": "http://elsewhere/"}, "on_complete.function"),
+        ({"function": None}, "on_complete.function"),
+        ({"task": "../cook"}, "on_complete.task"),
+        ({"task": ""}, "on_complete.task"),
+        ({"payload": []}, "on_complete.payload"),
+        ({"payload": None}, "on_complete.payload"),
+        ({"queue": "a/b"}, "on_complete.queue"),
+        ({"delay_seconds": -1}, "on_complete.delay_seconds"),
+        ({"delay_seconds": True}, "on_complete.delay_seconds"),
+        ({"delay_seconds": float("nan")}, "on_complete.delay_seconds"),
+        ({"delay_seconds": LIMITS.delay_seconds_max + 1}, "on_complete.delay_seconds"),
+        ({"url": "http://elsewhere/"}, "on_complete"),
+    ],
+)
+def test_a_call_that_says_something_wrong_is_refused_by_the_name_of_the_place(change: Any, field: str) -> None:
+    with pytest.raises(BadCall) as refused:
+        Call.parse(CALL | change, "on_complete")
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("value", [None, [], "cook", 1])
+def test_what_is_no_object_is_no_call(value: Any) -> None:
+    with pytest.raises(BadCall):
+        Call.parse(value, "continuation")
+
+
+def test_a_payload_is_bounded_by_its_bytes() -> None:
+    fits = "ä" * ((LIMITS.task_bytes_max - len('{"x":""}')) // 2)
+    assert Call.parse(CALL | {"payload": {"x": fits}}, "continuation").payload == {"x": fits}
+    with pytest.raises(TooLarge):
+        Call.parse(CALL | {"payload": {"x": fits + "ä"}}, "continuation")
+
+
+def test_a_record_of_a_call_gives_the_call_back() -> None:
+    call = Call.parse(CALL | {"queue": "slow", "delay_seconds": 1.5}, "continuation")
+    assert Call.of(call.record()) == call
+
+
+def test_a_call_becomes_a_task_at_its_own_address_with_the_lease_beside_the_payload() -> None:
+    lease = {"semaphore": "s", "id": "l", "token": 7, "ends_at": NOW}
+    effect = Call.parse(CALL, "continuation").after(2).effect("name", NOW, lease=lease)
+    assert (effect.path, effect.not_before) == ("/tasks/cook", NOW + timedelta(seconds=2))
+    assert effect.context == {"lease": lease | {"ends_at": "2026-01-02T03:04:05Z"}}
+
+
+def test_what_stands_beside_a_payload_survives_the_outbox_and_reaches_the_envelope() -> None:
+    effect = Call.parse(CALL, "continuation").effect("name", NOW, unit={"batch": "b", "index": 0, "attempt": 0})
+    assert outbox.decode(outbox.encode([effect])) == (effect,)
+    body = task_request(from_environment({}), effect, "")["task"]["http_request"]["body"].decode()
+    assert '"unit":{"batch":"b","index":0,"attempt":0}' in body.replace(" ", "")
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: Settings = from_environment(
+        {"SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]', "SIGNALBOX_TASK_QUEUES": '["tasks"]'}
+    )
+    monkeypatch.setattr(continuations, "settings", lambda: listed)
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_a_call_names_a_function_and_a_queue_of_the_catalogue() -> None:
+    continuations.check_deployed(continuation=Call.parse(CALL, "continuation"), on_timeout=None)
+    for change, part in (({"function": "cellar"}, "function"), ({"queue": "slow"}, "queue")):
+        with pytest.raises(Problem) as refused:
+            continuations.check_deployed(on_complete=Call.parse(CALL | change, "on_complete"))
+        assert refused.value.field == f"on_complete.{part}"
+        assert next(iter(change.values())) in refused.value.detail

@@ -1,0 +1,185 @@
+"""Tasks that exist if and only if a commit landed, and a sweeper for what a process left behind."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shared.core.operations import outbox
+from shared.core.operations.ports import Must, Put, Query, Snapshot, Stale
+from shared.core.rules.effects import Effect
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import BadValue, Problem, TooLarge, Unavailable
+from tests.unit.quiet_world import QuietWorld
+
+
+def effect(name: str, **payload: Any) -> Effect:
+    return Effect(name, "links", "link_refresh", "follow", payload)
+
+
+TWO = (effect("one", n=1), effect("two", n=2))
+
+
+class Watching(QuietWorld):
+    """A world that looks at what is stored whenever tasks are handed over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[Any, list[str]]] = []
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        self.seen.append((self.record("counters/a"), [task["name"] for task in self._waiting()]))
+        super().create(effects)
+
+    def _waiting(self) -> list[dict[str, Any]]:
+        snapshots: Sequence[Snapshot] = self.store.query(Query("outbox"))
+        return [task for snapshot in snapshots for task in (snapshot.data or {})["tasks"]]
+
+
+def left_behind(world: QuietWorld, *effects: Effect) -> None:
+    """Commit, with a queue that is away, so that the effects stay in the outbox."""
+    world.refusal = Unavailable("away")
+    outbox.commit(world.ports, [Put("counters/a", {"n": 1})], effects)
+    world.refusal = None
+
+
+def test_a_commit_without_effects_leaves_nothing_in_the_outbox() -> None:
+    world = QuietWorld()
+    outbox.commit(world.ports, [Put("counters/a", {"n": 1})])
+    assert (world.record("counters/a"), world.ids("outbox"), world.tasks) == ({"n": 1}, [], [])
+
+
+def test_effects_are_committed_with_the_state_then_handed_over_then_forgotten() -> None:
+    world = Watching()
+    committed = outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
+    assert world.seen == [({"n": 1}, ["one", "two"])]
+    assert world.tasks == list(TWO)
+    assert world.ids("outbox") == []
+    assert committed.results[0].update_time == committed.commit_time
+
+
+def test_a_commit_that_loses_its_guard_has_no_effects() -> None:
+    world = QuietWorld()
+    guard = datetime(2025, 1, 1, tzinfo=UTC)
+    with pytest.raises(Stale):
+        outbox.commit(world.ports, [Put("counters/a", {"n": 1}, guard)], TWO)
+    assert (world.record("counters/a"), world.ids("outbox"), world.tasks) == (None, [], [])
+
+
+@pytest.mark.parametrize("refusal", [Unavailable("away"), BadValue("never")])
+def test_a_commit_that_landed_does_not_fail_because_the_queue_does(refusal: Exception) -> None:
+    world = QuietWorld()
+    world.refusal = refusal
+    outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
+    [record] = world.ids("outbox")
+    assert world.record("counters/a") == {"n": 1}
+    assert world.told == [("handing over is left to the sweeper", {"outbox": f"outbox/{record}", "tasks": 2})]
+
+
+def test_the_sweeper_hands_over_what_was_left_behind_under_the_same_names() -> None:
+    world = QuietWorld()
+    left_behind(world, *TWO)
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    assert outbox.sweep(world.ports) == 1
+    assert (world.tasks, world.ids("outbox")) == (list(TWO), [])
+    assert outbox.sweep(world.ports) == 0
+
+
+def test_the_sweeper_leaves_what_may_still_be_in_its_own_operations_hands() -> None:
+    world = QuietWorld()
+    left_behind(world, *TWO)
+    world.pass_time(LIMITS.outbox_patience_seconds - 1)
+    assert outbox.sweep(world.ports) == 0
+    assert (world.tasks, len(world.ids("outbox"))) == ([], 1)
+
+
+def test_tasks_that_were_handed_over_before_are_not_there_twice() -> None:
+    world = QuietWorld()
+    left_behind(world, *TWO)
+    world.create(TWO[:1])  # the process died in the middle of it
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    outbox.sweep(world.ports)
+    assert world.tasks == list(TWO)
+
+
+class Picky(QuietWorld):
+    """A queue that will never take one of the tasks."""
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        if self.refusal is None and any(one.name == "poison" for one in effects):
+            raise BadValue("never")
+        super().create(effects)
+
+
+def test_a_record_that_the_queue_refuses_stays_and_does_not_hold_up_the_others() -> None:
+    world = Picky()
+    for name in ("one", "poison", "two"):
+        left_behind(world, effect(name))
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    assert outbox.sweep(world.ports) == 2
+    assert sorted(task.name for task in world.tasks) == ["one", "two"]
+    [stays] = world.ids("outbox")
+    assert world.record(f"outbox/{stays}")["tasks"][0]["name"] == "poison"
+    assert world.reported == [("the queue does not take what the outbox holds", {"outbox": f"outbox/{stays}"})]
+
+
+def test_the_sweeper_goes_through_as_many_pages_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LIMITS, "sweep_page", 2)
+    world = QuietWorld()
+    for number in range(5):
+        left_behind(world, effect(f"task-{number}"))
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    assert outbox.sweep(world.ports) == 5
+    assert (len(world.tasks), world.ids("outbox")) == (5, [])
+
+
+def test_one_sweep_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LIMITS, "sweep_page", 2)
+    monkeypatch.setattr(LIMITS, "sweep_pages_max", 2)
+    world = QuietWorld()
+    for number in range(5):
+        left_behind(world, effect(f"task-{number}"))
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    assert [outbox.sweep(world.ports), outbox.sweep(world.ports)] == [4, 1]
+
+
+def test_every_part_of_an_effect_comes_back_from_the_outbox() -> None:
+    world = QuietWorld()
+    odd = Effect(
+        "name",
+        "queue",
+        "function",
+        "task",
+        {"l": [[1, [2.0]], {}], "__x__": None, "n": 2**70, "t": "é\ud800"},
+        path="/tasks/eat",
+        not_before=datetime(2026, 1, 1, 12, 0, 0, 5, tzinfo=UTC),
+        trace=f"00-{'a' * 32}-{'b' * 16}-01",
+    )
+    left_behind(world, odd)
+    [record] = world.ids("outbox")
+    [read] = outbox.decode(world.record(f"outbox/{record}"))
+    assert (read, read.trace) == (odd, odd.trace)
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [
+        [effect(f"n{n}") for n in range(LIMITS.outbox_tasks_max + 1)],
+        [effect(f"n{n}", t="x" * 100_000) for n in range(9)],
+    ],
+    ids=["101 tasks", "more than 900,000 bytes"],
+)
+def test_a_commit_that_asks_for_too_much_is_refused_whole(effects: list[Effect]) -> None:
+    world = QuietWorld()
+    with pytest.raises(TooLarge) as refused:
+        outbox.commit(world.ports, [Put("counters/a", {"n": 1}, Must.NOT_EXIST)], effects)
+    assert isinstance(refused.value, Problem)
+    assert refused.value.status == 413
+    assert (world.record("counters/a"), world.ids("outbox"), world.tasks) == (None, [], [])
+
+
+def test_100_tasks_of_one_commit_are_taken() -> None:
+    world = QuietWorld()
+    outbox.commit(world.ports, [Put("counters/a", {"n": 1})], [effect(f"n{n}") for n in range(LIMITS.outbox_tasks_max)])
+    assert len(world.tasks) == 100

@@ -1,0 +1,146 @@
+"""Load, decide, commit under a guard, hand over: and what happens to whoever is overtaken."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from shared.core.operations import outbox
+from shared.core.operations.perform import Writes, perform
+from shared.core.operations.ports import Committed, Ports, Put, Snapshot, Write
+from shared.core.rules.effects import Decision, Effect
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import NotFound, Unavailable
+from tests.unit.quiet_world import QuietWorld
+
+PATH = "counters/a"
+
+
+def add_one(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
+    """Count up, and ask for a task named after the count."""
+    count = 1 + (read[0].data["n"] if read[0].data is not None else 0)
+    task = Effect(f"count-{count}", "q", "f", "t", {"n": count})
+    return Decision((Put(PATH, {"n": count}, read[0].guard),), count, (task,))
+
+
+def overtaken(world: QuietWorld, times: int) -> Callable[[tuple[Snapshot, ...]], Decision[Writes, int]]:
+    """Count up, and let somebody else commit between load and commit, so many times."""
+    left = [times]
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
+        if left[0]:
+            left[0] -= 1
+            held = world.record(PATH)
+            world.store.commit([Put(PATH, {"n": 10 + (held["n"] if held else 0)})])
+        return add_one(read)
+
+    return decide
+
+
+class Lossy:
+    """The store over a network that loses the answer of one commit, which took effect."""
+
+    def __init__(self, world: QuietWorld) -> None:
+        self._store = world.store
+        self.read, self.query, self.count = self._store.read, self._store.query, self._store.count
+        self.write_each, self.new_id = self._store.write_each, self._store.new_id
+        self.losing = True
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        committed = self._store.commit(writes)
+        if self.losing:
+            self.losing = False
+            raise Unavailable("the answer was lost")
+        return committed
+
+
+def test_a_decision_is_committed_answered_and_its_effects_are_handed_over() -> None:
+    world = QuietWorld()
+    answer, committed = perform(world.ports, [PATH], add_one)
+    assert (answer, world.record(PATH)) == (1, {"n": 1})
+    assert committed is not None
+    assert committed.results[0].update_time == world.store.read(PATH)[0].update_time
+    assert ([task.name for task in world.tasks], world.ids("outbox")) == (["count-1"], [])
+
+
+def test_all_paths_are_loaded_at_one_instant_in_their_order() -> None:
+    world = QuietWorld()
+    world.store.commit([Put("counters/b", {"n": 2})])
+    seen: list[Snapshot] = []
+
+    def look(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        seen.extend(read)
+        return Decision((), None)
+
+    perform(world.ports, ["counters/b", PATH], look)
+    assert [(one.path, one.data) for one in seen] == [("counters/b", {"n": 2}), (PATH, None)]
+    assert len({one.read_time for one in seen}) == 1
+
+
+def test_a_decision_without_writes_commits_nothing() -> None:
+    world = QuietWorld()
+
+    def do_nothing(_: tuple[Snapshot, ...]) -> Decision[Writes, str]:
+        return Decision((), "nothing to do", (Effect("never", "q", "f", "t", {}),))
+
+    assert perform(world.ports, [PATH], do_nothing) == ("nothing to do", None)
+    assert (world.record(PATH), world.ids("outbox"), world.tasks) == (None, [], [])
+
+
+def test_whoever_loses_its_guard_decides_again_on_what_is_there_now() -> None:
+    world = QuietWorld()
+    answer, _ = perform(world.ports, [PATH], overtaken(world, 2))
+    assert (answer, world.record(PATH)) == (21, {"n": 21})
+    assert [task.name for task in world.tasks] == ["count-21"]
+
+
+def test_the_pause_before_deciding_again_doubles() -> None:
+    world = QuietWorld()
+    perform(world.ports, [PATH], overtaken(world, 3))
+    assert world.slept_seconds == [0.05, 0.1, 0.2]
+
+
+def test_whoever_keeps_losing_gives_up_and_leaves_nothing_behind() -> None:
+    world = QuietWorld()
+    with pytest.raises(Unavailable):
+        perform(world.ports, [PATH], overtaken(world, 1_000))
+    assert world.record(PATH) == {"n": 10 * LIMITS.rounds_max}
+    assert (world.tasks, world.ids("outbox")) == ([], [])
+
+
+def test_a_problem_of_the_decision_goes_to_the_caller_and_nothing_is_committed() -> None:
+    world = QuietWorld()
+
+    def refuse(_: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        raise NotFound("no such counter")
+
+    with pytest.raises(NotFound):
+        perform(world.ports, [PATH], refuse)
+    assert (world.record(PATH), world.slept_seconds) == (None, [])
+
+
+def test_when_an_answer_is_lost_it_is_not_decided_again_but_said_to_be_unknown() -> None:
+    world = QuietWorld()
+    ports = Ports(Lossy(world), world, world, world)
+    with pytest.raises(Unavailable):
+        perform(ports, [PATH], add_one)
+    assert (world.record(PATH), world.slept_seconds) == ({"n": 1}, [])
+
+
+def test_the_effects_of_a_commit_whose_answer_was_lost_survive() -> None:
+    world = QuietWorld()
+    with pytest.raises(Unavailable):
+        perform(Ports(Lossy(world), world, world, world), [PATH], add_one)
+    assert world.tasks == []
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    assert outbox.sweep(world.ports) == 1
+    assert [(task.name, task.payload) for task in world.tasks] == [("count-1", {"n": 1})]
+
+
+def test_the_effects_of_a_commit_survive_a_queue_that_is_away() -> None:
+    world = QuietWorld()
+    world.refusal = Unavailable("away")
+    assert perform(world.ports, [PATH], add_one)[0] == 1
+    world.refusal = None
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    outbox.sweep(world.ports)
+    assert [task.name for task in world.tasks] == ["count-1"]

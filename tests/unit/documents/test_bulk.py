@@ -1,0 +1,270 @@
+"""Many documents in one call: each ends for itself, links among them resolve, and nothing shows what was not stored."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.adapters import runtime
+from shared.core.operations.ports import Field, Outcome, Snapshot, Write
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import Unavailable
+from shared.documents.operations.bulk import put_each
+from shared.documents.operations.documents import Stored
+from shared.documents.rules.bulk import waves
+from shared.documents.rules.documents import RESERVED
+from tests.unit.documents.documents_front import Front, front, problem
+from tests.unit.quiet_world import QuietWorld
+
+NDJSON = "application/x-ndjson"
+
+
+@pytest.fixture
+def at() -> Iterator[Front]:
+    with front() as found:
+        yield found
+
+
+def results(at: Front, body: Any, kind: str = "application/json") -> list[dict[str, Any]]:
+    """Load documents; give what became of each, its problem as slug and field."""
+    answer = at.ask("POST", "/", body, Content_Type=kind)
+    assert answer.status_code == 200, answer.get_data(as_text=True)
+    return [_short(each) for each in json.loads(answer.data)["results"]]
+
+
+def _short(result: dict[str, Any]) -> dict[str, Any]:
+    if "problem" not in result:
+        return result
+    said = result["problem"]
+    assert said["status"] == result["status"]
+    assert said["detail"]
+    return result | {"problem": (said["type"].rpartition(":")[2], said.get("field"))}
+
+
+def lines(*bodies: Any) -> bytes:
+    return b"\n".join(body if isinstance(body, bytes) else json.dumps(body).encode() for body in bodies)
+
+
+# --- which go first ---
+
+
+def test_who_is_linked_to_is_written_in_an_earlier_wave() -> None:
+    assert list(waves({"a": ["b"], "b": ["c", "elsewhere"], "c": [], "d": []})) == [["c", "d"], ["b"], ["a"]]
+
+
+def test_a_link_to_oneself_waits_for_nobody_and_a_circle_goes_together() -> None:
+    assert list(waves({"a": ["a"], "b": ["c"], "c": ["b"], "d": ["b"]})) == [["a"], ["b", "c", "d"]]
+
+
+def test_a_chain_longer_than_the_waves_ends_in_one_that_takes_the_rest() -> None:
+    chain = {str(n): [str(n - 1)] for n in range(LIMITS.bulk_waves_max + 5)}
+    parted = list(waves(chain))
+    assert [len(wave) for wave in parted] == [1] * (LIMITS.bulk_waves_max - 1) + [6]
+
+
+# --- over HTTP ---
+
+
+def test_one_document_with_its_key_is_a_put(at: Front) -> None:
+    first, second = at.ask("POST", "/", {"key": "a", "n": 1}), at.ask("POST", "/", {"key": "a", "n": 2})
+    assert (first.status_code, first.json, second.status_code) == (201, {"key": "a", "n": 1}, 200)
+    assert at.client.get("/a").headers["ETag"] == second.headers["ETag"]
+    assert at.ask("POST", "/", {"key": "a"}, If_None_Match="*").status_code == 412
+
+
+@pytest.mark.parametrize(
+    ("body", "slug", "field"),
+    [
+        ({"n": 1}, "bad-key", "key"),
+        ({"key": 1}, "bad-key", "key"),
+        ({"key": None}, "bad-key", "key"),
+        ({"key": "a/b"}, "bad-key", "key"),
+        ("a", "not-an-object", None),
+        ({"key": "a", "_signalbox": 1}, "reserved-field", "_signalbox"),
+    ],
+)
+def test_one_without_a_good_key_or_content_is_refused(at: Front, body: Any, slug: str, field: str | None) -> None:
+    """D1: a document has a key and is an object."""
+    assert problem(at.ask("POST", "/", body)) == (400, slug, field)
+    assert at.world.ids("documents") == []
+
+
+def test_an_array_and_lines_end_alike_in_the_order_they_came(at: Front) -> None:
+    at.ask("PUT", "/b", {"old": 1})
+    listed = results(at, [{"key": "a", "n": 1}, {"key": "b", "n": 2}])
+    assert [(each["key"], each["status"]) for each in listed] == [("a", 201), ("b", 200)]
+    assert [each["etag"] for each in listed] == [at.client.get(f"/{key}").headers["ETag"] for key in "ab"]
+    lined = results(at, lines({"key": "b", "n": 3}, b"", b" \r", {"key": "c"}) + b"\r\n", NDJSON)
+    assert [(each["key"], each["status"]) for each in lined] == [("b", 200), ("c", 201)]
+    assert (at.seen("a"), at.seen("b")) == ({"key": "a", "n": 1}, {"key": "b", "n": 3})
+
+
+def test_nothing_to_load_ends_in_nothing(at: Front) -> None:
+    assert results(at, []) == results(at, b"", NDJSON) == results(at, b"\n\n", NDJSON) == []
+
+
+def test_each_refusal_is_its_own_and_keeps_no_other_from_being_stored(at: Front) -> None:
+    bodies = [{"key": "a", "n": 1}, {"n": 2}, [3], {"key": "b", "": 1}, {"key": "c", "_signalbox": {}}, {"key": "d"}]
+    assert [(each["key"], each["status"], each.get("problem")) for each in results(at, bodies)] == [
+        ("a", 201, None),
+        (None, 400, ("bad-key", "key")),
+        (None, 400, ("not-an-object", None)),
+        ("b", 400, ("bad-value", "")),
+        ("c", 400, ("reserved-field", "_signalbox")),
+        ("d", 201, None),
+    ]
+    assert at.world.ids("documents") == ["a", "d"]
+
+
+def test_a_line_that_is_not_json_is_that_lines_own_ending(at: Front) -> None:
+    broken = [b"{", b'{"key": "x", "n": NaN}', b'{"key": "y"} {"key": "z"}', b'{"key": "\xff"}']
+    ended = results(at, lines({"key": "a"}, *broken, {"key": "b"}), NDJSON)
+    assert [(each["key"], each["status"]) for each in ended] == [("a", 201), *[(None, 400)] * 4, ("b", 201)]
+    assert {each["problem"] for each in ended[1:-1]} == {("not-json", None)}
+    assert at.world.ids("documents") == ["a", "b"]
+
+
+def test_a_line_says_which_it_is(at: Front) -> None:
+    answer = at.ask("POST", "/", b'{"key": "a"}\n\n{', Content_Type=NDJSON)
+    assert json.loads(answer.data)["results"][1]["problem"]["detail"].startswith("In line 3 alone: ")
+
+
+def test_of_a_key_that_comes_twice_the_first_is_stored_and_the_others_are_refused(at: Front) -> None:
+    ended = results(at, [{"key": "a", "n": 1}, {"key": "b"}, {"key": "a", "n": 2}, {"key": "a", "_signalbox": 1}])
+    assert [(each["key"], each["status"]) for each in ended] == [("a", 201), ("b", 201), ("a", 409), ("a", 409)]
+    assert ended[2]["problem"] == ("key-twice", "key")
+    assert at.seen("a") == {"key": "a", "n": 1}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_links_of_one_call_resolve_whatever_their_order(at: Front, reverse: bool) -> None:
+    """D7: before any event has run, a copy of a copy too."""
+    bodies = [{"key": "a", "b": {"key": "b"}}, {"key": "b", "l": [{"key": "c"}, {"key": "old"}]}, {"key": "c", "n": 1}]
+    at.ask("PUT", "/old", {"n": 0})
+    results(at, bodies[::-1] if reverse else bodies)
+    b = {"key": "b", "l": [{"key": "c", "n": 1}, {"key": "old", "n": 0}]}
+    assert (at.seen("a"), at.seen("b")) == ({"key": "a", "b": b}, b)
+    at.world.settle()
+    assert at.seen("a") == {"key": "a", "b": b}
+
+
+def test_links_in_a_circle_are_mended_by_their_events(at: Front) -> None:
+    results(at, [{"key": "a", "n": 1, "b": {"key": "b"}}, {"key": "b", "n": 2, "a": {"key": "a"}}])
+    at.world.settle()
+    cycle = {"key": "a", "link_cycle": True}
+    assert at.seen("a") == {"key": "a", "n": 1, "b": {"key": "b", "n": 2, "a": cycle}}
+
+
+def test_a_link_to_a_document_of_the_call_that_is_refused_shows_what_is_stored(at: Front) -> None:
+    at.ask("PUT", "/t", {"n": "old"})
+    results(at, [{"key": "p", "t": {"key": "t"}}, {"key": "t", "n": "x" * 1_000_000}])
+    assert at.seen("p") == {"key": "p", "t": {"key": "t", "n": "old"}}
+
+
+def test_more_than_a_call_may_bring_is_refused_whole_with_the_number(at: Front) -> None:
+    many = [{"key": str(n)} for n in range(LIMITS.bulk_puts_max + 1)]
+    linked = [{"key": str(n), "l": [{"key": f"t{n}-{m}"} for m in range(400)]} for n in range(3)]
+    large = b"[" + b" " * (8 * 1024 * 1024) + b"]"
+    for body, number in (
+        (many, LIMITS.bulk_puts_max),
+        (linked, f"{LIMITS.bulk_targets_max:,}"),
+        (large, 8 * 1024 * 1024),
+    ):
+        answer = at.ask("POST", "/", body)
+        assert problem(answer) == (413, "too-large", None)
+        assert str(number) in json.loads(answer.data)["detail"]
+    assert problem(at.ask("POST", "/", lines(*many), Content_Type=NDJSON)) == (413, "too-large", None)
+    assert at.world.ids("documents") == []
+
+
+def test_eight_megabytes_of_documents_are_stored_in_one_call(at: Front) -> None:
+    ended = results(at, [{"key": str(n), "t": "x" * 900_000} for n in range(9)])
+    assert [each["status"] for each in ended] == [201] * 9
+
+
+def test_a_condition_on_many_documents_is_refused(at: Front) -> None:
+    assert problem(at.ask("POST", "/", [{"key": "a"}], If_None_Match="*")) == (400, "bad-precondition", None)
+    assert at.world.ids("documents") == []
+
+
+# --- others who write meanwhile ---
+
+
+class Contested:
+    """A store in which somebody else writes before each of the first `times` writes of many."""
+
+    def __init__(self, world: QuietWorld, other: Callable[[], object], times: int) -> None:
+        self.query, self.count = world.store.query, world.store.count
+        self.commit, self.new_id = world.store.commit, world.store.new_id
+        self._world, self._other, self._left = world, other, times
+
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        return self._world.store.read(*paths, fields=fields)
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        if self._left:
+            self._left -= 1
+            self._other()
+        return self._world.store.write_each(writes)
+
+
+def load(world: QuietWorld, other: Callable[[], object], times: int, bodies: list[Any]) -> list[Any]:
+    ports = replace(world.ports, store=Contested(world, other, times))
+    return [each.ending for each in put_each(ports, bodies)]
+
+
+def test_who_loses_the_guard_is_read_again_with_what_it_links_to() -> None:
+    world = QuietWorld()
+    world.put("t", n=1)
+
+    def other() -> None:
+        world.put("p", n="another's")
+        world.put("t", n=2)
+
+    [ending] = load(world, other, 1, [{"key": "p", "t": {"key": "t"}}])
+    assert isinstance(ending, Stored)
+    assert (ending.created, ending.document) == (False, {"key": "p", "t": {"key": "t", "n": 2}})
+    assert len(world.slept_seconds) == 1
+
+
+def test_who_loses_every_time_is_to_be_asked_for_again_and_the_others_are_stored() -> None:
+    world = QuietWorld()
+    endings = load(world, lambda: world.put("p", n="another's"), 99, [{"key": "p", "n": 1}, {"key": "q", "n": 1}])
+    assert isinstance(endings[0], Unavailable)
+    assert isinstance(endings[1], Stored)
+    assert world.shown("p") == {"key": "p", "n": "another's"}
+
+
+def test_of_what_is_replaced_only_the_kits_knowledge_is_read_and_a_target_whole() -> None:
+    world = QuietWorld()
+    world.put("t", n=1)
+    world.put("p", t={"key": "t"}, text="x" * 1_000)
+    world.settle()
+    read: dict[str, Any] = {}
+
+    class Watched(Contested):
+        def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+            found = super().read(*paths, fields=fields)
+            read.update((one.path, one.data) for one in found)
+            return found
+
+    ports = replace(world.ports, store=Watched(world, lambda: None, 0))
+    put_each(ports, [{"key": "p", "t": {"key": "t"}}])
+    assert read["documents/p"].keys() == {RESERVED}
+    assert read["documents/p"][RESERVED].keys() == {"version", "author", "digest", "hops", "linked"}
+    assert read["documents/t"]["n"] == 1
+    assert world.record("documents/p")[RESERVED]["linked"] is False
+
+
+def test_a_write_whose_outcome_is_unknown_is_503_for_that_document_alone(at: Front) -> None:
+    class Forgetful(Contested):
+        def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+            return (Unavailable("lost"), *super().write_each(writes)[1:])
+
+    ports = replace(at.world.ports, store=Forgetful(at.world, lambda: None, 0))
+    runtime.bind(ports)
+    ended = results(at, [{"key": "a"}, {"key": "b"}])
+    assert [(each["key"], each["status"]) for each in ended] == [("a", 503), ("b", 201)]
+    assert ended[0]["problem"] == ("unavailable", None)

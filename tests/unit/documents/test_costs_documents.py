@@ -1,0 +1,250 @@
+"""What documents cost: round trips, reads, writes, deletes and tasks of each operation, to the unit.
+
+A figure that falls is good news and is to be written here; one that grows is a defect.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import flask
+import pytest
+
+from shared.adapters import runtime
+from shared.adapters.meter import Cost
+from shared.core.operations.ports import Change
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import TooLarge
+from shared.documents.operations import bulk as document_bulk
+from shared.documents.operations import documents
+from shared.documents.operations import patches as document_patches
+from shared.documents.rules.preconditions import Precondition, Tags
+from shared.links.operations import marks as link_marks
+from shared.transforms.operations import transforms
+from tests.unit.quiet_world import QuietWorld
+
+ROOT = Path(__file__).parents[3]
+NOTHING = Cost()
+
+
+@pytest.fixture
+def world() -> QuietWorld:
+    """A world with three documents that nobody embeds."""
+    world = QuietWorld()
+    for key in ("t", "u", "v"):
+        world.put(key, n=1)
+    world.settle()
+    return world
+
+
+def put(world: QuietWorld, key: str, **content: object) -> Cost:
+    """Put a document; give what it cost."""
+    return world.cost_of(lambda: world.put(key, **content))
+
+
+def test_a_put_without_links_reads_once_and_writes_once_whether_new_or_not(world: QuietWorld) -> None:
+    assert put(world, "new", n=1) == Cost(round_trips=2, reads=1, writes=1)
+    assert put(world, "new", n=2) == Cost(round_trips=2, reads=1, writes=1)
+
+
+def test_the_event_of_a_new_document_looks_once_who_wants_it(world: QuietWorld) -> None:
+    world.put("new", n=1)
+    assert world.deliver() == Cost(round_trips=1, reads=1)
+    assert (world.events, world.tasks) == ([], [])
+
+
+def test_the_event_of_a_change_of_what_nobody_embeds_costs_nothing(world: QuietWorld) -> None:
+    world.put("t", n=2)
+    assert world.deliver() == NOTHING
+    assert (world.events, world.tasks) == ([], [])
+
+
+def test_a_put_that_brings_copies_in_reads_each_target_and_transform_at_the_put_and_once_more_at_its_event(
+    world: QuietWorld,
+) -> None:
+    copies = [{"key": key} for key in ("t", "u", "v")]
+    assert put(world, "p", l=copies, again={"key": "t"}) == Cost(round_trips=2, reads=1 + 3 + 2, writes=1)
+    first_links = world.deliver()
+    assert first_links == Cost(round_trips=2 + 1, reads=3 + 2 + 1, writes=3)  # 1 of each: who wants the new document?
+    assert [world.deliver() for _ in range(3)] == [NOTHING] * 3  # the marks
+    world.put("t", n=2)
+    world.put("u", n=2)
+    world.events.clear()
+    assert put(world, "p", l=copies) == Cost(round_trips=2, reads=1 + 3 + 1, writes=1)
+    assert world.deliver() == Cost(round_trips=1, reads=2 + 1)  # two copies changed; their targets are marked
+    assert (world.events, world.tasks) == ([], [])
+
+
+def test_a_link_to_what_is_missing_costs_a_note_once(world: QuietWorld) -> None:
+    assert put(world, "t", a={"key": "nobody"}) == Cost(round_trips=2, reads=1 + 1 + 1, writes=1)
+    assert world.deliver() == Cost(round_trips=3, reads=2 + 1, writes=1)
+
+
+def test_a_put_that_changes_no_copy_has_an_event_that_costs_nothing(world: QuietWorld) -> None:
+    world.put("p", a={"key": "t"})
+    world.settle()
+    assert put(world, "p", a={"key": "t"}, n=2) == Cost(round_trips=2, reads=1 + 1 + 1, writes=1)
+    assert world.deliver() == NOTHING
+
+
+def test_the_event_of_a_refreshed_copy_that_nobody_embeds_costs_nothing(world: QuietWorld) -> None:
+    world.put("p", a={"key": "t"})
+    world.settle()
+    world.put("t", n=2)
+    assert world.deliver() == Cost(round_trips=1, tasks=1)
+    assert world.work() == Cost(round_trips=4, reads=1 + 2 * (1 + 1), writes=1)  # source and transform, twice
+    assert world.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
+    assert world.deliver() == NOTHING
+    assert (world.events, world.tasks) == ([], [])
+
+
+def test_a_get_reads_once_and_a_delete_reads_nothing(world: QuietWorld) -> None:
+    assert world.cost_of(lambda: documents.get(world.ports, "t")) == Cost(round_trips=1, reads=1)
+    assert world.cost_of(lambda: documents.delete(world.ports, "t")) == Cost(round_trips=1, deletes=1)
+    assert world.deliver() == NOTHING
+
+
+def test_a_changed_transform_costs_two_round_trips_and_the_handing_over_and_an_unchanged_one_a_read(
+    world: QuietWorld,
+) -> None:
+    def put_transform(transform: object) -> Cost:
+        return world.cost_of(lambda: transforms.put(world.ports, "a", transform))
+
+    assert put_transform({"m": "#.n"}) == Cost(round_trips=4, reads=1, writes=2, deletes=1, tasks=1)
+    assert put_transform({"m": "#.n"}) == Cost(round_trips=1, reads=1)
+
+
+def test_the_walk_of_a_transform_reads_each_document_once_and_what_it_embeds_twice(world: QuietWorld) -> None:
+    for number in range(10):
+        world.put(f"p{number}", a={"key": "t"}, b=[{"key": "u"}])
+    world.settle()
+    transforms.put(world.ports, "a", {"m": "#.n"})
+    assert world.work() == Cost(round_trips=4, reads=10 + 2 * (1 + 1), writes=10)
+    assert world.shown("p9") == {"key": "p9", "a": {"key": "t", "m": 1}, "b": [{"key": "u", "n": 1}]}
+
+
+def test_a_query_reads_what_it_finds(world: QuietWorld) -> None:
+    found = world.cost_of(lambda: documents.find(world.ports, ["n==1"], [], "", ""))
+    assert found == Cost(round_trips=1, reads=3)
+
+
+def test_a_count_reads_once_for_each_thousand_it_counts(world: QuietWorld) -> None:
+    counted = world.cost_of(lambda: documents.count(world.ports, ["n==1"]))
+    assert counted == Cost(round_trips=1, reads=1)
+
+
+def total(costs: list[Cost]) -> Cost:
+    return Cost(
+        *(sum(getattr(cost, name) for cost in costs) for name in ("reads", "writes", "deletes", "round_trips", "tasks"))
+    )
+
+
+def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: QuietWorld) -> None:
+    copies = LIMITS.page_copies_first + LIMITS.page_copies_max
+    world.store.commit([Change("documents/t", {link_marks.LINKED: True})])
+    for number in range(copies):
+        world.put(f"p{number:04}", a={"key": "t"})
+    world.events.clear()  # a put's own event has a test of its own
+    world.put("t", n=2)
+    started = world.deliver()
+    pages = [world.work() for _ in range(3)]  # the third finds nothing: the second was full
+    first = Cost(round_trips=5, reads=LIMITS.page_copies_first + 2 * (1 + 1), writes=LIMITS.page_copies_first, tasks=1)
+    groups = LIMITS.page_copies_max // LIMITS.group_copies_max
+    beside = 2 * (1 + 1) * groups  # source and transform, before and after
+    full = Cost(
+        round_trips=2 + 3 * groups, reads=LIMITS.page_copies_max + beside, writes=LIMITS.page_copies_max, tasks=1
+    )
+    assert started == Cost(round_trips=1, tasks=1)
+    assert pages == [first, full, Cost(round_trips=1, reads=1)]
+    assert (world.tasks, len(world.events)) == ([], copies)
+    assert total([world.deliver() for _ in range(copies)]) == NOTHING
+    whole = total([started, *pages])
+    assert whole.round_trips / copies < 0.05
+    assert whole.reads / copies < 1.01
+    assert whole.writes == copies
+    assert whole.tasks / copies < 0.01
+    assert whole.deletes == 0
+    assert world.shown("p1799") == {"key": "p1799", "a": {"key": "t", "n": 2}}
+
+
+def test_the_sweeper_with_nothing_to_do_asks_once_each_for_the_outbox_semaphores_and_batches(
+    world: QuietWorld,
+) -> None:
+    spec = importlib.util.spec_from_file_location("main_of_sweep", ROOT / "functions" / "sweep" / "main.py")
+    assert spec is not None
+    assert spec.loader is not None
+    main = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(main)
+    runtime.bind(world.ports)
+    try:
+        with flask.Flask("test").test_request_context(method="POST"):
+            assert main.sweep(flask.request).status_code == 204
+    finally:
+        runtime.bind(None)
+    [(_, handled)] = world.told
+    assert {name: handled[name] for name in asdict(NOTHING)} == asdict(Cost(round_trips=3, reads=3))
+
+
+def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has_other_links(world: QuietWorld) -> None:
+    def merge(**content: object) -> Cost:
+        return world.cost_of(lambda: document_patches.patch(world.ports, "p", content))
+
+    assert merge(n=1) == Cost(round_trips=2, reads=1, writes=1)
+    assert merge(n=2) == Cost(round_trips=2, reads=1, writes=1)
+    assert merge(a={"key": "t"}) == Cost(round_trips=2, reads=1 + 2, writes=1)  # a target, and its field's transform
+    assert merge(a={"key": "t"}, n=3) == Cost(round_trips=2, reads=1 + 2, writes=1)
+    assert merge(n=4) == Cost(round_trips=3, reads=1 + (1 + 2), writes=1)
+    assert merge(b={"key": "u"}) == Cost(round_trips=3, reads=(1 + 2) + (1 + 2 + 2), writes=1)
+
+
+def test_a_delete_on_a_condition_reads_once_first(world: QuietWorld) -> None:
+    tag = documents.get(world.ports, "t").etag
+    condition = Precondition(if_match=Tags(frozenset([tag])))
+    cost = world.cost_of(lambda: documents.delete(world.ports, "t", condition))
+    assert cost == Cost(round_trips=2, reads=1, deletes=1)
+
+
+def test_500_new_documents_without_links_come_in_with_two_round_trips(world: QuietWorld) -> None:
+    bodies = [{"key": f"new{number}", "n": number} for number in range(500)]
+    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
+    assert cost == Cost(round_trips=2, reads=500, writes=500)
+    assert world.shown("new499") == {"key": "new499", "n": 499}
+
+
+def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: QuietWorld) -> None:
+    people = [{"key": f"p{number}", "a": {"key": "street"}, "t": {"key": "t"}} for number in range(100)]
+    bodies = [*people, {"key": "street", "town": {"key": "town"}}, {"key": "town"}]
+    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
+    assert cost == Cost(round_trips=2 + 3, reads=102 + 1 + 3, writes=102)  # three fields may have transforms
+
+
+def refused(world: QuietWorld, call: Callable[[], object]) -> Cost:
+    """Give what a call costs that is refused as too large."""
+
+    def refusal() -> None:
+        with pytest.raises(TooLarge):
+            call()
+
+    return world.cost_of(refusal)
+
+
+def test_too_many_links_are_refused_before_anything_is_read(world: QuietWorld) -> None:
+    body = {"l": [{"key": f"t{number}"} for number in range(LIMITS.links_max + 1)]}
+    assert refused(world, lambda: documents.put(world.ports, "p", body)) == NOTHING
+    assert refused(world, lambda: document_patches.patch(world.ports, "p", body)) == NOTHING
+
+
+def test_links_that_become_too_many_by_a_patch_are_refused_without_reading_their_targets(world: QuietWorld) -> None:
+    half = [{"key": f"t{number}"} for number in range(LIMITS.links_max // 2 + 1)]
+    world.put("p", l=half)
+    more = {"m": [{"key": "t"} for _ in half]}
+    assert refused(world, lambda: document_patches.patch(world.ports, "p", more)) == Cost(round_trips=1, reads=3)
+
+
+def test_too_many_links_of_one_document_in_a_call_are_its_own_refusal_and_cost_nothing(world: QuietWorld) -> None:
+    bodies = [{"key": "p", "l": [{"key": f"t{number}"} for number in range(LIMITS.links_max + 1)]}, {"key": "q"}]
+    endings: list[document_bulk.Loaded] = []
+    cost = world.cost_of(lambda: endings.extend(document_bulk.put_each(world.ports, bodies)))
+    assert cost == Cost(round_trips=2, reads=1, writes=1)
+    assert [type(each.ending) for each in endings] == [TooLarge, documents.Stored]

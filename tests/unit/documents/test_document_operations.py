@@ -1,0 +1,270 @@
+"""Documents are put, got, deleted and found."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.core.operations.ports import Put
+from shared.core.rules.problems import BadKey, BadQuery, NotFound, Problem, ReservedField, TooLarge
+from shared.documents.operations import documents
+from shared.documents.operations.documents import Found
+from shared.documents.rules.documents import RESERVED, path_of
+from tests.unit.quiet_world import QuietWorld
+
+
+def find(
+    world: QuietWorld, *where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = ""
+) -> Found:
+    return documents.find(world.ports, where, order_by, limit, page_token)
+
+
+def keys(found: Found) -> list[str]:
+    return [document["key"] for document in found.documents]
+
+
+def paged(world: QuietWorld, *where: str, order_by: tuple[str, ...] = ()) -> list[str]:
+    """Collect the keys of all pages of two."""
+    page = find(world, *where, order_by=order_by, limit="2")
+    collected = keys(page)
+    while page.next_page_token:
+        page = find(world, *where, order_by=order_by, limit="2", page_token=page.next_page_token)
+        collected += keys(page)
+    return collected
+
+
+def test_a_document_comes_back_as_it_was_put_with_its_key_and_nothing_of_the_kits() -> None:
+    world = QuietWorld()
+    content = {"n": 1, "f": 1.0, "l": [[1, []], {}], "m": {"[]": {"[][]": None}}, "t": "x" * 700, "é.b": True}
+    stored = documents.put(world.ports, "a", {**content, "key": "a"})
+    assert stored.document == {"key": "a", **content}
+    got = world.shown("a")
+    assert got == {"key": "a", **content}
+    assert (type(got["n"]), type(got["f"])) == (int, float)
+
+
+def test_a_put_replaces_all_that_was_there() -> None:
+    world = QuietWorld()
+    first = documents.put(world.ports, "a", {"old": 1, "n": 1})
+    second = documents.put(world.ports, "a", {"n": 2})
+    assert (first.created, second.created) == (True, False)
+    assert world.shown("a") == {"key": "a", "n": 2}
+
+
+def test_every_put_has_another_etag_and_get_shows_the_last() -> None:
+    world = QuietWorld()
+    etags = [documents.put(world.ports, "a", {"n": n}).etag for n in (1, 2, 1)]
+    assert len(set(etags)) == 3
+    assert documents.get(world.ports, "a").etag == etags[-1]
+
+
+def test_an_etag_is_not_that_of_an_earlier_life() -> None:
+    world = QuietWorld()
+    first = documents.put(world.ports, "a", {"n": 1}).etag
+    documents.delete(world.ports, "a")
+    assert documents.put(world.ports, "a", {"n": 1}).etag != first
+
+
+def test_an_etag_stays_when_a_document_only_learns_that_somebody_embeds_it() -> None:
+    world = QuietWorld()
+    etag = documents.put(world.ports, "t", {"n": 1}).etag
+    world.put("p", a={"key": "t"})
+    world.settle()
+    assert world.record(path_of("t"))[RESERVED]["linked"] is True
+    assert documents.get(world.ports, "t").etag == etag
+
+
+def test_every_write_of_another_client_has_an_etag_of_its_own() -> None:
+    world = QuietWorld()
+    etags = [documents.put(world.ports, "a", {"n": 1}).etag]
+    stamped = world.record(path_of("a"))
+    for data in ({**stamped, "n": 2}, {"n": 2}, {"n": 1}, {**stamped, "n": 2}):
+        world.pass_time(1)
+        world.write_past("a", data)
+        etags.append(documents.get(world.ports, "a").etag)
+    world.settle()
+    etags.append(documents.get(world.ports, "a").etag)
+    assert len(set(etags)) == len(etags)
+
+
+def test_a_record_that_another_client_puts_back_whole_shows_what_its_etag_showed() -> None:
+    world = QuietWorld()
+    first = documents.put(world.ports, "a", {"n": 1})
+    record = world.record(path_of("a"))
+    world.put("a", n=2)
+    world.write_past("a", record)
+    assert documents.get(world.ports, "a") == replace(first, created=False)
+
+
+def test_a_refreshed_copy_changes_the_etag() -> None:
+    world = QuietWorld()
+    world.put("t", n=1)
+    etag = documents.put(world.ports, "p", {"a": {"key": "t"}}).etag
+    world.settle()
+    assert documents.get(world.ports, "p").etag == etag
+    world.put("t", n=2)
+    world.settle()
+    assert documents.get(world.ports, "p").etag != etag
+
+
+def test_a_put_embeds_its_targets_as_they_are() -> None:
+    world = QuietWorld()
+    world.put("1234567", addr1="1 thing st", city="stuffville")
+    put = world.put("897654", name="Fred", address={"key": "1234567", "city": "elsewhere"}, boss={"key": "nobody"})
+    assert put == {
+        "key": "897654",
+        "name": "Fred",
+        "address": {"key": "1234567", "addr1": "1 thing st", "city": "stuffville"},
+        "boss": {"key": "nobody", "link_missing": True},
+    }
+    assert world.shown("897654") == put
+
+
+def test_a_put_writes_no_record_but_its_own() -> None:
+    world = QuietWorld()
+    world.put("t", n=1)
+    before = world.record("documents/t")
+    world.put("p", a={"key": "t"})
+    assert world.record("documents/t") == before
+    assert (world.ids("wanted"), world.ids("outbox"), world.tasks) == ([], [], [])
+
+
+def test_a_put_over_another_clients_record_counts_as_embedded() -> None:
+    world = QuietWorld()
+    world.write_past("a", {"n": 1})
+    world.put("a", n=2)
+    world.put("b", n=2)
+    assert world.record("documents/a")[RESERVED]["linked"] is True
+    assert world.record("documents/b")[RESERVED]["linked"] is False
+
+
+def test_what_was_deleted_is_not_found_and_cannot_be_deleted_again() -> None:
+    world = QuietWorld()
+    world.put("a", n=1)
+    documents.delete(world.ports, "a")
+    for call in (documents.get, documents.delete):
+        with pytest.raises(NotFound) as refused:
+            call(world.ports, "a")
+        assert (refused.value.status, refused.value.field) == (404, "key")
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "problem"),
+    [
+        ("__x__", {}, BadKey),
+        ("a", {"key": "b"}, BadKey),
+        ("a", {RESERVED: 1}, ReservedField),
+        ("a", {"n": "x" * 1_000_000}, TooLarge),
+        ("a", {"l": [{"key": "t"}] * 501}, TooLarge),
+        ("a", {"a": {"key": "t"}, "n": "x" * 999_980}, TooLarge),
+    ],
+)
+def test_a_put_that_is_refused_leaves_what_was_there(key: str, body: Any, problem: type[Problem]) -> None:
+    world = QuietWorld()
+    world.put("a", n=1)
+    before = world.record("documents/a")
+    with pytest.raises(problem):
+        documents.put(world.ports, key, body)
+    assert (world.ids("documents"), world.record("documents/a")) == (["a"], before)
+
+
+def test_a_bad_key_is_refused_by_get_and_delete() -> None:
+    world = QuietWorld()
+    for call in (documents.get, documents.delete):
+        with pytest.raises(BadKey):
+            call(world.ports, "..")
+
+
+# --- queries ---
+
+
+@pytest.fixture
+def people() -> QuietWorld:
+    """Five people, four of them at two addresses."""
+    world = QuietWorld()
+    world.put("home", zipcode=54321, tags=["some", "tags"])
+    world.put("work", zipcode=12345, tags=["other"])
+    world.put("ann", age=30, name="Ann", address={"key": "home"}, likes=["tea", 1])
+    world.put("bob", age=40, name="Bob", address={"key": "work"}, likes=["tea", [2]])
+    world.put("cid", age=30, name="Cid", address={"key": "home"}, likes=[])
+    world.put("dot", age=50, name="Dot", address={"key": "home"}, likes=[[1], {"a": 1}])
+    world.put("eve", age="old", name="Eve")
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        (("address.zipcode==54321",), ["ann", "cid", "dot"]),
+        (("address.key==work",), ["bob"]),
+        (("address.tags contains some", "age==30"), ["ann", "cid"]),
+        (("likes contains tea",), ["ann", "bob"]),
+        (("likes contains 1",), ["ann"]),
+        (("likes contains [2]",), ["bob"]),
+        (("likes==[]",), ["cid"]),
+        (('likes==[[1],{"a":1}]',), ["dot"]),
+        (('name in ["Eve","Ann"]',), ["ann", "eve"]),
+        (("age>30",), ["bob", "dot"]),
+        (("age>=30", "age<50"), ["ann", "cid", "bob"]),
+        (("age==old",), ["eve"]),
+        (("age!=30",), ["bob", "dot", "eve"]),
+        (("age==30.0",), ["ann", "cid"]),
+        (("age==thirty",), []),
+    ],
+)
+def test_documents_are_found_by_what_they_hold_or_embed(
+    people: QuietWorld, where: tuple[str, ...], found: list[str]
+) -> None:
+    assert keys(find(people, *where)) == found
+    assert paged(people, *where) == found
+
+
+def test_a_query_gives_documents_as_get_does(people: QuietWorld) -> None:
+    [bob] = find(people, "name==Bob").documents
+    assert bob == people.shown("bob")
+    assert bob["address"] == {"key": "work", "zipcode": 12345, "tags": ["other"]}
+
+
+@pytest.mark.parametrize(
+    ("where", "order_by", "found"),
+    [
+        ((), ("name",), ["ann", "bob", "cid", "dot", "eve"]),
+        ((), ("-age", "name"), ["eve", "dot", "bob", "ann", "cid"]),
+        ((), ("age", "-name"), ["cid", "ann", "bob", "dot", "eve"]),
+        ((), ("address.zipcode",), ["bob", "ann", "cid", "dot"]),
+        (("age>=30",), ("address.zipcode",), ["bob", "ann", "cid", "dot"]),
+        (("age>=30",), ("-address.zipcode",), ["dot", "cid", "ann", "bob"]),
+    ],
+)
+def test_pages_of_an_order_follow_each_other(
+    people: QuietWorld, where: tuple[str, ...], order_by: tuple[str, ...], found: list[str]
+) -> None:
+    assert keys(find(people, *where, order_by=order_by)) == found
+    assert paged(people, *where, order_by=order_by) == found
+
+
+def test_a_page_token_stays_good_when_what_it_names_is_gone(people: QuietWorld) -> None:
+    page = find(people, order_by=("name",), limit="2")
+    documents.delete(people.ports, "bob")
+    people.put("abe", name="Abe")
+    rest = find(people, order_by=("name",), page_token=page.next_page_token)
+    assert (keys(page), keys(rest), rest.next_page_token) == (["ann", "bob"], ["cid", "dot", "eve"], "")
+
+
+def test_an_order_by_times_that_another_client_stored_can_be_paged() -> None:
+    world = QuietWorld()
+    for key in "abc":
+        world.pass_time(60)
+        world.store.commit([Put(f"documents/{key}", {"at": world.now})])
+    assert paged(world, order_by=("-at",)) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("where", "field"),
+    [(("age<null",), "age"), (("a contains 1", "b contains 2"), None), (("a!=1", "b!=2"), None)],
+)
+def test_what_firestore_does_not_answer_is_refused(where: tuple[str, ...], field: str | None) -> None:
+    with pytest.raises(BadQuery) as refused:
+        find(QuietWorld(), *where)
+    assert refused.value.field == field

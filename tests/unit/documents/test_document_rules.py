@@ -1,0 +1,199 @@
+"""A document as a value: keys, bodies, versions, and how it lies in its record."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.core.rules import keys
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import BadKey, BadValue, NotAnObject, Problem, ReservedField, TooLarge
+from shared.documents.rules import documents
+from shared.documents.rules.documents import RESERVED, Author, Document, Stamp
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOON_VERSION = 1_767_268_800_000_000
+
+NAMES = st.sampled_from(["a", "b", "[]", "[][]", "a.b"])
+SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text("aé[]", max_size=3)
+CONTENTS = st.dictionaries(
+    NAMES,
+    st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2)),
+    max_size=2,
+)
+
+
+def stored(content: documents.Content, author: Author = "put", *, linked: bool = False) -> dict[str, Any]:
+    document = documents.written(None, content, author, NOON, linked=linked)
+    return documents.encode(document, ["t"], ["address"])
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "é" * 750, "a" * 1_500, "...", "__", "__a", "a__", "a.b c%2F", "😀", "_signalbox"]
+)
+def test_a_key_of_1_to_1_500_bytes_is_taken(key: str) -> None:
+    assert keys.check_key(key) == key
+
+
+@pytest.mark.parametrize(
+    "key", ["", ".", "..", "____", "__x__", "a/b", "/", "a" * 1_501, "é" * 751, "\ud800", "a\nb", "\x7f", "__\n__"]
+)
+def test_a_key_under_which_no_record_can_lie_is_refused(key: str) -> None:
+    with pytest.raises(BadKey) as refused:
+        keys.check_key(key)
+    assert (refused.value.status, refused.value.field) == (400, "key")
+
+
+@pytest.mark.parametrize("key", [None, 1, True, 1.5, ["a"], {"a": 1}])
+def test_a_key_is_a_text(key: object) -> None:
+    assert keys.valid_key(key) is False
+
+
+def test_the_body_may_name_its_own_key_which_is_no_content() -> None:
+    assert documents.check_body("a", {"key": "a", "n": 1}) == {"n": 1}
+    assert documents.check_body("a", {"n": 1}) == {"n": 1}
+    assert documents.check_body("a", {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "problem", "field"),
+    [
+        ([], NotAnObject, None),
+        ("a", NotAnObject, None),
+        (None, NotAnObject, None),
+        ({"key": "b"}, BadKey, "key"),
+        ({"key": None}, BadKey, "key"),
+        ({"key": {"a": 1}}, BadKey, "key"),
+        ({RESERVED: {}}, ReservedField, RESERVED),
+        ({"n": {"m": 2**64}}, BadValue, "n.m"),
+    ],
+)
+def test_a_body_that_is_no_document_is_refused(body: Any, problem: type[Problem], field: str | None) -> None:
+    with pytest.raises(problem) as refused:
+        documents.check_body("a", body)
+    assert refused.value.field == field
+
+
+def test_the_reserved_name_is_free_further_inside() -> None:
+    assert documents.check_body("a", {"n": {RESERVED: 1}}) == {"n": {RESERVED: 1}}
+
+
+@given(CONTENTS)
+def test_every_content_comes_back_from_its_record_in_shape(content: documents.Content) -> None:
+    document = documents.written(None, content, "put", NOON, linked=True, hops=3)
+    read = documents.decode(documents.encode(document, [], []))
+    assert read == document
+    assert read.in_shape
+
+
+def test_the_record_is_the_content_at_top_level_and_one_reserved_map() -> None:
+    assert stored({"n": [[1]], "address": {"key": "t"}}, "refresh", linked=True) == {
+        "n": [{"[]": [1]}],
+        "address": {"key": "t"},
+        RESERVED: {
+            "version": NOON_VERSION,
+            "author": "refresh",
+            "digest": documents.digest({"n": [[1]], "address": {"key": "t"}}),
+            "hops": 0,
+            "linked": True,
+            "link_keys": ["t"],
+            "link_fields": ["address"],
+        },
+    }
+
+
+def test_equal_contents_share_a_digest_and_others_do_not() -> None:
+    assert documents.digest({"a": 1, "b": 2}) == documents.digest({"b": 2, "a": 1})
+    contents: list[documents.Content] = [{"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"}, {}, {"b": 1}]
+    assert len({documents.digest(content) for content in contents}) == len(contents)
+
+
+def test_a_document_that_just_fits_is_taken_and_one_byte_more_is_not() -> None:
+    room = LIMITS.document_bytes_max - len("n\0") - len("\0") - 2  # two empty lists of links take a byte each
+    fitting = documents.written(None, {"n": "x" * room}, "put", NOON, linked=False)
+    assert len(documents.encode(fitting, [], [])["n"]) == room
+    with pytest.raises(TooLarge) as refused:
+        documents.encode(documents.written(None, {"n": "x" * (room + 1)}, "put", NOON, linked=False), [], [])
+    assert refused.value.status == 413
+
+
+def test_the_keys_of_links_count_since_they_are_stored_once_more() -> None:
+    keys = ["k" * 1_000] * 100
+    with pytest.raises(TooLarge):
+        documents.encode(documents.written(None, {"n": "x" * 900_000}, "put", NOON, linked=False), keys, [])
+
+
+def test_a_version_is_the_time_in_microseconds_and_moves_on_by_one_at_least() -> None:
+    first = documents.written(None, {}, "put", NOON, linked=False)
+    again = documents.written(first, {}, "put", NOON, linked=False)
+    later = documents.written(again, {}, "put", NOON + timedelta(seconds=1), linked=False)
+    earlier = documents.written(later, {}, "put", NOON - timedelta(days=1), linked=False)
+    versions = [one.stamp.version for one in (first, again, later, earlier) if one.stamp]
+    assert versions == [NOON_VERSION, NOON_VERSION + 1, NOON_VERSION + 1_000_000, NOON_VERSION + 1_000_001]
+
+
+def test_the_next_life_of_a_key_begins_above_the_last_version_of_the_one_before() -> None:
+    last = documents.written(None, {}, "put", NOON, linked=False)
+    reborn = documents.written(None, {}, "put", NOON + timedelta(microseconds=1), linked=False)
+    assert last.stamp
+    assert reborn.stamp
+    assert reborn.stamp.version > last.stamp.version
+
+
+@pytest.mark.parametrize(
+    ("before", "linked"),
+    [
+        (None, False),
+        (Document({}, linked=False), False),
+        (Document({}, linked=True), True),
+        (Document({}, linked=None), True),
+    ],
+)
+def test_only_a_new_document_or_a_stored_false_counts_as_unlinked(before: Document | None, linked: bool) -> None:
+    assert documents.linked_after_put(before) is linked
+
+
+def test_there_is_no_document_where_there_is_no_record() -> None:
+    assert documents.decode(None) is None
+    assert documents.content_of(None) is None
+    assert documents.hops_of(None) == 0
+
+
+@pytest.mark.parametrize("reserved", [None, 1, "x", [], {}, {"version": 1}, {"version": "1", "author": "put"}])
+def test_a_record_without_the_kits_map_has_content_and_nothing_known(reserved: Any) -> None:
+    assert documents.decode({"n": 1, RESERVED: reserved}) == Document({"n": 1}, None, None)
+    assert documents.decode({"n": 1}) == Document({"n": 1}, None, None)
+
+
+@pytest.mark.parametrize(("name", "value"), [("author", "me"), ("version", None), ("digest", 1), ("hops", "0")])
+def test_a_stamp_that_is_not_whole_is_none(name: str, value: object) -> None:
+    record = stored({"n": 1})
+    record[RESERVED][name] = value
+    assert documents.decode(record) == Document({"n": 1}, None, linked=False)
+
+
+def test_linked_is_known_only_if_it_is_true_or_false() -> None:
+    record = stored({}, linked=True)
+    record[RESERVED]["linked"] = 1
+    read = documents.decode(record)
+    assert read is not None
+    assert (read.linked, read.stamp is None) == (None, False)
+
+
+def test_content_that_another_client_changed_under_the_stamp_is_not_in_shape() -> None:
+    read = documents.decode(stored({"n": 1}) | {"n": 2})
+    assert read is not None
+    assert (read.content, read.in_shape) == ({"n": 2}, False)
+    assert Document({"n": 1}).in_shape is False
+
+
+def test_a_key_that_another_client_stored_is_not_the_documents_key() -> None:
+    assert documents.content_of({"key": "other", "n": 1}) == {"n": 1}
+    assert documents.shown("a", documents.content_of({"key": "other", "n": 1}) or {}) == {"key": "a", "n": 1}
+
+
+def test_hops_are_those_of_the_last_write() -> None:
+    assert documents.hops_of(Document({}, Stamp(1, "refresh", "", hops=4))) == 4
+    assert documents.hops_of(Document({})) == 0

@@ -1,0 +1,174 @@
+"""The catalogue is read as written, and nonsense is refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
+from shared.core.rules.indexes import Index, IndexField
+
+QUEUE: dict[str, Any] = {
+    "dispatches_per_second": 100,
+    "concurrent_max": 8,
+    "attempts_max": -1,
+    "backoff_min_seconds": 0.2,
+    "backoff_max_seconds": 60,
+    "doublings_max": 8,
+}
+WRITTEN = "google.cloud.firestore.document.v1.written"
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    return {
+        "functions": {
+            "keep": {"invoked_by": ["people"], "enqueues": ["later"]},
+            "follow_up": {"invoked_by": ["event"]},
+            "tidy": {"invoked_by": ["schedule", "queue"], "folder": "elsewhere/tidy"},
+        },
+        "queues": {"later": dict(QUEUE)},
+        "triggers": {"kept": {"function": "follow_up", "event": WRITTEN, "document": "things/{id}"}},
+        "schedules": {"nightly": {"function": "tidy", "cron": "0 3 * * *", "local_every_seconds": 2}},
+        "indexes": {"by-city": {"collection": "things", "fields": ["address.city", "tags[]", "-size"]}},
+        **changes,
+    }
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in ("functions/keep", "functions/follow_up", "elsewhere/tidy", "infra"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "main.py").touch()
+    return tmp_path
+
+
+def test_a_catalogue_is_read_as_written(root: Path) -> None:
+    (root / "infra" / "catalogue.yaml").write_text(yaml.safe_dump(content()))
+    catalogue = load(root / "infra" / "catalogue.yaml")
+    keep, follow_up, tidy = (catalogue.functions[name] for name in ("keep", "follow_up", "tidy"))
+    assert (keep.folder, tidy.folder) == (root / "functions" / "keep", root / "elsewhere" / "tidy")
+    assert (keep.invoked_by, keep.enqueues, keep.public) == (("people",), ("later",), False)
+    assert (follow_up.segment, follow_up.signature_type, keep.signature_type) == ("follow-up", "cloudevent", "http")
+    assert catalogue.queues == {"later": Queue(name="later", **QUEUE)}
+    assert catalogue.triggers["kept"] == Trigger(
+        name="kept", function="follow_up", event=WRITTEN, document="things/{id}"
+    )
+    assert catalogue.schedules["nightly"] == Schedule(
+        name="nightly", function="tidy", cron="0 3 * * *", local_every_seconds=2
+    )
+    assert catalogue.indexes["by-city"].parsed == Index(
+        "things",
+        (
+            IndexField(("address", "city")),
+            IndexField(("tags",), "contains"),
+            IndexField(("size",), "descending"),
+        ),
+    )
+
+
+def test_the_kits_own_catalogue_is_sound_and_no_two_functions_share_an_address() -> None:
+    segments = [function.segment for function in load().functions.values()]
+    assert "link-fan-out" in segments
+    assert len(set(segments)) == len(segments)
+
+
+def test_calls_may_name_what_is_a_users_own_and_takes_tasks_and_queues_that_never_give_up(root: Path) -> None:
+    own = {"keep": {"invoked_by": ["people", "queue"]}, "tidy": {"invoked_by": ["queue"], "folder": "elsewhere/tidy"}}
+    queues = {"later": QUEUE, "soon": QUEUE | {"attempts_max": 5}}
+    catalogue = parse({"functions": own, "queues": queues}, root)
+    assert (catalogue.task_functions, catalogue.task_queues) == (frozenset({"tidy"}), frozenset({"later"}))
+
+
+def test_an_instance_is_what_the_catalogue_says_of_it(root: Path) -> None:
+    small = {"memory": "1Gi", "cpu": 0.5, "concurrency": 1, "timeout_seconds": 30, "instances_max": 2}
+    keep = parse(function(**small), root).functions["keep"]
+    assert {name: getattr(keep, name) for name in small} == small
+
+
+def test_a_function_name_becomes_a_url_segment() -> None:
+    assert url_segment("link_fan_out") == "link-fan-out"
+
+
+def function(**changes: Any) -> dict[str, Any]:
+    return content(functions={**content()["functions"], "keep": {"invoked_by": ["people"], **changes}})
+
+
+def trigger(**changes: Any) -> dict[str, Any]:
+    return content(triggers={"kept": {**content()["triggers"]["kept"], **changes}})
+
+
+def schedule(**changes: Any) -> dict[str, Any]:
+    return content(schedules={"nightly": {**content()["schedules"]["nightly"], **changes}})
+
+
+def queue(**changes: Any) -> dict[str, Any]:
+    return content(queues={"later": {**QUEUE, **changes}})
+
+
+def index(**changes: Any) -> dict[str, Any]:
+    return content(indexes={"by-city": {**content()["indexes"]["by-city"], **changes}})
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "complaint"),
+    [
+        ([], "the catalogue must be a mapping"),
+        (content(topics={}), r"unknown sections \['topics'\]"),
+        (function(colour=1), r"functions\.keep: unknown keys \['colour'\]"),
+        (function(memory="512"), r"functions\.keep: memory says '512'"),
+        (function(cpu=3), r"functions\.keep: cpu must be 0\.08 to 1"),
+        (function(cpu=0.5), r"functions\.keep: concurrency above 1 needs a whole cpu"),
+        (function(concurrency=1_001), r"functions\.keep: concurrency must lie between 1 and 1000"),
+        (function(timeout_seconds=3_601), r"functions\.keep: timeout_seconds must lie between 1 and 3600"),
+        (function(instances_max=0), r"functions\.keep: instances_max must lie between 1 and 1000"),
+        (
+            content(functions={"follow_up": {"invoked_by": ["event"], "timeout_seconds": 541}}),
+            r"functions\.follow_up: timeout_seconds must lie between 1 and 540",
+        ),
+        (function(enqueues=["sooner"]), r"functions\.keep: enqueues names no queue: 'sooner'"),
+        (function(enqueues="later"), r"functions\.keep: enqueues must be a list"),
+        (function(enqueues=["later", "later"]), r"functions\.keep: enqueues names something twice"),
+        (function(invoked_by=[]), r"functions\.keep: invoked_by must name"),
+        (function(invoked_by=["cats"]), r"functions\.keep: invoked_by says 'cats'"),
+        (function(invoked_by=["people", "event"]), r"functions\.keep: what events invoke"),
+        (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
+        (function(invoked_by=["people", "queue"], public=True), r"functions\.keep: public would let anybody pose"),
+        (function(public="yes"), r"functions\.keep: public must be of type bool"),
+        (function(invoked_by=["schedule"]), r"functions\.keep: invoked_by says 'schedule', and nothing in schedules"),
+        (function(folder="nowhere"), r"functions\.keep: there is no main\.py in its folder"),
+        (content(functions={"Keep": {"invoked_by": ["people"]}}), r"functions\.Keep: the name must be"),
+        (trigger(function="nobody"), r"triggers\.kept: there is no function 'nobody'"),
+        (trigger(function="tidy"), r"triggers\.kept: add 'event' to invoked_by of tidy"),
+        (trigger(event="written"), r"triggers\.kept: event says 'written'"),
+        (trigger(document="things"), r"triggers\.kept: document says 'things'"),
+        (trigger(document="/things/{id}/"), r"triggers\.kept: document says"),
+        (
+            content(triggers={name: content()["triggers"]["kept"] for name in ("kept", "again")}),
+            r"triggers\.again: follow_up has kept already; Cloud Functions takes one trigger",
+        ),
+        (schedule(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
+        (schedule(cron="daily"), r"schedules\.nightly: cron says 'daily'"),
+        (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
+        (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must lie between"),
+        (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
+        (queue(attempts_max=0), r"queues\.later: attempts_max must be -1"),
+        (queue(backoff_min_seconds=61), r"queues\.later: backoff_max_seconds is below"),
+        (index(fields=["city"]), r"indexes\.by-city: an index has 2 to 100 fields"),
+        (index(fields=["a[]", "b[]"]), r"indexes\.by-city: an index has one field with \[\]"),
+        (index(fields=["a", "-b[]"]), r"indexes\.by-city: fields says '-b\[\]'"),
+        (index(collection="a/b"), r"indexes\.by-city: collection is the last name"),
+        (content(indexes={"By": {}}), r"indexes\.By: these keys are missing"),
+        (content(queues={"later": {}}), r"queues\.later: these keys are missing"),
+    ],
+)
+def test_nonsense_is_refused_by_name(root: Path, nonsense: object, complaint: str) -> None:
+    with pytest.raises(CatalogueError, match=complaint):
+        parse(nonsense, root)
+
+
+def test_a_key_given_twice_is_refused_with_its_line(root: Path) -> None:
+    file = root / "infra" / "catalogue.yaml"
+    file.write_text("queues: {}\nfunctions: {}\nqueues: {}\n")
+    with pytest.raises(CatalogueError, match=r"catalogue\.yaml: line 1: given twice: queues"):
+        load(file)

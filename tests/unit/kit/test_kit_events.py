@@ -1,0 +1,75 @@
+"""What a user's function is given of writes, and how a task's requests are named."""
+
+from typing import Any
+
+import pytest
+from cloudevents.http import CloudEvent
+from google.events.cloud.firestore import DocumentEventData
+
+from shared.adapters import runtime
+from shared.batches.rules.identity import Unit
+from shared.core.operations.ports import Ports
+from shared.kit import DocumentEvent, Function
+from shared.kit.batch_liveness_cache import FRESH_SECONDS, is_wanted
+from shared.kit.idempotency import acting_for, id_for
+from shared.testing.memory_store import MemoryStore
+
+
+def written(path: str) -> CloudEvent:
+    data = DocumentEventData()
+    data.value.name = f"projects/p/databases/(default)/documents/{path}"
+    attributes = {"type": "google.cloud.firestore.document.v1.written", "source": "firestore", "id": "1"}
+    return CloudEvent(attributes, DocumentEventData.serialize(data))
+
+
+def test_a_write_under_the_pattern_reaches_its_handler_with_the_parts_of_its_path() -> None:
+    app = Function("orders")
+    seen: list[tuple[str, str]] = []
+
+    @app.document_written("orders/{id}/lines/{line}")
+    def ordered(event: DocumentEvent, id: str, line: str) -> None:  # noqa: A002
+        seen.append((event.path, f"{id} {line}"))
+
+    entry = app.entry_point()
+    for path in ("orders/7/lines/2", "orders/7", "others/7/lines/2"):
+        entry(written(path))
+    assert seen == [("orders/7/lines/2", "7 2")]
+    assert entry.__name__ == "orders"
+
+
+def asked() -> list[str | None]:
+    return [id_for("wait", "s"), id_for("wait", "s"), id_for("wait", "t")]
+
+
+def test_what_a_task_asks_for_has_the_same_ids_in_every_delivery_and_no_two_are_alike() -> None:
+    with acting_for("operation"):
+        first = asked()
+    with acting_for("operation"):
+        assert asked() == first
+    with acting_for("another"):
+        other = asked()
+    assert len({*first, *other}) == 6
+
+
+def test_outside_of_a_task_nothing_says_whether_a_call_is_a_repeat() -> None:
+    assert asked() == [None, None, None]
+
+
+def test_whether_a_batch_goes_on_is_asked_of_the_store_once_in_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for: list[int] = []
+    now = [1000.0]
+
+    def answer(_: Ports, unit: Unit) -> bool:
+        asked_for.append(unit.index)
+        return True
+
+    quiet: Any = None
+    runtime.bind(Ports(MemoryStore(lambda: quiet), quiet, quiet, quiet))
+    monkeypatch.setattr("shared.kit.batch_liveness_cache.batch_units.unit_is_wanted", answer)
+    monkeypatch.setattr("shared.kit.batch_liveness_cache.time.monotonic", lambda: now[0])
+    units = [Unit("fresh", "i", index, 0, 0, index, 9) for index in range(3)]
+    assert all(map(is_wanted, units))
+    now[0] += FRESH_SECONDS
+    assert is_wanted(units[2])
+    runtime.bind(None)
+    assert asked_for == [0, 2]

@@ -1,0 +1,137 @@
+"""What an event of a document calls for: whose write it was, which copies it brought in, and who must follow."""
+
+import pytest
+
+from shared.documents.rules import documents
+from shared.documents.rules.documents import Author, Content, Document, Stamp
+from shared.links.rules import events as link_events
+from shared.links.rules.events import Reaction
+
+
+def document(content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False) -> Document:
+    return Document(content, Stamp(version, author, documents.digest(content)), linked)
+
+
+LINKING_A = {"n": 1, "a": {"key": "t", "x": 1}}
+LINKING_B = {"n": 1, "a": {"key": "t", "x": 2}}
+FOREIGN = Document({"n": 2})
+CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", documents.digest({"n": 1})), linked=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reaction"),
+    [
+        (None, None, Reaction()),
+        (None, document({}), Reaction(look=True)),
+        (None, document(LINKING_A), Reaction(look=True, verify=("t",))),
+        (None, document({}, linked=True), Reaction(pages=True)),
+        (document({}), document({"n": 1}, version=2), Reaction()),
+        (document({}, linked=True), document({"n": 1}, version=2, linked=True), Reaction(pages=True)),
+        (document({}, linked=None), document({"n": 1}, version=2, linked=True), Reaction(pages=True)),
+        (document({}, linked=True), document({}, version=2, linked=True), Reaction()),
+        (document({}), document({}, linked=True), Reaction()),
+        (document({}), None, Reaction()),
+        (document({}, linked=True), None, Reaction(pages=True)),
+        (FOREIGN, None, Reaction(pages=True)),
+        (document({}, linked=True), document({"n": 1.0}, version=2, linked=True), Reaction(pages=True)),
+    ],
+    ids=[
+        "nothing and nothing",
+        "created",
+        "created with a link",
+        "created and known to be wanted",
+        "changed, nobody embeds it",
+        "changed, embedded",
+        "changed, perhaps embedded",
+        "put as it was",
+        "marked as embedded",
+        "deleted, nobody embeds it",
+        "deleted, embedded",
+        "deleted, perhaps embedded",
+        "changed only in kind",
+    ],
+)
+def test_an_event_of_the_kits_own_write_calls_for(
+    before: Document | None, after: Document | None, reaction: Reaction
+) -> None:
+    assert link_events.react(before, after) == reaction
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verified"),
+    [
+        (document(LINKING_A), document(LINKING_B, version=2), ("t",)),
+        (document(LINKING_A), document({**LINKING_A, "n": 2}, version=2), ()),
+        (document(LINKING_A), document({**LINKING_A, "b": {"key": "u"}}, version=2), ("u",)),
+        (document(LINKING_A), document({"n": 1}, version=2), ()),
+        (document({"l": [LINKING_A["a"]]}), document({"l": [0, LINKING_A["a"]]}, version=2), ("t",)),
+        (document({}), document({"l": [{"key": "u"}, {"key": "t"}, {"key": "u"}]}, version=2), ("t", "u")),
+        (document({}), document({"a": {"key": None}, "b": {"key": "x/y"}}, version=2), ()),
+        (FOREIGN, document(LINKING_A, version=2, linked=True), ("t",)),
+        (Document(LINKING_A), document(LINKING_A, version=2, linked=True), ("t",)),
+        (document(LINKING_A), document(LINKING_B, "refresh", version=2), ()),
+        (document(LINKING_A), document(LINKING_A, linked=True), ()),
+    ],
+    ids=[
+        "a copy changed",
+        "a copy kept",
+        "a link gained",
+        "a link given up",
+        "a copy moved",
+        "each target once",
+        "no keys",
+        "after another client's write",
+        "after another client's copies",
+        "a refresh",
+        "a mark",
+    ],
+)
+def test_the_targets_of_copies_that_a_put_changed_are_verified(
+    before: Document, after: Document, verified: tuple[str, ...]
+) -> None:
+    assert link_events.react(before, after).verify == verified
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reaction"),
+    [
+        (None, FOREIGN, Reaction(reshape=True, pages=True)),
+        (document({}), FOREIGN, Reaction(reshape=True, pages=True)),
+        (document({"n": 2}), FOREIGN, Reaction(reshape=True)),
+        (document({"n": 1}), CHANGED_UNDER_ITS_STAMP, Reaction(reshape=True, pages=True)),
+        (None, CHANGED_UNDER_ITS_STAMP, Reaction(reshape=True, pages=True)),
+        (document({}, version=2), document(LINKING_A, version=1), Reaction(reshape=True, pages=True)),
+        (document({}, version=2), document({}, version=1), Reaction(reshape=True)),
+        (document({}, linked=True), document({}), Reaction(reshape=True)),
+        (document({}, linked=None), document({}), Reaction(reshape=True)),
+    ],
+    ids=[
+        "created",
+        "written over",
+        "written over with what was there",
+        "changed under its stamp",
+        "created with a stamp that does not fit",
+        "an older state restored",
+        "an older state with the same content",
+        "the mark taken away",
+        "a mark where nothing was known",
+    ],
+)
+def test_another_clients_write_is_brought_into_shape(
+    before: Document | None, after: Document, reaction: Reaction
+) -> None:
+    assert link_events.react(before, after) == reaction
+
+
+@pytest.mark.parametrize(
+    ("after", "reaction"),
+    [
+        (None, Reaction(pages=True)),
+        (document(LINKING_A), Reaction(verify=("t",), look=True, pages=True)),
+        (document({}, linked=True), Reaction(pages=True)),
+        (FOREIGN, Reaction(reshape=True, pages=True)),
+    ],
+    ids=["nothing there", "a document", "an embedded one", "another client's"],
+)
+def test_an_event_without_its_data_counts_as_a_change_of_everything(after: Document | None, reaction: Reaction) -> None:
+    assert link_events.react_to_unknown(after) == reaction

@@ -1,0 +1,262 @@
+"""Links and their copies: what a put embeds, what a refresh replaces."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.core.rules import values
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import TooLarge
+from shared.documents.rules import documents, links
+from shared.documents.rules.copies import Embedding, Sources, copy_of
+from shared.documents.rules.documents import Author, Content, Document, Stamp
+from shared.documents.rules.links import Refresh
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HALF = "x" * 600_000
+"""More than half of what a document holds."""
+
+
+def document(
+    content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False, hops: int = 0
+) -> Document:
+    return Document(content, Stamp(version, author, documents.digest(content), hops), linked)
+
+
+def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Content:
+    return links.shape(key, content, Embedding(sources), hops)
+
+
+def refresh(key: str, read: Document, source_key: str, source: Content | None) -> Content | Refresh:
+    no_transforms = dict.fromkeys(links.link_fields(read.content))
+    return links.refresh(key, read, Embedding({source_key: source}, no_transforms))
+
+
+def nested(levels: int, inner: Any) -> Any:
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+# --- what is a link ---
+
+
+def test_a_link_stands_at_any_depth_also_in_mixed_lists() -> None:
+    link = {"key": "t"}
+    content = {"a": link, "b": {"c": link}, "l": [1, link, "x", [link], {"m": [link]}, None]}
+    shaped = shape("p", content, {"t": {"n": 1}})
+    copy = {"key": "t", "n": 1}
+    assert shaped == {"a": copy, "b": {"c": copy}, "l": [1, copy, "x", [copy], {"m": [copy]}, None]}
+
+
+def test_a_link_has_a_place_and_what_is_inside_it_does_not_count() -> None:
+    content = {"a": {"key": "t", "b": {"key": "u"}, "l": [{"key": "v"}]}, "l": [{"key": None}]}
+    assert links.links(content) == [(("a",), content["a"]), (("l", 0), {"key": None})]
+    assert links.link_keys(content) == ["t"]
+
+
+def test_link_keys_are_listed_once_and_only_those_that_can_be_keys() -> None:
+    keys = ["u", "t", "u", None, "", 5, "a/b", "..", "__x__", {"key": "v"}, ["v"]]
+    assert links.link_keys({"l": [{"key": key} for key in keys]}) == ["t", "u"]
+
+
+def test_link_fields_are_the_names_over_the_links_and_for_a_list_that_of_the_list() -> None:
+    link = {"key": "t"}
+    assert links.link_fields({"a": link, "b": {"c": link, "n": 1}, "l": [link, [link]], "m": 1}) == ["a", "c", "l"]
+
+
+# --- what a put embeds ---
+
+
+def test_what_stands_beside_a_key_is_discarded_for_the_targets_content() -> None:
+    content = {"address": {"key": "t", "city": "mine", "more": {"key": "u"}}, "n": 1}
+    assert shape("p", content, {"t": {"city": "stuffville"}}) == {
+        "address": {"key": "t", "city": "stuffville"},
+        "n": 1,
+    }
+
+
+def test_a_document_without_links_stays_as_it_is() -> None:
+    content: Content = {"n": [1, [2], {}], "m": {"x": None}}
+    assert shape("p", content, {}) == content
+
+
+def test_a_link_to_nothing_says_so() -> None:
+    assert shape("p", {"a": {"key": "t", "n": 1}}, {"t": None}) == {"a": {"key": "t", "link_missing": True}}
+
+
+@pytest.mark.parametrize("key", [None, "", 5, True, "a/b", "..", "__x__", "a" * 1_501, {"key": "t"}, ["t"]])
+def test_a_link_to_what_can_be_no_key_says_so_and_needs_no_source(key: Any) -> None:
+    assert shape("p", {"a": {"key": key, "n": 1}}, {}) == {"a": {"key": key, "link_missing": True}}
+
+
+def test_the_targets_own_copies_come_along_as_last_stored() -> None:
+    street = {"key": "s", "name": "thing st"}
+    shaped = shape("p", {"a": {"key": "t"}}, {"t": {"n": 1, "street": street, "l": [[street]]}})
+    assert shaped == {"a": {"key": "t", "n": 1, "street": street, "l": [[street]]}}
+    assert links.link_keys(shaped) == ["t"]
+
+
+def test_a_link_to_itself_is_cut() -> None:
+    assert shape("p", {"n": 1, "me": {"key": "p", "n": 2}}, {"p": None}) == {
+        "n": 1,
+        "me": {"key": "p", "link_cycle": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "copy"),
+    [
+        ({"back": {"key": "p", "n": 1}}, {"back": {"key": "p", "link_cycle": True}}),
+        ({"self": {"key": "t", "n": 1}}, {"self": {"key": "t", "link_cycle": True}}),
+        ({"l": [[{"key": "p", "n": 1}], 2]}, {"l": [[{"key": "p", "link_cycle": True}], 2]}),
+        (
+            {"u": {"key": "u", "n": 1, "m": {"t": {"key": "t", "n": 2}}}},
+            {"u": {"key": "u", "n": 1, "m": {"t": {"key": "t", "link_cycle": True}}}},
+        ),
+        (
+            {"u": {"key": "u", "v": {"key": "v", "u": {"key": "u", "n": 3}}}},
+            {"u": {"key": "u", "v": {"key": "v", "u": {"key": "u", "link_cycle": True}}}},
+        ),
+    ],
+)
+def test_a_copy_is_cut_where_it_comes_back_to_a_document_on_its_path(source: Content, copy: Content) -> None:
+    assert copy_of("t", source, above="p") == {"key": "t", **copy}
+
+
+def test_the_same_target_on_two_branches_is_no_cycle() -> None:
+    street = {"key": "s", "n": 1}
+    source: Content = {"from": street, "to": street}
+    assert copy_of("t", source, above="p") == {"key": "t", "from": street, "to": street}
+
+
+def test_copies_are_placed_in_order_as_long_as_they_fit_and_the_others_are_marked() -> None:
+    sources: dict[str, Content | None] = {"big": {"x": HALF}, "small": {"n": 1}}
+    content = {"d": {"key": "small"}, "c": {"key": "big"}, "b": {"key": "big"}, "a": {"key": "small"}}
+    assert shape("p", content, sources) == {
+        "a": {"key": "small", "n": 1},
+        "b": {"key": "big", "x": HALF},
+        "c": {"key": "big", "link_too_large": True},
+        "d": {"key": "small", "n": 1},
+    }
+
+
+def test_what_the_kit_must_know_of_the_links_counts_as_part_of_the_document() -> None:
+    keys = [f"{number:03}" + "k" * 200 for number in range(LIMITS.links_max)]
+    text = "x" * 280_000
+    shaped = shape("p", {"l": [{"key": key} for key in keys]}, {key: {"x": text} for key in keys})
+    record = documents.encode(document(shaped), links.link_keys(shaped), links.link_fields(shaped))
+    assert values.size_bytes(record) < 1_048_576 - 2_000  # what a record's name takes
+    assert sum("x" in copy for copy in shaped["l"]) == 2
+
+
+def test_a_copy_that_would_stand_too_deep_is_marked() -> None:
+    content = nested(8, {"key": "t"})
+    fitting, too_deep = nested(LIMITS.depth_max - 9, {"n": 1}), nested(LIMITS.depth_max - 8, {"n": 1})
+    assert shape("p", content, {"t": fitting}) == nested(8, {"key": "t", **fitting})
+    assert shape("p", content, {"t": too_deep}) == nested(8, {"key": "t", "link_too_large": True})
+
+
+def test_a_list_in_a_list_counts_twice_towards_the_depth_of_a_copy() -> None:
+    fitting = nested(LIMITS.depth_max - 3, {"n": 1})
+    assert shape("p", {"l": [{"key": "t"}]}, {"t": fitting})["l"][0] == {"key": "t", **fitting}
+    assert shape("p", {"l": [[{"key": "t"}]]}, {"t": fitting})["l"][0][0] == {"key": "t", "link_too_large": True}
+
+
+def test_a_document_must_have_room_for_a_mark_at_each_link() -> None:
+    with pytest.raises(TooLarge) as refused:
+        shape("p", {"n": "x" * 999_970, "a": {"key": "t"}}, {"t": None})
+    assert refused.value.status == 413
+
+
+def test_500_links_are_taken_and_one_more_is_not() -> None:
+    assert len(shape("p", {"l": [{"key": "t"}] * LIMITS.links_max}, {"t": {}})["l"]) == 500
+    with pytest.raises(TooLarge):
+        shape("p", {"l": [{"key": "t"}] * (LIMITS.links_max + 1)}, {"t": {}})
+
+
+def test_a_change_that_has_come_too_far_unmarks_nothing() -> None:
+    marked = {"key": "t", "link_too_large": True}
+    content = {"a": marked, "b": {"key": "t"}}
+    copy = {"key": "t", "n": 1}
+    assert shape("p", content, {"t": {"n": 1}}, hops=LIMITS.hops_max) == {"a": copy, "b": copy}
+    assert shape("p", content, {"t": {"n": 1}}, hops=LIMITS.hops_max + 1) == {"a": marked, "b": copy}
+
+
+def test_shaping_again_changes_nothing() -> None:
+    sources: dict[str, Content | None] = {"t": {"u": {"key": "u", "p": {"key": "p"}}}, "u": None, "big": {"x": HALF}}
+    content = {"a": {"key": "t"}, "l": [{"key": "big"}, {"key": "big"}, {"key": "p"}, {"key": None}, {"key": "u"}]}
+    once = shape("p", content, {**sources, "p": content})
+    assert shape("p", once, {**sources, "p": once}) == once
+
+
+# --- what a refresh replaces ---
+
+
+def test_a_refresh_replaces_all_copies_of_its_source_and_nothing_else() -> None:
+    old, other = {"key": "t", "n": 1, "gone": 1}, {"key": "u", "n": 1}
+    read = document({"a": old, "l": [old, other, {"m": old}], "b": other, "n": 1})
+    new = {"key": "t", "n": 2}
+    assert refresh("p", read, "t", {"n": 2}) == {"a": new, "l": [new, other, {"m": new}], "b": other, "n": 1}
+
+
+def test_a_refresh_marks_what_is_gone_and_fills_what_is_back() -> None:
+    missing = {"key": "t", "link_missing": True}
+    assert refresh("p", document({"a": {"key": "t", "n": 1}}), "t", None) == {"a": missing}
+    assert refresh("p", document({"a": missing}), "t", {"n": 1}) == {"a": {"key": "t", "n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("content", "source"),
+    [
+        ({"a": {"key": "t", "n": 1}}, {"n": 1}),
+        ({"a": {"key": "t", "link_missing": True}}, None),
+        ({"a": {"key": "u", "n": 1}}, {"n": 2}),
+        ({"n": 1}, {"n": 2}),
+    ],
+)
+def test_a_refresh_that_would_change_nothing_says_so(content: Content, source: Content | None) -> None:
+    assert refresh("p", document(content), "t", source) is Refresh.UNCHANGED
+
+
+@pytest.mark.parametrize("n", [1.0, True, "1"])
+def test_equal_to_python_is_not_the_same(n: Any) -> None:
+    assert refresh("p", document({"a": {"key": "t", "n": 1}}), "t", {"n": n}) == {"a": {"key": "t", "n": n}}
+
+
+@pytest.mark.parametrize(
+    ("read", "source"),
+    [
+        (Document({"a": {"key": "t"}}), {"n": 1}),
+        (Document({"a": {"key": "t"}}, Stamp(1, "put", "of something else")), {"n": 1}),
+        (document({"a": {"key": "t"}, "b": {"key": "u", "link_too_large": True}}), {"n": 1}),
+        (document({"a": {"key": "t"}, "n": HALF}), {"n": HALF}),
+        (document({"a": {"key": "t"}}), nested(LIMITS.depth_max - 1, {})),
+    ],
+    ids=["without a stamp", "changed under its stamp", "has a mark", "too large", "too deep"],
+)
+def test_what_cannot_be_decided_by_one_source_is_left_to_reshaping(read: Document, source: Content) -> None:
+    assert refresh("p", read, "t", source) is Refresh.RESHAPE
+
+
+KEYS = st.sampled_from(["p", "t", "u", "v", None])
+LINKING = st.recursive(
+    st.integers(0, 2) | KEYS.map(lambda key: {"key": key}),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=6,
+)
+CONTENTS = st.dictionaries(st.sampled_from("xy"), LINKING, max_size=2)
+SOURCES = st.fixed_dictionaries(dict.fromkeys("ptuv", st.none() | CONTENTS))
+
+
+@given(CONTENTS, SOURCES, st.none() | CONTENTS)
+def test_a_refresh_gives_what_a_put_now_would_embed(
+    content: Content, sources: dict[str, Content | None], moved: Content | None
+) -> None:
+    before = shape("p", content, sources)
+    expected = shape("p", content, {**sources, "t": moved})
+    refreshed = refresh("p", document(before), "t", moved)
+    assert (before if refreshed is Refresh.UNCHANGED else refreshed) == expected

@@ -1,0 +1,140 @@
+"""What semaphores cost, to the last round trip: these figures may only fall."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared.adapters.meter import Cost, measure, metered
+from shared.core.operations.ports import Ports
+from shared.core.rules.calls import Call
+from shared.core.rules.effects import Effect
+from shared.semaphores.operations import semaphores
+from shared.semaphores.operations import waits as semaphore_waits
+from shared.semaphores.rules.requests import Wish
+from shared.testing.memory_store import MemoryStore
+
+CALL = Call("philosophers", "eat", {"seat": 1})
+
+
+class World:
+    """A store and a queue in this process, and a clock that stands."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.tasks: list[Effect] = []
+        self.ports = metered(Ports(MemoryStore(lambda: self.now), self, self, self))
+        semaphores.put(self.ports, "s", {"permits": 1, "lease_seconds": 60})
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        self.tasks += effects
+
+    def sleep(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def jitter(self) -> float:
+        return 0.5
+
+    def info(self, message: str, /, **values: object) -> None: ...
+
+    error = info
+
+    def wait(self, id_: str, continuation: Call | None = CALL) -> dict[str, object]:
+        return semaphores.wait(self.ports, "s", Wish(id_, continuation))
+
+    def continuation(self) -> dict[str, object]:
+        """Give what stands beside the last continuation's payload."""
+        return dict([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
+
+    def hold(self, id_: str) -> str:
+        answer = semaphores.wait(self.ports, "s", Wish(id_))
+        return str(answer["lease"]["id"])
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def cost(act: Callable[[], object]) -> Cost:
+    with measure() as counted:
+        act()
+    return counted
+
+
+def test_acquiring_a_free_permit(world: World) -> None:
+    assert cost(lambda: world.wait("a", None)) == Cost(round_trips=2, reads=1, writes=1)
+
+
+def test_acquiring_in_vain(world: World) -> None:
+    world.hold("a")
+    assert cost(lambda: world.wait("b", None)) == Cost(round_trips=1, reads=1)
+
+
+def test_acquiring_with_a_continuation(world: World) -> None:
+    assert cost(lambda: world.wait("a")) == Cost(round_trips=4, reads=1, writes=3, deletes=1, tasks=1)
+
+
+def test_a_continuations_claim(world: World) -> None:
+    world.wait("a")
+    given = world.continuation()
+    assert cost(lambda: semaphores.claim(world.ports, given)) == Cost(round_trips=2, reads=1, writes=1)
+
+
+def test_signalling_when_nobody_waits(world: World) -> None:
+    lease = world.hold("a")
+    assert cost(lambda: semaphores.signal(world.ports, "s", lease)) == Cost(round_trips=2, reads=1, writes=1)
+
+
+def test_renewing(world: World) -> None:
+    lease = world.hold("a")
+    assert cost(lambda: semaphores.renew(world.ports, "s", lease)) == Cost(round_trips=2, reads=1, writes=1)
+
+
+def test_a_wait_that_is_first_in_line_arms_the_alarm(world: World) -> None:
+    world.hold("a")
+    assert cost(lambda: world.wait("b")) == Cost(round_trips=3, reads=1, writes=2, tasks=1)
+
+
+def test_a_wait_that_joins_a_line(world: World) -> None:
+    world.hold("a")
+    world.wait("b")
+    assert cost(lambda: world.wait("c")) == Cost(round_trips=2, reads=1, writes=2)
+
+
+def test_a_wait_in_the_combining_way(world: World) -> None:
+    world.hold("a")
+    world.wait("b")
+    combining = cost(lambda: semaphore_waits.combine(world.ports, "s", Wish("c", CALL)))
+    assert combining == Cost(round_trips=4, reads=2, writes=1, tasks=1)
+
+
+def test_an_admit_run_costs_a_wait_one_read_and_its_share_of_the_rest(world: World) -> None:
+    semaphores.put(world.ports, "s", {"permits": 50, "lease_seconds": 60})
+    for index in range(50):
+        semaphore_waits.combine(world.ports, "s", Wish(f"w{index}", CALL))
+    run = cost(lambda: semaphores.admit(world.ports, "s"))
+    assert (run.reads, run.writes, run.deletes) == (1 + 1 + 50, 1 + 50 + 1, 1)
+    assert run.tasks == 50 + 2  # the alarm, and the run that opens
+
+
+def test_a_signal_that_passes_the_permit_on(world: World) -> None:
+    lease = world.hold("a")
+    world.wait("b")
+    passing = cost(lambda: semaphores.signal(world.ports, "s", lease))
+    # The alarm stands at 60 s; the continuation must claim within 30 s: one more task, in the same round trip.
+    assert passing == Cost(round_trips=5, reads=2, writes=3, deletes=1, tasks=2)
+
+
+def test_a_signal_that_passes_the_permit_on_when_the_alarm_is_early_enough(world: World) -> None:
+    lease = world.hold("a")
+    world.wait("b")
+    world.now += timedelta(seconds=31)
+    passing = cost(lambda: semaphores.signal(world.ports, "s", lease))
+    assert passing == Cost(round_trips=5, reads=2, writes=3, deletes=1, tasks=1)
+
+
+def test_a_sweep_that_finds_nothing_due(world: World) -> None:
+    world.hold("a")
+    world.wait("b")
+    assert cost(lambda: semaphores.sweep(world.ports)) == Cost(round_trips=1, reads=1)

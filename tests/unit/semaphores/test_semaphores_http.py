@@ -1,0 +1,244 @@
+"""Semaphores as people call them: answers, and refusals that change nothing."""
+
+import importlib.util
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import flask
+import pytest
+
+from shared.adapters import runtime
+from shared.core.operations.ports import Ports, Query
+from shared.core.rules.effects import Effect
+from shared.testing.memory_store import MemoryStore
+
+ROOT = Path(__file__).parents[3]
+CALL = {"function": "philosophers", "task": "eat", "payload": {"seat": 1}}
+
+
+def entry_point(function: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"main_of_{function}", ROOT / "functions" / function / "main.py")
+    assert spec is not None
+    assert spec.loader is not None
+    main = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(main)
+    return getattr(main, function)
+
+
+ENTRY_POINTS = {
+    name: entry_point(name.replace("-", "_"))
+    for name in ("semaphores", "semaphore-wait", "semaphore-signal", "semaphore-renew")
+}
+
+
+class World:
+    """The functions over a store in this process; the clock stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.store = MemoryStore(lambda: self.now)
+        self.tasks: list[Effect] = []
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        self.tasks += effects
+
+    def sleep(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def jitter(self) -> float:
+        return 0.5
+
+    def info(self, message: str, /, **values: object) -> None: ...
+
+    error = info
+
+    def call(self, method: str, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        function, _, rest = url.partition("/")
+        path = f"/{rest}"
+        with flask.Flask("x").test_request_context(path, method=method, json=body, headers=headers):
+            response = ENTRY_POINTS[function](flask.request)
+        return response.status_code, json.loads(response.data) if response.data else None
+
+    def records(self) -> list[Any]:
+        return [(one.path, one.data) for one in self.store.query(Query("semaphores"))]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    runtime.bind(Ports(world.store, world, world, world))
+    yield world
+    runtime.bind(None)
+
+
+@pytest.fixture
+def fork(world: World) -> World:
+    assert world.call("PUT", "semaphores/fork", {"permits": 1, "lease_seconds": 60})[0] == 201
+    return world
+
+
+def test_a_semaphore_is_created_shown_changed_and_deleted(world: World) -> None:
+    created = {"name": "fork", "permits": 2, "free": 2, "lease_seconds": 60.0, "leases": []}
+    assert world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (201, created)
+    assert world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (200, created)
+    assert world.call("PATCH", "semaphores/fork", {"permits": 3})[1]["permits"] == 3
+    assert world.call("GET", "semaphores/fork")[1] == created | {"permits": 3, "free": 3, "line": []}
+    assert world.call("DELETE", "semaphores/fork") == (204, None)
+    assert world.call("GET", "semaphores/fork")[0] == 404
+
+
+def test_a_free_permit_is_acquired_once_and_signalled_once(fork: World) -> None:
+    status, answer = fork.call("POST", "semaphore-wait/fork", {"id": "a"})
+    assert (status, answer["acquired"]) == (200, True)
+    assert answer["lease"]["ends_at"] == "2026-01-01T00:01:00.000001Z"
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, answer)
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "b"}) == (200, {"acquired": False})
+    lease = {"lease": answer["lease"]["id"]}
+    assert fork.call("POST", "semaphore-signal/fork", lease) == (200, {"released": True})
+    assert fork.call("POST", "semaphore-signal/fork", lease) == (200, {"released": False})
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, answer)
+
+
+def test_a_signal_that_is_repeated_under_its_key_is_answered_the_same(fork: World) -> None:
+    lease = {"lease": fork.call("POST", "semaphore-wait/fork", {})[1]["lease"]["id"]}
+    for _ in range(2):
+        assert fork.call("POST", "semaphore-signal/fork", lease, **{"Idempotency-Key": "k"}) == (
+            200,
+            {"released": True},
+        )
+
+
+def test_a_wait_without_an_id_takes_its_idempotency_key_for_one(fork: World) -> None:
+    first = fork.call("POST", "semaphore-wait/fork", {}, **{"Idempotency-Key": "k"})
+    assert first[1]["acquired"]
+    assert fork.call("POST", "semaphore-wait/fork", {}, **{"Idempotency-Key": "k"}) == first
+
+
+def test_a_lease_ends_by_itself_and_is_not_acquired_anew_by_renewing(fork: World) -> None:
+    lease = fork.call("POST", "semaphore-wait/fork", {"lease_seconds": 10})[1]["lease"]["id"]
+    renewed = fork.call("POST", "semaphore-renew/fork", {"lease": lease, "lease_seconds": 20})
+    assert renewed == (200, {"renewed": True, "ends_at": "2026-01-01T00:00:20.000002Z"})
+    fork.now += timedelta(seconds=21)
+    assert fork.call("POST", "semaphore-renew/fork", {"lease": lease}) == (200, {"renewed": False})
+    assert fork.call("POST", "semaphore-signal/fork", {"lease": lease}) == (200, {"released": False})
+    assert fork.call("GET", "semaphores/fork")[1]["free"] == 1
+
+
+def test_a_continuation_is_granted_at_once_or_waits_and_is_seen_waiting(fork: World) -> None:
+    granted = fork.call("POST", "semaphore-wait/fork", {"id": "a", "continuation": CALL})
+    assert (granted[0], granted[1]["acquired"]) == (202, True)
+    assert fork.tasks[0].context["lease"]["id"] == granted[1]["lease"]["id"]
+    waiting = (202, {"acquired": False, "waiting": True})
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL}) == waiting
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL}) == waiting
+    [seen] = fork.call("GET", "semaphores/?waiting=true")[1]["semaphores"]
+    assert (seen["name"], seen["free"], seen["waiting"]) == ("fork", 0, 1)
+    assert [one["id"] for one in fork.call("GET", "semaphores/fork")[1]["line"]] == ["b"]
+
+
+def test_a_lease_that_is_ended_by_hand_goes_to_the_head_of_the_line(fork: World) -> None:
+    lease = fork.call("POST", "semaphore-wait/fork", {})[1]["lease"]["id"]
+    for id_ in ("b", "c"):
+        fork.call("POST", "semaphore-wait/fork", {"id": id_, "continuation": CALL})
+    assert fork.call("DELETE", f"semaphores/fork/leases/{lease}?reason=stuck") == (200, {"released": True})
+    assert [task.context["lease"]["id"].partition("~")[0] for task in fork.tasks if task.task == "eat"] == ["b"]
+
+
+def test_a_cancelled_wait_leaves_the_line(fork: World) -> None:
+    fork.call("POST", "semaphore-wait/fork", {})
+    fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL})
+    assert fork.call("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
+    assert fork.call("GET", "semaphores/fork")[1]["line"] == []
+    assert fork.call("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
+
+
+def test_cancelling_a_granted_wait_ends_its_lease(fork: World) -> None:
+    fork.call("POST", "semaphore-wait/fork", {"id": "a", "continuation": CALL})
+    assert fork.call("DELETE", "semaphore-wait/fork/a") == (200, {"cancelled": True})
+    assert fork.call("GET", "semaphores/fork")[1]["free"] == 1
+
+
+WAIT, SIGNAL, RENEW, PUT = "semaphore-wait/fork", "semaphore-signal/fork", "semaphore-renew/fork", "semaphores/fork"
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body", "field"),
+    [
+        ("PUT", PUT, {"permits": 0, "lease_seconds": 60}, "permits"),
+        ("PUT", PUT, {"permits": 1001, "lease_seconds": 60}, "permits"),
+        ("PUT", PUT, {"permits": 1.5, "lease_seconds": 60}, "permits"),
+        ("PUT", PUT, {"permits": True, "lease_seconds": 60}, "permits"),
+        ("PUT", PUT, {"permits": 1}, "lease_seconds"),
+        ("PUT", PUT, {"permits": 1, "lease_seconds": 0}, "lease_seconds"),
+        ("PUT", PUT, {"permits": 1, "lease_seconds": 60, "delete_after_seconds": -1}, "delete_after_seconds"),
+        ("PATCH", PUT, {"lease_second": 60}, "lease_second"),
+        ("POST", WAIT, {"permits": 2}, "permits"),
+        ("POST", WAIT, {"permits": 0}, "permits"),
+        ("POST", WAIT, {"id": ""}, "id"),
+        ("POST", WAIT, {"id": "a/b"}, "id"),
+        ("POST", WAIT, {"id": "x" * 129}, "id"),
+        ("POST", WAIT, {"lease_seconds": "60"}, "lease_seconds"),
+        ("POST", WAIT, {"release_on_return": 1}, "release_on_return"),
+        ("POST", WAIT, {"deadline_seconds": 5}, "continuation"),
+        ("POST", WAIT, {"continuation": "eat"}, "continuation"),
+        ("POST", WAIT, {"continuation": {"function": "f", "task": "../x"}}, "continuation.task"),
+        ("POST", WAIT, {"wait": True}, "wait"),
+        ("POST", SIGNAL, {}, "lease"),
+        ("POST", SIGNAL, {"lease": "a"}, "lease"),
+        ("POST", SIGNAL, {"lease": "a~b"}, "lease"),
+        ("POST", SIGNAL, {"lease": "a~1", "permits": 1}, "permits"),
+        ("POST", RENEW, {"lease": "a~1", "lease_seconds": 1e9}, "lease_seconds"),
+    ],
+)
+def test_a_bad_request_names_the_field_and_changes_nothing(
+    fork: World, method: str, url: str, body: Any, field: str
+) -> None:
+    before = fork.records()
+    status, problem = fork.call(method, url, body)
+    assert (status, problem["field"]) == (400, field)
+    assert problem["detail"]
+    assert fork.records() == before
+    assert fork.tasks == []
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body"),
+    [
+        ("GET", "semaphores/none", None),
+        ("PATCH", "semaphores/none", {"permits": 1}),
+        ("DELETE", "semaphores/none", None),
+        ("POST", "semaphore-wait/none", {}),
+        ("POST", "semaphore-wait/none", {"continuation": CALL}),
+        ("POST", "semaphore-signal/none", {"lease": "a~1"}),
+        ("POST", "semaphore-renew/none", {"lease": "a~1"}),
+        ("DELETE", "semaphore-wait/none/a", None),
+    ],
+)
+def test_a_semaphore_that_is_missing_is_not_found_and_not_made(world: World, method: str, url: str, body: Any) -> None:
+    status, problem = world.call(method, url, body)
+    assert (status, problem["type"]) == (404, "urn:signalbox:problem:no-semaphore")
+    assert world.records() == []
+
+
+@pytest.mark.parametrize("name", ["..", "__x__", "x" * 1001])
+def test_a_name_that_no_record_can_have_is_refused(world: World, name: str) -> None:
+    status, problem = world.call("PUT", f"semaphores/{name}", {"permits": 1, "lease_seconds": 60})
+    assert (status, problem["type"], problem["field"]) == (400, "urn:signalbox:problem:bad-key", "name")
+
+
+def test_a_lease_of_somebody_else_is_not_released(fork: World) -> None:
+    lease = fork.call("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]
+    wrong = f"a~{lease['token'] + 1}"
+    assert fork.call("POST", "semaphore-signal/fork", {"lease": wrong}) == (200, {"released": False})
+    assert fork.call("GET", "semaphores/fork")[1]["leases"][0]["id"] == lease["id"]
+
+
+def test_lowering_the_permits_holds_for_new_grants(world: World) -> None:
+    world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
+    leases = [world.call("POST", "semaphore-wait/fork", {})[1]["lease"]["id"] for _ in range(2)]
+    assert world.call("PATCH", "semaphores/fork", {"permits": 1})[1]["free"] == 0
+    assert world.call("POST", "semaphore-signal/fork", {"lease": leases[0]}) == (200, {"released": True})
+    assert world.call("POST", "semaphore-wait/fork", {}) == (200, {"acquired": False})

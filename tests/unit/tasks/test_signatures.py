@@ -1,0 +1,101 @@
+"""Arguments of a task against its signature."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+
+from shared.core.rules.problems import BadArgument
+from shared.core.rules.task_context import Lease, Unit
+from shared.tasks.rules.signatures import Signature
+
+UNIT = Unit("b", 3)
+
+
+def plain(
+    dish: str,
+    pot: int,
+    salt: float = 0,
+    hot: bool = False,
+    names: list[str] | None = None,
+    more: dict[str, Any] | None = None,
+) -> None: ...
+
+
+def picky(unit: Unit, how: Literal["raw", "done"], anything: Any, x: list[list[int]] | str = "") -> None: ...
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"dish": "soup", "pot": 1},
+        {"dish": "", "pot": -1, "salt": 1, "hot": True, "names": ["a"], "more": {"x": [[None]]}},
+        {"dish": "", "pot": 1, "names": None, "salt": 0.5},
+    ],
+)
+def test_arguments_that_fit_are_given_as_they_are(given: dict[str, Any]) -> None:
+    assert Signature.of(plain).filled(given, None) == given
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "said"),
+    [
+        ({"pot": 1}, "dish", "needs the argument 'dish'"),
+        ({"dish": "soup"}, "pot", "needs the argument 'pot'"),
+        ({"dish": 1, "pot": 1}, "dish", "must be str, not int"),
+        ({"dish": "soup", "pot": "1"}, "pot", "must be int, not str"),
+        ({"dish": "soup", "pot": True}, "pot", "must be int, not bool"),
+        ({"dish": "soup", "pot": 1.0}, "pot", "must be int, not float"),
+        ({"dish": "soup", "pot": 1, "salt": True}, "salt", "must be float, not bool"),
+        ({"dish": "soup", "pot": 1, "salt": float("inf")}, "salt", "JSON cannot say"),
+        ({"dish": "soup", "pot": 1, "hot": 1}, "hot", "must be bool"),
+        ({"dish": "soup", "pot": 1, "names": "a"}, "names", "not str"),
+        ({"dish": "soup", "pot": 1, "names": [1]}, "names", "names[0] must be str, not int"),
+        ({"dish": "soup", "pot": 1, "more": {"x": {1}}}, "more", "more.x is of type set"),
+        ({"dish": "soup", "pot": 1, "more": {1: 1}}, "more", "the key 1"),
+        ({"dish": "soup", "pot": 1, "cup": 1}, "cup", "takes no argument 'cup'"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named(given: dict[str, Any], field: str, said: str) -> None:
+    with pytest.raises(BadArgument) as refused:
+        Signature.of(plain).check(given)
+    assert refused.value.field == field
+    assert said in refused.value.detail
+
+
+def test_what_a_task_runs_for_is_given_by_its_type_and_is_no_argument() -> None:
+    signature = Signature.of(picky)
+    given = {"how": "raw", "anything": [[1]], "x": [[1], []]}
+    assert signature.filled(given, UNIT) == given | {"unit": UNIT}
+    wrong: dict[str, Any]
+    for wrong in (given | {"unit": {}}, given | {"how": "burnt"}, given | {"x": [["1"]]}):
+        with pytest.raises(BadArgument):
+            signature.check(wrong)
+
+
+def test_a_task_that_runs_for_a_lease_is_refused_without_one() -> None:
+    def eat(lease: Lease) -> None: ...
+
+    with pytest.raises(BadArgument, match="runs for a Lease"):
+        Signature.of(eat).filled({}, UNIT)
+
+
+def gather(*dishes: str) -> None: ...
+
+
+def spread(**dishes: str) -> None: ...
+
+
+def by_place(dish: str, /) -> None: ...
+
+
+def of_a_set(dishes: set[str]) -> None: ...
+
+
+def by_number(dishes: dict[int, str]) -> None: ...
+
+
+@pytest.mark.parametrize("code", [gather, spread, by_place, of_a_set, by_number])
+def test_a_parameter_that_no_json_could_fill_is_refused_when_the_task_is_declared(code: Callable[..., None]) -> None:
+    with pytest.raises(TypeError, match="dish"):
+        Signature.of(code)

@@ -1,0 +1,115 @@
+"""A query without its index is refused before it is asked, and the kit's own queries all have theirs."""
+
+import json
+import re
+from datetime import UTC, datetime
+from unittest import mock
+
+import pytest
+
+from infra import catalogue
+from shared.adapters.firestore.index_errors import refused
+from shared.core.operations.ports import Condition, Order, Put, Query, Snapshot
+from shared.core.operations.query_validation import full_order
+from shared.core.rules import indexes
+from shared.core.rules.problems import BadQuery, NeedsIndex, Unavailable
+from shared.testing.index_check import IndexedStore
+from shared.testing.memory_store import MemoryStore
+from tests.simulation.__main__ import WORLDS
+
+QUERY = Query("documents", (Condition(("a", "zip"), "==", 1),), (Order(("n",), descending=True),))
+ENTRY = 'documents-a-zip-n: {collection: documents, fields: ["a.zip", "-n"]}'
+
+
+def store(*declared: indexes.Index) -> IndexedStore:
+    inner = MemoryStore(lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    inner.commit([Put(f"documents/{n}", {"a": {"zip": 1}, "n": n}) for n in (1, 2)])
+    return IndexedStore(inner, declared)
+
+
+def test_a_query_without_its_index_is_refused_and_says_the_entry_to_add() -> None:
+    for ask in (store().query, store().count):
+        with pytest.raises(NeedsIndex) as refusal:
+            ask(QUERY)
+        assert (refusal.value.status, refusal.value.slug()) == (400, "needs-index")
+        assert refusal.value.detail == f"Add to `indexes` of infra/catalogue.yaml and deploy: {ENTRY}"
+
+
+def test_a_query_with_its_index_is_answered() -> None:
+    declared = store(indexes.parse("documents", ("a.zip", "-n")))
+    assert [each.id for each in declared.query(QUERY)] == ["2", "1"]
+    assert declared.count(QUERY) == 2
+
+
+def test_a_query_that_is_none_is_a_bad_query_before_it_needs_an_index() -> None:
+    with pytest.raises(BadQuery) as refusal:
+        store().query(Query("documents", QUERY.where, (*QUERY.order_by, *QUERY.order_by)))
+    assert refusal.value.slug() == "bad-query"
+
+
+def test_the_clouds_own_refusal_says_the_same() -> None:
+    answer = refused(QUERY, "The query requires an index. You can create it here: https://…")
+    assert isinstance(answer, NeedsIndex)
+    assert ENTRY in answer.detail
+
+
+def test_an_index_that_is_still_being_built_is_to_be_asked_again() -> None:
+    building = "The query requires an index. That index is currently building and cannot be used yet."
+    assert isinstance(refused(QUERY, building), Unavailable)
+
+
+def test_a_missing_index_that_no_rule_explains_is_told_in_firestores_words() -> None:
+    answer = refused(Query("documents", (Condition(("a",), "==", 1),)), "exempted")
+    assert isinstance(answer, BadQuery)
+    assert "exempted" in answer.detail
+
+
+ASKED_BY_THE_KIT = {"documents", "outbox", "semaphores", "waiters", "releases", "batches", "counters", "units"}
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[Query]:
+    """The queries that the kit makes in some worlds of each kind."""
+    queries: list[Query] = []
+
+    class Listening(MemoryStore):
+        def query(self, query: Query) -> tuple[Snapshot, ...]:
+            queries.append(query)
+            return super().query(query)
+
+        def count(self, query: Query) -> int:
+            queries.append(query)
+            return super().count(query)
+
+    with mock.patch("tests.simulation.world.MemoryStore", Listening):
+        for run in WORLDS.values():
+            for seed in range(20):
+                run(seed)
+    return queries
+
+
+def test_the_kits_own_queries_need_no_index_that_the_catalogue_does_not_declare(asked: list[Query]) -> None:
+    declared = [index.parsed for index in catalogue.load().indexes.values()]
+    assert {query.collection.rpartition("/")[2] for query in asked} >= ASKED_BY_THE_KIT
+    lacking = {indexes.lacking(each.collection, each.where, full_order(each), declared) for each in asked}
+    assert lacking == {None}
+
+
+EXEMPT = re.compile(r"never_searched = \{(.*?)\n  \}", re.DOTALL)
+EXEMPT_FIELDS = re.compile(r"^ +(\w+) += \[(.*)\]$", re.MULTILINE)
+
+
+def exempt() -> set[tuple[str, str]]:
+    """Read the fields that the cloud is told to keep no index of: collection and first name."""
+    [block] = EXEMPT.findall((catalogue.CATALOGUE.parent / "indexes.tf").read_text("utf-8"))
+    return {
+        (collection, name) for collection, names in EXEMPT_FIELDS.findall(block) for name in json.loads(f"[{names}]")
+    }
+
+
+def test_the_kits_own_queries_name_no_field_that_the_cloud_keeps_no_index_of(asked: list[Query]) -> None:
+    fields = [(each, [*(one.field for one in each.where), *(one.field for one in each.order_by)]) for each in asked]
+    named = {(each.collection.rpartition("/")[2], field[0]) for each, names in fields for field in names}
+    searched_as_array = {("documents", "_signalbox")}
+    assert ("batches", "digest") in exempt()
+    assert named & exempt() == searched_as_array

@@ -1,0 +1,230 @@
+"""bOTL, revision 1: each row of the language's table, its bounds, and that no data can become a selector."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import BadKey, BadTransform, BadValue, Problem, TooDeep, TooLarge, TransformFailed
+from shared.core.rules.values import canonical
+from shared.transforms.rules import botl, transforms
+
+S: dict[str, Any] = {
+    "first": {"second": {"third": 3, "x": {"third": "three", "last": 99}}},
+    "name": "Fred",
+    "n": None,
+    "arr": [1, 2, [3]],
+    "dup": [1, True, 1.0, 2, 2],
+}
+
+
+@pytest.mark.parametrize(
+    ("transform", "made"),
+    [
+        # literals and escapes
+        (5, 5),
+        (1.5, 1.5),
+        (True, True),
+        (None, None),
+        ("plain", "plain"),
+        ("lit=#.name", "#.name"),
+        ("lit={{.name}}", "{{.name}}"),
+        ("lit=lit=x", "lit=x"),
+        # simple selectors
+        ("#.first .second .third", 3),
+        ("#.nope", None),
+        ("#.name .nope", None),
+        ("#", S),
+        ("#?name", None),
+        ("#name", None),
+        ("#.arr @0", 1),
+        ("#.arr @-1", [3]),
+        ("#.arr @2 @0", 3),
+        ("#.arr @3", None),
+        ("#.arr @x", None),
+        ("#.arr @", None),
+        ("#.name @0", None),
+        ("#!nope", None),
+        # in lists
+        (["a", "#.first .second >third", "b"], ["a", 3, "three", "b"]),
+        (["#.nope"], []),
+        (["#.n"], [None]),
+        (["#.arr"], [[1, 2, [3]]]),
+        (["#.arr @:"], [1, 2, [3]]),
+        (["#.arr @1:"], [2, [3]]),
+        (["#.arr @:1"], [1]),
+        (["#.arr @::2"], [1, [3]]),
+        (["#.arr @::-1"], [[3], 2, 1]),
+        (["#.arr @::0"], []),
+        ([["#.arr @:1"], []], [[1], []]),
+        # in objects
+        ({"k": "#.nope"}, {"k": None}),
+        ({"k": "#.arr @:"}, {"k": 1}),
+        ({"#.name": "{{.name}}", "{{.name}}": 1}, {"#.name": "Fred", "{{.name}}": 1}),
+        ({}, {}),
+        # deduplication
+        (["#.dup @:"], [1, 2]),
+        # complex references
+        ([{"ref": ".arr @:", "id": "e", "transform": "#!e"}], [1, 2, [3]]),
+        ([{"ref": ".arr @:"}], [1, 2, [3]]),
+        ([{"ref": ".arr @:", "transform": "#.name"}], ["Fred", "Fred", "Fred"]),
+        ([{"ref": ".arr @:2", "id": "e", "transform": {"is": "#!e"}}], [{"is": 1}, {"is": 2}]),
+        (
+            [{"ref": ".arr @:2", "id": "a", "transform": {"ref": ".dup @3", "id": "b", "transform": ["#!a", "#!b"]}}],
+            [[1, 2], [2, 2]],
+        ),
+        ({"ref": ".first .second"}, S["first"]["second"]),
+        ({"ref": ".nope", "transform": 1}, None),
+        ({"ref": 5}, None),
+        # interpolation
+        ("{{.name}}!", "Fred!"),
+        ("{{ .name }}!", "Fred!"),
+        ("{{.name}} {{.name}}", "Fred Fred"),
+        ("-{{.nope}}-", "--"),
+        ("{{.n}}", "None"),
+        ("{{.dup @1}}{{.dup @3}}", "True2"),
+        ("{{.arr}}", "[1, 2, [3]]"),
+        ("{{.arr @:}}", "1"),
+        ("{{.first .second .x}}", "{'last': 99, 'third': 'three'}"),
+        ("{{.name", "{{.name"),
+    ],
+)
+def test_a_transform_makes_what_the_language_says(transform: Any, made: Any) -> None:
+    assert canonical(botl.apply(transform, S)) == canonical(made)
+
+
+def test_true_is_written_as_python_does() -> None:
+    assert botl.apply("{{.t}}", {"t": True}) == "True"
+
+
+def test_what_has_been_put_into_a_text_is_never_looked_at_again() -> None:
+    source = {"secret": "s3cret", "a": "{{.secret}}", "b": "#.secret", "open": "{{", "close": ".secret}}"}
+    assert botl.apply("{{.a}} {{.b}} {{.open}}{{.close}}", source) == "{{.secret}} #.secret {{.secret}}"
+    assert botl.apply(["#.a", "#.b"], source) == ["{{.secret}}", "#.secret"]
+
+
+def test_the_order_of_a_sources_fields_does_not_matter() -> None:
+    turned = {name: S[name] for name in reversed(S)} | {
+        "first": {"second": {"x": S["first"]["second"]["x"], "third": 3}}
+    }
+    for transform in (["#>third"], "{{.first}}", "{{}}", "#.first >third"):
+        assert canonical(botl.apply(transform, S)) == canonical(botl.apply(transform, turned))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False) | st.text("a{}.# ", max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4),
+    max_leaves=12,
+)
+STEPS = st.sampled_from([".a", ".b", ">a", ">c", "!v", "@0", "@-1", "@:", "@::2", "@x", "", "?", "."])
+TEXTS = st.lists(STEPS, max_size=3).map(" ".join)
+STRINGS = st.text("a{}.#=lit ", max_size=8) | TEXTS.map("#{}".format) | TEXTS.map("{{{{{}}}}}".format)
+TRANSFORMS = st.recursive(
+    st.none() | st.integers(-3, 3) | STRINGS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "id", "transform"]), inner, max_size=3)
+        | st.builds(lambda ref, one: {"ref": ref, "id": "v", "transform": one}, TEXTS, inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(TRANSFORMS, JSON)
+def test_any_transform_of_any_value_makes_the_same_json_every_time_and_changes_neither(
+    transform: Any, source: Any
+) -> None:
+    before = copy.deepcopy((transform, source))
+    made = canonical(botl.apply(transform, source))
+    assert canonical(botl.apply(transform, source)) == made
+    assert canonical((transform, source)) == canonical(before)
+
+
+@given(TRANSFORMS, JSON)
+def test_only_what_may_give_an_object_ever_does(transform: Any, source: Any) -> None:
+    if not botl.may_give_an_object(transform):
+        assert not isinstance(botl.apply(transform, source), dict)
+
+
+@given(st.text("ab{}.#!@>: ", max_size=12))
+def test_a_selected_text_comes_to_the_letter_whatever_it_is(text: str) -> None:
+    source = {"a": text, "b": "never"}
+    assert botl.apply("{{.a}}", source) == text
+    assert botl.apply({"x": ["#.a"]}, source) == {"x": [text]}
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        ["#.l @:"] * 600,
+        [{"ref": ".l @:", "id": "a", "transform": {"ref": ".l @:", "transform": {"ref": ".l @:", "transform": 1}}}],
+        [["#>nope"] * 100] * 10,
+        ["{{.big}}"] * 2,
+        ["#.big"] * 2,
+    ],
+)
+def test_a_run_is_bounded_in_steps_and_bytes(transform: Any) -> None:
+    source = {"l": list(range(100)), "big": "x" * (LIMITS.transform_output_bytes_max // 2 + 1)}
+    with pytest.raises(TransformFailed):
+        botl.apply(transform, source)
+
+
+# --- what can be stored ---
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        {"key": "#.other"},
+        {"fulladdr": "{{.addr1}}, {{.city}} {{.zipcode}}"},
+        "#.first",
+        "#",
+        {"ref": ".first"},
+        {"ref": ".first", "transform": {}},
+        {},
+    ],
+)
+def test_what_may_make_an_object_can_be_stored_and_comes_back(transform: Any) -> None:
+    assert transforms.decode(transforms.encode(transforms.check(transform))) == transform
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [5, None, True, [], ["#"], "text", "{{.a}}", "lit=#", "#a", "#.a ?b", {"ref": ".a", "transform": 5}],
+)
+def test_what_never_makes_an_object_is_refused(transform: Any) -> None:
+    with pytest.raises(BadTransform):
+        transforms.check(transform)
+
+
+def nested(levels: int) -> Any:
+    return {"a": nested(levels - 1)} if levels else 1
+
+
+@pytest.mark.parametrize(
+    ("transform", "problem"),
+    [
+        ({"a": 2**63}, BadValue),
+        ({"": 1}, BadValue),
+        ({"__x__": 1}, BadValue),
+        (nested(LIMITS.depth_max + 1), TooDeep),
+        ({"a": "x" * LIMITS.transform_bytes_max}, TooLarge),
+    ],
+)
+def test_a_transform_makes_nothing_that_no_document_could_hold(transform: Any, problem: type[Problem]) -> None:
+    with pytest.raises(problem):
+        transforms.check(transform)
+
+
+@pytest.mark.parametrize("name", ["key", "", "a/b", ".", "__x__", "x" * 1_501, "\x00"])
+def test_a_name_that_no_field_with_links_has_is_refused(name: str) -> None:
+    with pytest.raises(BadKey):
+        transforms.check_name(name)
+
+
+@pytest.mark.parametrize("data", [None, {}, {"botl": 5}, {"botl": "{"}])
+def test_a_record_that_another_client_wrote_and_is_no_transform_counts_as_none(data: Any) -> None:
+    assert transforms.decode(data) is None
