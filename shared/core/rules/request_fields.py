@@ -25,7 +25,7 @@ REQUIRED = _Required.REQUIRED
 
 @dataclass(frozen=True, slots=True)
 class RequestFields:
-    """An object of a request. `problem` is raised for what is refused; `at` is the place of the object, if it has one."""
+    """An object of a request. `problem` is raised for what is refused; `at` is its place."""
 
     body: Mapping[str, Any]
     problem: type[Problem]
