@@ -132,7 +132,7 @@ def _completed(calls: Calls, batch: str) -> None:
         return stands if stands["state"] == "completed" else None
 
     stands = until(complete, FOLLOWED_SECONDS, f"the batch {batch} is not completed")
-    _expect((stands["size"], stands["done"], stands["failed"]) == (UNITS, UNITS, 0), f"it ended as {stands}")
+    _expect((stands["size"], stands["succeeded"], stands["failed"]) == (UNITS, UNITS, 0), f"it ended as {stands}")
 
 
 def _schedule(site: Site, name: str) -> None:

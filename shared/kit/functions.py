@@ -18,7 +18,7 @@ from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import UnknownTask
 from shared.core.rules.task_context import TaskContext
-from shared.kit.batch_liveness_cache import is_wanted
+from shared.kit.batch_liveness_cache import is_live
 from shared.kit.idempotency import acting_for
 from shared.tasks.operations import task_runner as running
 from shared.tasks.operations.task_runner import Attempt, RetryLimits
@@ -143,7 +143,7 @@ class Function:
             return task.run(delivered.payload, context)
 
         with acting_for(delivered.operation):
-            running.run(runtime.ports(), delivery, retry_limits, is_wanted, code)
+            running.run(runtime.ports(), delivery, retry_limits, is_live, code)
 
 
 def _forked(people: EntryPoint, tasks: EntryPoint) -> EntryPoint:

@@ -114,7 +114,7 @@ def test_semaphores_and_batches_answer_as_the_readme_says(dev: tuple[subprocess.
     _, port = dev
     _, mine, yours, *_, batch = typed(block("run: coordination"), port)
     assert (mine["acquired"], yours["acquired"]) == (True, False)
-    assert (batch["state"], batch["size"], batch["done"]) == ("completed", 3, 3)
+    assert (batch["state"], batch["size"], batch["succeeded"]) == ("completed", 3, 3)
 
 
 def test_ctrl_c_leaves_no_process_behind(dev: tuple[subprocess.Popen[bytes], int]) -> None:

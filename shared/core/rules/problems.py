@@ -146,27 +146,27 @@ class Unavailable(Exception):
 
 
 class BadBatch(Problem):
-    title = "Send a batch, a page, a seal or a result as documented"
+    title = "Invalid batch request"
 
 
 class OtherBody(Problem):
     status = 409
-    title = "What stands under this name came with another body"
+    title = "The id is in use with a different body"
 
 
 class PageOutOfOrder(Problem):
     status = 409
-    title = "Load pages one after the other, beginning with 0"
+    title = "Pages must be loaded in order, starting with 0"
 
 
 class BatchSealed(Problem):
     status = 409
-    title = "Nothing can be added to a batch that is sealed or has ended"
+    title = "The batch is sealed or has ended"
 
 
 class NothingToRun(Problem):
     status = 409
-    title = "This batch has no task to run its units again"
+    title = "The batch has no task to run"
 
 
 class BadSemaphore(Problem):

@@ -107,7 +107,7 @@ def test_a_quilt_is_painted_through_the_queues_that_were_applied(stack: Stack, h
     assert http.post("quilt", json={"quilt": "q1", "side": 4}).status_code == 202
     stack.wait_until_idle(SECONDS_MAX)
     quilt = http.get("batches/q1").json()
-    assert (quilt["state"], quilt["done"], quilt["failed"]) == ("completed", 16, 0)
+    assert (quilt["state"], quilt["succeeded"], quilt["failed"]) == ("completed", 16, 0)
     announced = http.get("documents", params={"where": "quilt==q1"}).json()["documents"]
     assert [each["squares"] for each in announced] == [16]
 

@@ -67,7 +67,7 @@ class Deployment:
         """Take a result."""
 
     def _get_batches(self, *_: Any) -> Any:
-        return {"state": "completed", "size": smoke.UNITS, "done": smoke.UNITS, "failed": 0}
+        return {"state": "completed", "size": smoke.UNITS, "succeeded": smoke.UNITS, "failed": 0}
 
 
 def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> list[str]:

@@ -184,10 +184,10 @@ def test_a_batch_of_calls_is_done_and_counted(town: Town, kitchen: Any) -> None:
     calls = [kitchen.taste.call(dish=f"dish {number}") for number in range(5)]
     batch("menu").populate(calls)
     town.run(twice=1)
-    assert {name: batch("menu").status()[name] for name in ("state", "size", "done", "failed")} == {
+    assert {name: batch("menu").status()[name] for name in ("state", "size", "succeeded", "failed")} == {
         "state": "completed",
         "size": 5,
-        "done": 5,
+        "succeeded": 5,
         "failed": 0,
     }
     assert batch("menu").populate(calls)["state"] == "completed"
@@ -203,7 +203,12 @@ def test_a_batch_counts_what_its_task_refuses_as_failed(town: Town, kitchen: Any
 def test_a_unit_that_has_units_of_its_own_is_done_when_they_are(town: Town, kitchen: Any, twice: float) -> None:
     batch("dinner").populate(kitchen.course.call(dishes=dishes) for dishes in (0, 1, 3))
     town.run(twice)
-    assert [batch("dinner").status()[name] for name in ("state", "size", "done", "failed")] == ["completed", 3, 3, 0]
+    assert [batch("dinner").status()[name] for name in ("state", "size", "succeeded", "failed")] == [
+        "completed",
+        3,
+        3,
+        0,
+    ]
     inner = [each for each in town.store.query(Query("batches", limit=100)) if each.id != "dinner"]
     assert sorted(batch(each.id).status()["size"] for each in inner) == [0, 1, 3]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.batches.rules import tree
-from shared.batches.rules.tree import Node
+from shared.batches.rules import counter_tree as tree
+from shared.batches.rules.counter_tree import Node
 
 
 @pytest.mark.parametrize("page_units", [1, 19, 20, 21, 40, 99, 100])
@@ -33,9 +33,9 @@ def test_every_page_reaches_the_root_through_nodes_that_wait_for_it(pages: int) 
 
 @pytest.mark.parametrize("pages", [1, 20, 21, 399, 8_000])
 def test_a_page_that_begins_a_node_creates_it_and_every_node_is_created_once(pages: int) -> None:
-    created = [node for page in range(pages) for node in tree.begun_by(page)]
-    wanted = [Node(level, index) for level in range(2, 5) for index in range(tree.width(level, pages))]
-    assert sorted(created, key=str) == sorted(wanted, key=str)
+    created = [node for page in range(pages) for node in tree.nodes_created_by(page)]
+    expected = [Node(level, index) for level in range(2, 5) for index in range(tree.width(level, pages))]
+    assert sorted(created, key=str) == sorted(expected, key=str)
 
 
 def test_before_the_seal_a_node_waits_for_all_the_children_it_can_have() -> None:
