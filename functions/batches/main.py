@@ -37,7 +37,7 @@ def get(_: Request, id: str) -> Response:
     return Response(200, operations.get(runtime.ports(), id).batch)
 
 
-@routes.on("GET", "/{id}/units")
+@routes.on("GET", "/{id}/units", query=("state", "page_token"))
 def list_units(request: Request, id: str) -> Response:
     query = request.query
     listed = operations.list_units(runtime.ports(), id, query.get("state", ""), query.get("page_token", ""))

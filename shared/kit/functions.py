@@ -1,7 +1,7 @@
 """A function of a user's own: handlers and tasks by decorator, and the one entry point that the framework calls."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import flask
@@ -65,16 +65,23 @@ class Function:
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
 
-    def http(self, method: str, pattern: str = "/") -> Callable[[Handler], Handler]:
+    def http(
+        self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
+    ) -> Callable[[Handler], Handler]:
         """Response people at ``{base}NAME`` + `pattern`; each ``{part}`` of it is a text argument, after the request.
 
-        What the handler returns goes back as JSON with 200; None: 204; an `Response` as it is.
+        What the handler returns goes back as JSON with 200; None: 204; an `Response` as it is. ``query`` names the
+        allowed query parameters, any other is answered with 400; None: the handler gets them all.
+
+        Raises `ValueError` for a pattern that does not begin with a slash, or that tasks have.
         """
         if f"{pattern}/".startswith(TASKS):
             raise ValueError(f"{TASKS} is where the tasks are: choose another pattern than {pattern}")
 
+        route = self._routes.on(method, pattern, query=query)
+
         def register(handler: Handler) -> Handler:
-            self._routes.on(method, pattern)(lambda request, **parts: _answer(handler(request, **parts)))
+            route(lambda request, **parts: _answer(handler(request, **parts)))
             return handler
 
         return register

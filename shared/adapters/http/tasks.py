@@ -16,8 +16,8 @@ import flask
 from shared.adapters import runtime
 from shared.adapters.http.bodies import json_body
 from shared.adapters.http.caller_auth import refusal
-from shared.adapters.http.request_log import entry_point, handling
-from shared.adapters.http.responses import EntryPoint, bug_response, problem_response, unavailable_response
+from shared.adapters.http.request_log import entry_point, logged_request
+from shared.adapters.http.responses import EntryPoint, internal_error_response, problem_response, unavailable_response
 from shared.adapters.logs import Headers, current_trace
 from shared.adapters.settings import settings
 from shared.core.rules.problems import BadValue, MethodNotAllowed, Problem, Unavailable
@@ -75,9 +75,9 @@ class _Way:
 def _entry_point(function: str, way: _Way) -> EntryPoint:
     def entry(request: flask.Request) -> flask.Response:
         name = request.headers.get("X-CloudTasks-TaskName") or request.headers.get("X-CloudScheduler-JobName") or ""
-        with handling(function, request.headers, task=name.rpartition("/")[2]) as call:
+        with logged_request(function, request.headers, task=name.rpartition("/")[2]) as log_entry:
             response = _response(function, request, way)
-            call.status = response.status_code
+            log_entry.status = response.status_code
             return response
 
     return entry_point(function, entry)
@@ -97,8 +97,8 @@ def _response(function: str, request: flask.Request, way: _Way) -> flask.Respons
         runtime.log().info("unavailable", reason=str(error))
         return unavailable_response(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the queue must ask again and somebody must hear of it
-        runtime.log().error("bug", exception=error)
-        return bug_response()
+        runtime.log().error("unhandled exception", exception=error)
+        return internal_error_response()
     return flask.Response(status=204)
 
 
