@@ -72,8 +72,8 @@ def _begin(ports: Ports, batch: str, order: Order, parent: Unit | None) -> tuple
             deadline_at=deadline_at,
             due_at=deadline_at,
             first_pages=len(requests.cut(order.units)),
-            task=None if order.task is None else order.task.record(),
-            on_complete=None if order.on_complete is None else order.on_complete.record(),
+            task=None if order.task is None else order.task.to_record(),
+            on_complete=None if order.on_complete is None else order.on_complete.to_record(),
             failures_max=order.failures_max,
             parent=None if parent is None else parent.record(),
         )

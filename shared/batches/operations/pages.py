@@ -103,4 +103,4 @@ def _records(life: Life, header: Header, number: int, first: int, units: Sequenc
 
 def task_of(header: Header) -> Call | None:
     """Give the call that does the units of a batch; None: they are completed from outside."""
-    return None if header.task is None else Call.of(header.task)
+    return None if header.task is None else Call.from_record(header.task)

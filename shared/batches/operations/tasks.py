@@ -58,7 +58,7 @@ def expand_page(ports: Ports, life: Life, number: int) -> None:
 def _tasks(every: Sequence[Unit], read: Sequence[Snapshot]) -> list[Effect]:
     """Make the units' tasks with the payloads of the pages that were read; units of other pages are left out."""
     payloads = {page.path: json.loads(page.data["units"]) for page in read if page.data is not None}
-    calls = {page.path: Call.of(page.data["task"]) for page in read if page.data is not None}
+    calls = {page.path: Call.from_record(page.data["task"]) for page in read if page.data is not None}
     now = read[0].read_time
     known = [(unit, unit.life.page(unit.page)) for unit in every]
     return [unit.effect(calls[path], payloads[path][unit.offset], now) for unit, path in known if path in calls]

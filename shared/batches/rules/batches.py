@@ -122,7 +122,7 @@ def announcements(life: Life, header: Header, now: datetime) -> tuple[Effect, ..
     state = {"id": life.batch, **summary(header)}
     effects = []
     if header.on_complete is not None:
-        effects.append(Call.of(header.on_complete).effect(life.task_name("complete"), now, batch=state))
+        effects.append(Call.from_record(header.on_complete).effect(life.task_name("complete"), now, batch=state))
     if header.parent is not None:
         effects.append(life.ask("child", unit=dict(header.parent)))
     return tuple(effects)

@@ -120,6 +120,10 @@ class BadCall(Problem):
     title = "Invalid task call"
 
 
+class BadTaskEnvelope(Problem):
+    title = "Invalid task envelope"
+
+
 class BadArgument(Problem):
     title = "Call the task with the arguments that its signature names"
 

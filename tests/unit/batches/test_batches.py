@@ -331,7 +331,7 @@ def test_a_batch_may_be_the_work_of_a_unit_and_outlives_its_own_time_with_it(tow
     town.waiting.sort(key=lambda effect: effect.task != "expand")
     batches.follow(town.ports, town.waiting[0].task, town.waiting.pop(0).payload)
     parent = Unit.of(town.waiting.pop().context["unit"])
-    order = Order(units=squares(2), task=Call.parse(TASK, "task"), sealed=True)
+    order = Order(units=squares(2), task=Call.from_request(TASK, "task"), sealed=True)
     batches.populate(town.ports, parent.child, order, parent)
     town.work(broken_at(1))
     assert [said["state"] for said in town.announced] == ["completed"]
