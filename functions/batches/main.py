@@ -46,7 +46,7 @@ def get(_: Request, id: str) -> Response:
     return Response(200, operations.get(runtime.ports(), id).to_json())
 
 
-@routes.on("GET", "/{id}/units")
+@routes.on("GET", "/{id}/units", query=("state", "page_token"))
 def list_units(request: Request, id: str) -> Response:
     page = units.list_units(runtime.ports(), id, UnitsQuery.from_request(request.query))
     more = {"next_page_token": page.next_page_token} if page.next_page_token else {}

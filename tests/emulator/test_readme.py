@@ -146,6 +146,6 @@ def test_the_readmes_function_loads_and_holds_its_calls_to_the_signature() -> No
     names: dict[str, Any] = {}
     exec(compile(code[1], "README.md", "exec"), names)  # noqa: S102 - the README is ours
     assert names["printers"].__name__ == "printers"
-    assert names["printed"].call(text="hello").record()["task"] == "printed"
+    assert names["printed"].call(text="hello").to_record()["task"] == "printed"
     with pytest.raises(Problem):
         names["printed"].call(txt="hello")

@@ -88,8 +88,8 @@ class Header:
     def to_record(self) -> dict[str, Any]:
         """Return the record's data."""
         return {one.name: getattr(self, one.name) for one in fields(self)} | {
-            "task": self.task and self.task.record(),
-            "on_complete": self.on_complete and self.on_complete.record(),
+            "task": self.task and self.task.to_record(),
+            "on_complete": self.on_complete and self.on_complete.to_record(),
             "missing": list(self.missing),
             "parent": self.parent and self.parent.to_record(),
         }
@@ -144,7 +144,7 @@ class Header:
 
 
 def _call(record: Mapping[str, Any] | None) -> Call | None:
-    return None if record is None else Call.of(record)
+    return None if record is None else Call.from_record(record)
 
 
 def header_of(record: Mapping[str, Any] | None) -> Header | None:

@@ -38,7 +38,7 @@ class Page:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_record` returned."""
-        task = record["task"] and Call.of(record["task"])
+        task = record["task"] and Call.from_record(record["task"])
         return cls(record["first"], record["size"], record["units"], record["digest"], task)
 
     def to_record(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Page:
             "size": self.size,
             "units": self.text,
             "digest": self.digest,
-            "task": self.task and self.task.record(),
+            "task": self.task and self.task.to_record(),
         }
 
     def payloads(self) -> list[Any]:

@@ -124,7 +124,6 @@ class UnitsQuery:
     @classmethod
     def from_request(cls, query: Mapping[str, str]) -> Self:
         """Parse ``state=`` and ``page_token=``. Raises `BadQuery`."""
-        RequestFields(query, BadQuery).only("state", "page_token")
         state, page_token = query.get("state", ""), query.get("page_token", "")
         if state not in ("", "succeeded", "failed"):
             raise BadQuery("`state` must be succeeded or failed.", field="state")
@@ -151,7 +150,7 @@ def requested_id(body: Mapping[str, Any], idempotency_key: str | None) -> str | 
 
 def _call(fields: RequestFields, name: str) -> Call | None:
     value = fields.value(name, default=None)
-    return None if value is None else Call.parse(value, name)
+    return None if value is None else Call.from_request(value, name)
 
 
 def _check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None:

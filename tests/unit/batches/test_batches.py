@@ -340,7 +340,7 @@ def test_a_sub_batch_completes_its_parents_unit(harness: BatchHarness) -> None:
     harness.waiting.sort(key=lambda effect: effect.task != "expand")
     run_batch_task(harness.ports, harness.waiting[0].task, harness.waiting.pop(0).payload)
     parent = PlacedUnit.from_record(harness.waiting.pop().context["unit"])
-    spec = BatchSpec(units=squares(2), task=Call.parse(TASK, "task"), sealed=True)
+    spec = BatchSpec(units=squares(2), task=Call.from_request(TASK, "task"), sealed=True)
     batches.populate(harness.ports, parent.sub_batch_id, spec, parent)
     harness.run_tasks(broken_at(1))
     assert [completion["state"] for completion in harness.completions] == ["completed"]

@@ -236,4 +236,21 @@ def test_two_tasks_of_one_name_and_a_handler_among_the_tasks_are_refused() -> No
         app.http("POST", "/tasks/{name}")
 
 
+@pytest.mark.parametrize("pattern", ["dict", "tasks/x", ""])
+def test_a_pattern_without_a_leading_slash_is_refused_at_import(pattern: str) -> None:
+    with pytest.raises(ValueError, match=f'write "/{pattern}"'):
+        Function("kitchen").http("POST", pattern)
+
+
+def test_query_parameters_are_the_functions_own_business_unless_it_names_them(town: Town) -> None:
+    app = Function("kitchen")
+    app.http("GET", "/any")(lambda request: dict(request.query))
+    app.http("GET", "/named", query=("dish",))(lambda request: dict(request.query))
+    entry = app.entry_point()
+    assert town.ask(entry, "/any?wine=red", "GET") == (200, {"wine": "red"})
+    assert town.ask(entry, "/named?dish=soup", "GET") == (200, {"dish": "soup"})
+    status, problem = town.ask(entry, "/named?wine=red", "GET")
+    assert (status, problem["field"]) == (400, "wine")
+
+
 def _cook() -> None: ...
