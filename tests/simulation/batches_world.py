@@ -25,7 +25,8 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
 from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, HURRIED_SECONDS, KINDS, SMALL, WORK
-from tests.simulation.world import Chances, Violation, World
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.world import Violation, World
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -37,7 +38,7 @@ class BatchesWorld:
     """One batch `b` (and its sub-batch), its callers, its units and its sweepers."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
-        self.world = World(seed, Chances(kill=0.03, lose_answer=0.04, twice=0.08), trace)
+        self.world = World(seed, FaultRates(kill=0.03, lose_answer=0.04, duplicate=0.08), trace)
         self.kind = self.world.random.choice(KINDS)
         self.world.task_handlers["batch_expand"] = lambda ports, effect: batches.follow(
             ports, effect.task, effect.payload
@@ -136,7 +137,7 @@ class BatchesWorld:
             except Problem as problem:
                 if not patient or tries[0] > 4:
                     raise
-                self.world.say(f"asks again after: {problem.detail}")
+                self.world.log(f"asks again after: {problem.detail}")
                 once()
 
         self.world.start(name, once, lambda done: None if done else self._call(name, work, patient))
@@ -173,7 +174,8 @@ class BatchesWorld:
 
     def _settle(self) -> None:
         """Let the outbox's sweeper do its part; only where callers do not ask twice, the batches' sweeper too."""
-        self.world.chances.left = 0
+        self.world.pass_an_outage()
+        self.world.fault_rates.left = 0
         for _ in range(2):
             self._later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         if self.kind.from_outside and not self.kind.hurried:
@@ -203,18 +205,18 @@ class BatchesWorld:
         header = self.checks.header("b")
         if header is None or header.state == "cancelled":
             return
-        self.world.chances.left = 3
+        self.world.fault_rates.left = 3
         for _ in range(2):
             self._call("asks for retries", lambda: batches.retry(self.world.ports, "b", None))
         self.world.run()
-        self.world.chances.left = 0
+        self.world.fault_rates.left = 0
         if self.checks.failed("b"):
             raise Violation("what failed was tried again and is still failed")
         self.checks.check_rest(retried=True)
 
     def _second_life(self) -> None:
         """Long after the end the batch is removed, its id used again, perhaps at once, and old tasks come once more."""
-        self.world.chances.left = 3
+        self.world.fault_rates.left = 3
         late = self.world.random.sample(self.unit_tasks, min(2, len(self.unit_tasks)))
         for task in late:
             self.deliveries[task.name] = 0  # as if the queue had kept it all the time
@@ -223,14 +225,14 @@ class BatchesWorld:
         order = self._order(self.world.random.randint(1, 4), sealed=True)
         self.checks.announced.clear()
         self.world.run(self._removing(late, order))
-        self.world.chances.left = 0
+        self.world.fault_rates.left = 0
         for _ in range(3):
             self._later(LIMITS.batch_look_seconds, batches.sweep)
         now = self.checks.header("b")
         if now is not None and old is not None and now.incarnation == old.incarnation:
             raise Violation("a batch that ended long ago was not removed")
         self.checks.check_nothing_left_behind()
-        self.world.chances.left = 3
+        self.world.fault_rates.left = 3
         self._call("populates again", lambda: batches.populate(self.world.ports, "b", order))
         self.world.run([partial(self.world.tasks.append, task) for task in late])
         self._settle()
