@@ -26,6 +26,7 @@ from shared.core.rules.problems import Problem, Unavailable
 from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, HURRIED_SECONDS, KINDS, SMALL, WORK
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 
@@ -44,6 +45,7 @@ class BatchesWorld:
             ports, effect.task, effect.payload
         )
         self.world.task_handlers["painter"] = self._paint
+        self.world.queue.on_reuse = self._reuse
         self.checks = Checks(self.world.store, self.kind)
         self.world.observers.append(self.checks.check_write)
         self.deliveries: Counter[str] = Counter()
@@ -147,6 +149,12 @@ class BatchesWorld:
     def _next_result(self) -> int:
         self.results += 1
         return self.results
+
+    def _reuse(self, effect: Effect) -> None:
+        """A task under a name that was free again is a new one, whose deliveries count from one."""
+        self.deliveries[effect.name] = 0
+        if effect.task == ANNOUNCE.task:
+            allow_from_an_old_outbox_record(self.world, effect)
 
     def _paint(self, ports: Ports, effect: Effect) -> None:
         self.deliveries[effect.name] += 1

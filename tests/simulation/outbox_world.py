@@ -3,16 +3,13 @@
 A counter stands for any record: an operation adds one to it and asks for a few tasks named after the new count. One of
 them may be refused for hours while the others are taken, and the sweeper may be away for hours.
 
-**What is allowed beyond once.** A name is free again an hour or more after its task ran. If the outbox record that
-holds it still exists then, because nobody managed to hand over all of it and delete it for that long, the next sweep
-makes the task run again: at least once, as the kit promises. That is the one way for a task to be created twice; any
-other is a violation, and the allowed ones are counted (`reach.RUN_AGAIN`).
+A task runs twice under one name only as `reuse.py` allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from shared.core.operations import outbox
@@ -21,8 +18,7 @@ from shared.core.operations.ports import Ports, Put, Query, Snapshot
 from shared.core.rules.effects import Decision, Effect, name_of
 from shared.core.rules.limits import LIMITS
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.reach import REACHED, RUN_AGAIN
-from tests.simulation.tasks import NAME_KEPT_SECONDS
+from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 COUNTERS = ("counters/a", "counters/b")
@@ -43,7 +39,7 @@ class OutboxWorld:
         self.world.handlers["count"] = self._count
         self.world.observers.append(self._changed)
         self.world.queue.refuses = self._refuses
-        self.world.queue.on_reuse = self._check_reuse
+        self.world.queue.on_reuse = partial(allow_from_an_old_outbox_record, self.world)
         self.refused: frozenset[int] = frozenset()
         self.committed: list[tuple[str, int]] = []
         self.ran: list[tuple[str, int, int]] = []
@@ -99,17 +95,6 @@ class OutboxWorld:
     def _changed(self, path: str, _: Snapshot, after: Snapshot) -> None:
         if path.startswith("counters/") and after.data is not None:
             self.committed.append((path, after.data["count"]))
-
-    def _check_reuse(self, effect: Effect) -> None:
-        """A task is created again only from a record that nobody could delete while its names were taken."""
-        kept = timedelta(seconds=min(NAME_KEPT_SECONDS))
-        for record in self.world.store.query(Query(outbox.COLLECTION)):
-            assert record.create_time is not None, "a query finds only records that exist"
-            names = [task["name"] for task in (record.data or {})["tasks"]]
-            if effect.name in names and record.read_time - record.create_time >= kept:
-                REACHED[RUN_AGAIN] += 1
-                return
-        raise Violation(f"the task {effect.payload} was created again after its outbox record was deleted")
 
     def _check_rest(self) -> None:
         expected = {(path, count, part) for path, count in self.committed for part in range(TASKS_A_CHANGE)}

@@ -25,6 +25,7 @@ from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules.leases import Held, parse_lease
 from shared.semaphores.rules.requests import Wish
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 NAME = "s"
@@ -70,6 +71,7 @@ class SemaphoresWorld:
         self.limits = {"permits": self.permits, "lease_seconds": LEASE_SECONDS}
         self.world.task_handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["user"] = self._continue
+        self.world.queue.on_reuse = self._check_reuse
         self.world.observers.append(self._observed)
         self.began: dict[str, int] = {}
         self.told: dict[str, int] = {}
@@ -203,6 +205,10 @@ class SemaphoresWorld:
             self.world.ports.clock.sleep(0.1)
 
     # --- the tasks ---
+
+    def _check_reuse(self, effect: Effect) -> None:
+        if effect.function == "user":
+            allow_from_an_old_outbox_record(self.world, effect)
 
     @staticmethod
     def _admit(ports: Ports, effect: Effect) -> None:

@@ -67,7 +67,7 @@ class World:
         self.step_microseconds_max = 50
         self.time_jumps: tuple[float, ...] = ()
         self.time_jumps_left = 0
-        self.sweeper: Callable[[Ports], object] | None = None
+        self.sweeper: Callable[[Ports], Any] | None = None
         self._swept_before_jump = False
         self.ports = Ports(SimulatedStore(self), SimulatedQueue(self), SimulatedClock(self), SimulatedLog(self))
         self._pace_of_users, self._pace_of_events, self._pace_of_tasks = (
@@ -195,7 +195,8 @@ class World:
         if self.sweeper and seconds > SWEEP_SECONDS and not self._swept_before_jump:
             self._swept_before_jump = True
             self.pass_time(SWEEP_SECONDS)
-            self.start("sweep", partial(self.sweeper, self.ports))
+            sweep = self.sweeper
+            self.start("sweep", lambda: sweep(self.ports))
         else:
             self._swept_before_jump = False
             self.pass_time(seconds + 1e-6)
