@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalogue_agreement import Catalogue
+from infra.catalogue_consistency import Catalogue
 from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
 
 INVOKER = "google_cloud_run_service_iam_member"
@@ -34,14 +34,16 @@ Resource = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedState:
     """A deployment: its catalogue, and each function's environment variables by the function's name."""
 
     catalogue: Catalogue
     environments: Mapping[str, Mapping[str, str]]
 
 
-def read(shown: Mapping[str, Any], folders: Mapping[str, Path], root: Path, local_every_seconds: float = 2) -> Applied:
+def read(
+    shown: Mapping[str, Any], folders: Mapping[str, Path], root: Path, local_every_seconds: float = 2
+) -> AppliedState:
     """Read the output of ``terraform show -json``.
 
     `folders` has each function's ``main.py`` and the catalogue's `root` tells the kit's own from a user's. The cloud
@@ -50,7 +52,7 @@ def read(shown: Mapping[str, Any], folders: Mapping[str, Path], root: Path, loca
     """
     state = _State(shown)
     refuse(not state.functions, "nothing was applied: there is no function in this state")
-    return Applied(
+    return AppliedState(
         Catalogue(
             root=root,
             functions=MappingProxyType({name: _function(state, name, folders[name]) for name in state.functions}),

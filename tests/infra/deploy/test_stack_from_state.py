@@ -15,8 +15,8 @@ import yaml
 
 from infra.catalogue import load
 from infra.deploy import target
-from infra.deploy.calls import until
-from infra.local.parts import stats
+from infra.deploy.http_client import until
+from infra.local.services import stats
 from infra.local.stack import Stack
 from tests.infra.deploy.build import build
 from tests.infra.deploy.clone import PROJECT as ROOT
