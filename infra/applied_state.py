@@ -10,6 +10,7 @@ the cloud takes and what then never works is refused: a trigger on a database th
 calls as somebody whom functions do not expect.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         name=name,
         folder=folder,
         invoked_by=tuple(_invokers(state, values, callers)),
+        tasks=tuple(json.loads(service["environment_variables"]["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())),
         enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
         public=EVERYBODY in callers,
         memory=service["available_memory"],

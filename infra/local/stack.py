@@ -27,7 +27,9 @@ from infra.local.environment import settings_of
 from infra.local.idle import IdleMonitor
 from infra.local.log_stats import LogStats
 from infra.local.services import parts, plan, stats
-from infra.local.supervisor import StackError, Supervisor
+from infra.local.supervisor import ROOT, StackError, Supervisor
+from infra.packaging.checks import check_all
+from infra.packaging.imports import PackagingError
 from shared.adapters.settings import EMBEDDED, Settings
 
 __all__ = ["Stack", "StackError"]
@@ -59,6 +61,7 @@ class Stack:
         self.store = "emulator" if emulator else EMBEDDED
         chaos = chaos or os.environ.get("CHAOS", "")
         content = catalogues.load(catalogue)
+        _check(content)
         settings = settings or settings_of(content)
         self._plan = plan(catalogue.resolve(), content, self.folder, emulator, settings, port, chaos)
         listed = parts(self._plan)
@@ -153,6 +156,14 @@ class Stack:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._idle_monitor.activity()}")
             time.sleep(IDLE_PAUSE_SECONDS)
+
+
+def _check(catalogue: catalogues.Catalogue) -> None:
+    """Refuse here what would not run in the cloud. Raises `StackError` with what to change."""
+    try:
+        check_all(catalogue, ROOT)
+    except PackagingError as error:
+        raise StackError(str(error)) from error
 
 
 def _clear(folder: Path, service_names: Sequence[str]) -> None:
