@@ -8,7 +8,7 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from infra.catalogue import Function
-from infra.local.rights import EntitledQueue, guarded
+from infra.local.iam import AuthorizedQueue, guarded
 from shared.adapters.cloud_tasks import QueueRefused
 from shared.adapters.logs import JsonLog
 from shared.core.rules.effects import Effect
@@ -50,7 +50,7 @@ def test_a_function_is_called_by_what_its_entry_says_and_by_nothing_else(tmp_pat
 
 def test_a_function_hands_tasks_to_the_queues_of_its_entry_only(tmp_path: Path) -> None:
     kept = KeptTasks()
-    queue = EntitledQueue(kept, JsonLog("demo"))
+    queue = AuthorizedQueue(kept, JsonLog("demo"))
 
     @Request.application
     def hand_over(_: Request) -> Response:
@@ -64,5 +64,5 @@ def test_a_function_hands_tasks_to_the_queues_of_its_entry_only(tmp_path: Path) 
 
 def test_what_no_function_does_is_not_held_to_a_functions_rights() -> None:
     kept = KeptTasks()
-    EntitledQueue(kept, JsonLog("demo")).create([effect("tasks")])
+    AuthorizedQueue(kept, JsonLog("demo")).create([effect("tasks")])
     assert kept.queues == ["tasks"]

@@ -1,13 +1,13 @@
 """The local stack from what Terraform has applied: so the wiring that is tested here is the cloud's.
 
-    with stack_of(applied.read(shown, folders, root), folder) as stack: ...
+    with stack_of(applied_state.read(shown, folders, root), folder) as stack: ...
 
 Functions and who invokes them, queues with their names, rates and retries, triggers, schedules, accounts, the database
 and every variable of the functions' environment are those of the state. Replaced is only what this machine cannot have:
 
 - where things are: Firestore, Cloud Tasks, the functions' addresses, the keys of tokens (`parts.plan`);
 - `SIGNALBOX_SIGNATURES`: nothing in front of the functions checks signatures here, so they do;
-- how often schedules run, which is the reader's choice (`applied.read`);
+- how often schedules run, which is the reader's choice (`applied_state.read`);
 - how many requests are handled at once: all functions share one process.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from infra.applied import Applied
+from infra.applied_state import AppliedState
 from infra.catalogue import Catalogue
 from infra.catalogue_entries import refuse
 from infra.local.stack import Stack
@@ -27,7 +27,7 @@ OF_ONE_FUNCTION = ("THREADS", "SIGNALBOX_SIGNATURES")
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes")
 
 
-def stack_of(applied: Applied, folder: Path) -> Stack:
+def stack_of(applied: AppliedState, folder: Path) -> Stack:
     """Make a stack in `folder`; entering it starts it. Raises `CatalogueError` for what one process cannot serve."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "catalogue.yaml"
@@ -35,7 +35,7 @@ def stack_of(applied: Applied, folder: Path) -> Stack:
     return Stack(folder=folder, catalogue=file, settings=settings_of(applied))
 
 
-def settings_of(applied: Applied) -> Settings:
+def settings_of(applied: AppliedState) -> Settings:
     """Give what all functions read from their environments, which must agree: they run in one process here."""
     first: Mapping[str, str] = {}
     for name, environment in applied.environments.items():

@@ -1,7 +1,7 @@
-"""Delivering a task: one HTTP request, with the headers that Cloud Tasks sends, and what came of it.
+"""Deliver a task: one HTTP request with the headers that Cloud Tasks sends, and its result.
 
-A delivery never raises: whatever goes wrong on the way is an `Answer` without a status. Redirects are not followed;
-like every answer outside 200 to 299 they are failures.
+A delivery never raises: a failed connection is a `DispatchResult` without a status. Redirects are not followed; like
+every response outside 200 to 299 they are failures.
 """
 
 import time
@@ -14,8 +14,8 @@ import aiohttp
 
 from infra.local.cloud_tasks.identity import Identity
 from infra.local.cloud_tasks.messages import Message, seconds_of
-from infra.local.cloud_tasks.progress import LATE, UNREACHED, Answer, Progress
-from infra.local.cloud_tasks.requests import METHODS
+from infra.local.cloud_tasks.progress import DEADLINE_EXCEEDED, UNAVAILABLE, DispatchResult, Progress
+from infra.local.cloud_tasks.validation import METHODS
 
 USER_AGENT = "Google-Cloud-Tasks"
 RETRY_AFTER_SECONDS_MAX = 3600.0
@@ -28,14 +28,14 @@ REPLACED = frozenset({"host", "content-length", "transfer-encoding", "connection
 REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudtasks-")
 
 
-class Courier:
+class Dispatcher:
     """Delivers tasks over HTTP. Use as an asynchronous context manager."""
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
         self._session: aiohttp.ClientSession
 
-    async def __aenter__(self) -> "Courier":
+    async def __aenter__(self) -> "Dispatcher":
         # The queue's own limit says how many deliveries run at once: the pool sets none.
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
         self._session = aiohttp.ClientSession(
@@ -48,7 +48,7 @@ class Courier:
     ) -> None:
         await self._session.close()
 
-    async def deliver(self, spec: Message, progress: Progress) -> Answer:
+    async def deliver(self, spec: Message, progress: Progress) -> DispatchResult:
         """Send a task to its worker. `progress` includes this attempt."""
         request = spec.http_request
         headers = headers_of(spec, progress) | self._authorization(request)
@@ -62,11 +62,11 @@ class Courier:
                 timeout=aiohttp.ClientTimeout(total=seconds_of(spec.dispatch_deadline)),
             ) as response:
                 await response.read()
-                return Answer(response.status, _reason(response.status), retry_after_seconds(response.headers))
+                return DispatchResult(response.status, _reason(response.status), retry_after_seconds(response.headers))
         except TimeoutError:
-            return Answer(None, LATE)
+            return DispatchResult(None, DEADLINE_EXCEEDED)
         except (aiohttp.ClientError, OSError, ValueError):  # ValueError: an address that cannot be one
-            return Answer(None, UNREACHED)
+            return DispatchResult(None, UNAVAILABLE)
 
     def _authorization(self, request: Message) -> dict[str, str]:
         account = request.oidc_token.service_account_email

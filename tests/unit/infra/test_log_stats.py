@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from infra.local.tally import Tally
+from infra.local.log_stats import LogStats
 
 
 def handled(**values: object) -> str:
@@ -12,24 +12,24 @@ def handled(**values: object) -> str:
 
 def test_calls_are_summed_as_their_lines_come(tmp_path: Path) -> None:
     log = tmp_path / "functions.log"
-    tally = Tally(log)
-    assert tally.sums() == {"calls": 0, "reads": 0, "writes": 0, "deletes": 0, "round_trips": 0, "tasks": 0}
+    log_stats = LogStats(log)
+    assert log_stats.sums() == {"calls": 0, "reads": 0, "writes": 0, "deletes": 0, "round_trips": 0, "tasks": 0}
     log.write_text(handled(reads=1, writes=2) + 'Traceback "handled" {\n[1]\n' + handled(tasks=3, milliseconds=9))
     once = {"calls": 2, "reads": 1, "writes": 2, "deletes": 0, "round_trips": 0, "tasks": 3}
-    assert tally.sums() == once
-    assert tally.sums() == once
+    assert log_stats.sums() == once
+    assert log_stats.sums() == once
 
 
 def test_a_line_that_is_half_written_counts_when_it_is_whole(tmp_path: Path) -> None:
     log, line = tmp_path / "functions.log", handled(reads=5)
-    tally = Tally(log)
+    log_stats = LogStats(log)
     log.write_text(line[:20])
-    assert tally.sums()["reads"] == 0
+    assert log_stats.sums()["reads"] == 0
     log.write_text(line)
-    assert tally.sums()["reads"] == 5
+    assert log_stats.sums()["reads"] == 5
 
 
 def test_a_tally_of_some_functions_passes_over_the_calls_of_others(tmp_path: Path) -> None:
     log = tmp_path / "functions.log"
     log.write_text(handled(function="sweep", reads=3) + handled(function="link_refresh", reads=5))
-    assert Tally(log, {"link_refresh"}).sums()["reads"] == 5
+    assert LogStats(log, {"link_refresh"}).sums()["reads"] == 5

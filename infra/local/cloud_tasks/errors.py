@@ -6,7 +6,7 @@ The words are those that Cloud Tasks is known to answer with, where they are kno
 import grpc
 
 
-class Refusal(Exception):
+class RpcError(Exception):
     """A call that ends with a status instead of an answer."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
@@ -15,60 +15,60 @@ class Refusal(Exception):
         self.message = message
 
 
-def invalid(message: str) -> Refusal:
-    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, message)
+def invalid_argument(message: str) -> RpcError:
+    return RpcError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
-def not_modelled(what: str) -> Refusal:
+def unimplemented(what: str) -> RpcError:
     """Refuse a feature of the real service that this stand-in lacks, rather than ignore it."""
-    return Refusal(grpc.StatusCode.UNIMPLEMENTED, f"The local Cloud Tasks does not do this: {what}.")
+    return RpcError(grpc.StatusCode.UNIMPLEMENTED, f"The local Cloud Tasks does not do this: {what}.")
 
 
-def no_queue() -> Refusal:
-    return Refusal(
+def queue_not_found() -> RpcError:
+    return RpcError(
         grpc.StatusCode.NOT_FOUND,
         "Queue does not exist. If you just created the queue, wait at least a minute for the queue to initialize.",
     )
 
 
-def queue_exists() -> Refusal:
-    return Refusal(grpc.StatusCode.ALREADY_EXISTS, "Queue already exists")
+def queue_exists() -> RpcError:
+    return RpcError(grpc.StatusCode.ALREADY_EXISTS, "Queue already exists")
 
 
-def queue_existed() -> Refusal:
-    return Refusal(
+def queue_name_used() -> RpcError:
+    return RpcError(
         grpc.StatusCode.FAILED_PRECONDITION,
         "The queue cannot be created because a queue with this name existed too recently.",
     )
 
 
-def no_task() -> Refusal:
-    return Refusal(grpc.StatusCode.NOT_FOUND, "Requested entity was not found.")
+def task_not_found() -> RpcError:
+    return RpcError(grpc.StatusCode.NOT_FOUND, "Requested entity was not found.")
 
 
-def task_gone() -> Refusal:
-    return Refusal(
+def task_gone() -> RpcError:
+    return RpcError(
         grpc.StatusCode.NOT_FOUND,
         "The task no longer exists, though a task with this name existed recently. "
         "The task either successfully completed or was deleted.",
     )
 
 
-def task_exists() -> Refusal:
-    return Refusal(grpc.StatusCode.ALREADY_EXISTS, "Requested entity already exists")
+def task_exists() -> RpcError:
+    return RpcError(grpc.StatusCode.ALREADY_EXISTS, "Requested entity already exists")
 
 
-def task_existed() -> Refusal:
-    return Refusal(
+def task_name_used() -> RpcError:
+    return RpcError(
         grpc.StatusCode.ALREADY_EXISTS,
         "The task cannot be created because a task with this name existed too recently.",
     )
 
 
-def answer_lost() -> Refusal:
+def response_lost() -> RpcError:
     """Stand for an answer that did not arrive: what was asked for has happened."""
-    return Refusal(grpc.StatusCode.UNAVAILABLE, "The answer was lost (a fault on demand).")
+    return RpcError(grpc.StatusCode.UNAVAILABLE, "The answer was lost (a fault on demand).")
 
 
-def not_stored() -> Refusal:
-    return Refusal(grpc.StatusCode.UNAVAILABLE, "The journal could not be written.")
+def not_stored() -> RpcError:
+    return RpcError(grpc.StatusCode.UNAVAILABLE, "The storage could not be written.")

@@ -15,8 +15,8 @@ import yaml
 
 from infra.catalogue import load
 from infra.deploy import target
-from infra.deploy.calls import until
-from infra.local.parts import stats
+from infra.deploy.http_client import until
+from infra.local.services import stats
 from infra.local.stack import Stack
 from tests.infra.deploy.build import build
 from tests.infra.deploy.clone import PROJECT as ROOT
@@ -49,8 +49,8 @@ def greet(unit: Unit, name: str) -> None:
 
 greeter = app.entry_point()
 '''
-ENTRY = "{folder: greeter, invoked_by: [people, queue], enqueues: [batches, tasks]}"
-TESTS = "tests/unit/test_catalogue.py tests/packaging/test_packages.py -k 'kits_own or greeter'"
+ENTRY = "{folder: greeter, invoked_by: [people, queue], enqueues: [batches, tasks], tasks: [greet]}"
+TESTS = "tests/unit/infra/test_catalogue.py tests/packaging/test_packages.py -k 'kits_own or greeter'"
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -15,7 +15,7 @@ from infra.catalogue import Catalogue
 from infra.local import firestore_emulator, processes
 from infra.local.environment import environment_of
 from infra.local.firestore_emulator import Emulator
-from infra.local.supervisor import ROOT, Part
+from infra.local.supervisor import ROOT, Service
 from infra.local.triggers import Events
 from shared.adapters.settings import EMBEDDED, Settings
 
@@ -78,7 +78,7 @@ def plan(
     )
 
 
-def parts(plan: Plan) -> list[Part]:
+def parts(plan: Plan) -> list[Service]:
     """List the parts in the order in which they start."""
     firestore = [_firestore(plan, plan.emulator)] if plan.emulator else []
     return [
@@ -106,10 +106,10 @@ def _fetched(url: str) -> bytes | None:
         return None
 
 
-def _firestore(plan: Plan, emulator: Emulator) -> Part:
+def _firestore(plan: Plan, emulator: Emulator) -> Service:
     host = plan.settings.firestore_emulator
     events = Events(host, plan.settings.project, plan.settings.database)
-    return Part(
+    return Service(
         "firestore",
         tuple(emulator.command(plan.ports["firestore"], plan.ports["events-receive"])),
         ready=lambda: firestore_emulator.answers(host),
@@ -118,7 +118,7 @@ def _firestore(plan: Plan, emulator: Emulator) -> Part:
     )
 
 
-def _cloud_tasks(plan: Plan) -> Part:
+def _cloud_tasks(plan: Plan) -> Service:
     settings = plan.settings
     parent = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}"
     queues = {parent + name: _settings_of(asdict(queue)) for name, queue in plan.catalogue.queues.items()}
@@ -127,22 +127,22 @@ def _cloud_tasks(plan: Plan) -> Part:
     command = _module(
         "infra.local.cloud_tasks", *ports, database, f"--queues={json.dumps(queues)}", f"--chaos={plan.chaos}"
     )
-    return Part("cloud-tasks", command, ready=_answers(plan.url("keys")))
+    return Service("cloud-tasks", command, ready=_answers(plan.url("keys")))
 
 
 def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in queue.items() if name != "name"}
 
 
-def _events_receive(plan: Plan) -> Part:
+def _events_receive(plan: Plan) -> Service:
     listening_fd = plan.events_socket.fileno()
     command = _bridge(plan, "receive", f"--listening-fd={listening_fd}")
-    return Part("events-receive", command, ready=_answers(plan.url("events-receive")), inherits=(listening_fd,))
+    return Service("events-receive", command, ready=_answers(plan.url("events-receive")), inherits=(listening_fd,))
 
 
-def _events_deliver(plan: Plan) -> Part:
+def _events_deliver(plan: Plan) -> Service:
     command = _bridge(plan, "deliver", f"--port={plan.ports['events-deliver']}", f"--chaos={plan.chaos}")
-    return Part("events-deliver", command, ready=_answers(plan.url("events-deliver")))
+    return Service("events-deliver", command, ready=_answers(plan.url("events-deliver")))
 
 
 def _bridge(plan: Plan, half: str, *more: str) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def _bridge(plan: Plan, half: str, *more: str) -> tuple[str, ...]:
     return _module("infra.local.event_bridge", half, f"--database={plan.folder / 'events.sqlite'}", *routes, *more)
 
 
-def _functions(plan: Plan) -> Part:
+def _functions(plan: Plan) -> Service:
     listening_fd = plan.functions_socket.fileno()
     application = f"infra.local.functions_server:application({str(plan.catalogue_file)!r})"
     command = _module(
@@ -166,7 +166,7 @@ def _functions(plan: Plan) -> Part:
         "--no-control-socket",
         application,
     )
-    return Part(
+    return Service(
         "functions",
         command,
         ready=lambda: _fetched(plan.base_url) is not None,
@@ -176,10 +176,10 @@ def _functions(plan: Plan) -> Part:
     )
 
 
-def _scheduler(plan: Plan) -> Part:
+def _scheduler(plan: Plan) -> Service:
     where = (f"--catalogue={plan.catalogue_file}", f"--base-url={plan.base_url}")
     who = (f"--account={plan.settings.scheduler_account}", f"--identity-url={plan.url('keys')}")
-    return Part("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True)
+    return Service("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True)
 
 
 def _module(name: str, *arguments: str) -> tuple[str, ...]:

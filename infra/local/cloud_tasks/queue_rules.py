@@ -26,7 +26,7 @@ DOUBLINGS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class RateLimits:
     """How many dispatches a queue may begin each second, at once, and in parallel."""
 
     dispatches_per_second: float
@@ -35,7 +35,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
+class RetryPolicy:
     """When a failed task is tried again, and when no more. `attempts_max` -1 and `retry_seconds_max` 0 set no limit."""
 
     attempts_max: int
@@ -63,7 +63,7 @@ class Retries:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ThrottleShare:
     """The share of its rate that a queue runs at: 1 unless a worker pushed back of late."""
 
     share: float = 1.0
@@ -75,24 +75,24 @@ class Pace:
         doublings = max(0.0, now - self.since) / DOUBLING_SECONDS
         return min(1.0, self.share * math.exp2(min(doublings, DOUBLINGS_MAX)))
 
-    def pushed_back(self, now: float) -> "Pace":
+    def throttled(self, now: float) -> "ThrottleShare":
         """Halve the share after a 429 or a 503."""
         if self.share < 1 and now - self.since < HALVING_SECONDS:
             return self
-        return Pace(max(SHARE_MIN, self.share_at(now) / 2), now)
+        return ThrottleShare(max(SHARE_MIN, self.share_at(now) / 2), now)
 
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
     """A token bucket at one instant: a dispatch takes a token, and tokens trickle in at the queue's rate and pace."""
 
-    rates: Rates
+    rates: RateLimits
     tokens: float
     at: float
-    pace: Pace = Pace()
+    pace: ThrottleShare = ThrottleShare()
 
     @classmethod
-    def full(cls, rates: Rates, now: float) -> "Throttle":
+    def full(cls, rates: RateLimits, now: float) -> "Throttle":
         return cls(rates, float(rates.burst), now)
 
     def refilled(self, now: float) -> "Throttle":
@@ -108,8 +108,8 @@ class Throttle:
         """Tell how long until there is a token; 0 when there is one."""
         return max(0.0, 1 - self.tokens) / self._rate(self.at)
 
-    def pushed_back(self, now: float) -> "Throttle":
-        return replace(self.refilled(now), pace=self.pace.pushed_back(now))
+    def throttled(self, now: float) -> "Throttle":
+        return replace(self.refilled(now), pace=self.pace.throttled(now))
 
     def _rate(self, now: float) -> float:
         return self.rates.dispatches_per_second * self.pace.share_at(now)

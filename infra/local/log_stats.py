@@ -9,7 +9,7 @@ from threading import Lock
 SUMMED = ("reads", "writes", "deletes", "round_trips", "tasks")
 
 
-class Tally:
+class LogStats:
     """Reads a growing log file; every line is counted once. Lines that are not about a handled call are passed over.
 
     `functions` names those whose calls count; None: all.

@@ -13,11 +13,11 @@ from infra.local.cloud_tasks.messages import Message
 from infra.local.cloud_tasks.progress import Progress
 
 GONE = -1
-NOT_IN_LINE = 0
+NOT_QUEUED = 0
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class QueuedTask:
     """A task in a queue: what was asked for, how far it has come, whether its caller named it.
 
     `stored` is done when the task is on disk; None: it came from there.
@@ -27,7 +27,7 @@ class Waiting:
     progress: Progress
     named: bool
     stored: "asyncio.Future[None] | None" = None
-    ticket: int = NOT_IN_LINE
+    ticket: int = NOT_QUEUED
 
     @property
     def gone(self) -> bool:
@@ -36,23 +36,23 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class Agenda:
+class DueTasks:
     """The line. `length` is the number of tasks in it."""
 
     length: int = 0
-    _heap: list[tuple[float, int, Waiting]] = field(default_factory=list)
-    _tickets: "itertools.count[int]" = field(default_factory=lambda: itertools.count(NOT_IN_LINE + 1))
+    _heap: list[tuple[float, int, QueuedTask]] = field(default_factory=list)
+    _tickets: "itertools.count[int]" = field(default_factory=lambda: itertools.count(NOT_QUEUED + 1))
 
-    def put(self, task: Waiting, due_at: float) -> None:
+    def put(self, task: QueuedTask, due_at: float) -> None:
         """Put a task into the line, or elsewhere in it."""
         self._set_ticket(task, next(self._tickets))
         heapq.heappush(self._heap, (due_at, task.ticket, task))
 
-    def cancel(self, task: Waiting) -> None:
+    def cancel(self, task: QueuedTask) -> None:
         """Take a task out of the line; it still is the queue's."""
-        self._set_ticket(task, NOT_IN_LINE)
+        self._set_ticket(task, NOT_QUEUED)
 
-    def remove(self, task: Waiting) -> None:
+    def remove(self, task: QueuedTask) -> None:
         """Take out a task that is the queue's no more."""
         self._set_ticket(task, GONE)
 
@@ -62,12 +62,12 @@ class Agenda:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def pop(self) -> Waiting:
+    def pop(self) -> QueuedTask:
         """Take the first task out of the line. Call `next_due_at` before."""
         task = heapq.heappop(self._heap)[2]
         self.cancel(task)
         return task
 
-    def _set_ticket(self, task: Waiting, ticket: int) -> None:
-        self.length += (ticket > NOT_IN_LINE) - (task.ticket > NOT_IN_LINE)
+    def _set_ticket(self, task: QueuedTask, ticket: int) -> None:
+        self.length += (ticket > NOT_QUEUED) - (task.ticket > NOT_QUEUED)
         task.ticket = ticket

@@ -10,6 +10,7 @@ the cloud takes and what then never works is refused: a trigger on a database th
 calls as somebody whom functions do not expect.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalogue_agreement import Catalogue
+from infra.catalogue_consistency import Catalogue
 from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
 
 INVOKER = "google_cloud_run_service_iam_member"
@@ -34,14 +35,16 @@ Resource = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedState:
     """A deployment: its catalogue, and each function's environment variables by the function's name."""
 
     catalogue: Catalogue
     environments: Mapping[str, Mapping[str, str]]
 
 
-def read(shown: Mapping[str, Any], folders: Mapping[str, Path], root: Path, local_every_seconds: float = 2) -> Applied:
+def read(
+    shown: Mapping[str, Any], folders: Mapping[str, Path], root: Path, local_every_seconds: float = 2
+) -> AppliedState:
     """Read the output of ``terraform show -json``.
 
     `folders` has each function's ``main.py`` and the catalogue's `root` tells the kit's own from a user's. The cloud
@@ -50,7 +53,7 @@ def read(shown: Mapping[str, Any], folders: Mapping[str, Path], root: Path, loca
     """
     state = _State(shown)
     refuse(not state.functions, "nothing was applied: there is no function in this state")
-    return Applied(
+    return AppliedState(
         Catalogue(
             root=root,
             functions=MappingProxyType({name: _function(state, name, folders[name]) for name in state.functions}),
@@ -100,6 +103,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         name=name,
         folder=folder,
         invoked_by=tuple(_invokers(state, values, callers)),
+        tasks=tuple(json.loads(service["environment_variables"]["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())),
         enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
         public=EVERYBODY in callers,
         memory=service["available_memory"],

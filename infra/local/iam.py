@@ -50,7 +50,7 @@ def _refusal(function: Function, environ: "WSGIEnvironment") -> Problem | None:
     return NotAllowed(f"{function.name} may not be called so: invoked_by in the catalogue does not say {caller}")
 
 
-class EntitledQueue(MeteredQueue):
+class AuthorizedQueue(MeteredQueue):
     """A queue that takes from each function only what its `enqueues` allow. The one inside counts already."""
 
     def __init__(self, metered: TaskQueue, log: Log) -> None:

@@ -50,7 +50,7 @@ EXPIRE = "DELETE FROM tombstones WHERE ends_at <= ?"
 Row = tuple[str, tuple[Any, ...]]
 
 
-class Journal:
+class TaskStorage:
     """The file, open for one server: a second one on the same file is refused (`sqlite3.OperationalError`)."""
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class Journal:
         for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
             self._database.execute(f"PRAGMA {pragma}")
         self._database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
-        self._committer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
+        self._committer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._rows: list[Row] = []
         self._collecting: asyncio.Future[None] | None = None
         self._committing = False
@@ -157,7 +157,7 @@ class Journal:
 
     def _failed(self, done: asyncio.Future[None], error: BaseException) -> None:
         """Undo a commit that cannot be (a full disk): none of its writes happened."""
-        log.error("the journal could not be written", exc_info=error)
+        log.error("the storage could not be written", exc_info=error)
         if self._database.in_transaction:
             self._database.execute("ROLLBACK")
         done.set_exception(error)

@@ -32,15 +32,19 @@ class Catalogue:
         self._one_trigger_each()
 
     @property
-    def task_functions(self) -> frozenset[str]:
-        """Name the functions of a user's own that take tasks: those that queues invoke and that are not the kit's."""
+    def task_functions(self) -> Mapping[str, frozenset[str]]:
+        """Return the names of the tasks of each function whose tasks a call may name; an empty set: not known.
+
+        These are the functions with ``tasks``, and those that queues invoke and that do not lie in ``functions/``.
+        """
         of_the_kit = self.root / "functions"
-        users = (each for each in self.functions.values() if of_the_kit not in each.folder.parents)
-        return frozenset(each.name for each in users if "queue" in each.invoked_by)
+        invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
+        users = (each for each in invoked if each.tasks or of_the_kit not in each.folder.parents)
+        return {each.name: frozenset(each.tasks) for each in users}
 
     @property
     def task_queues(self) -> frozenset[str]:
-        """Name the queues that may carry a user's tasks: the kit counts attempts, so the queue must never give up."""
+        """Return the queues that may carry a user's tasks: the kit counts attempts, so the queue must never give up."""
         return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)
 
     def _callers_agree(self, kind: str, callers: Mapping[str, Trigger] | Mapping[str, Schedule], invoker: str) -> None:

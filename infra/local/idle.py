@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from infra.local.parts import Plan, stats
+from infra.local.services import Plan, stats
 from infra.local.triggers import Events
 
 MARKER_SECONDS_MAX = 5.0  # a marker may be lost with the half that receives it; the next one tells as much
@@ -22,7 +22,7 @@ Activity = Mapping[str, Mapping[str, Any]]
 """The numbers of the events, and of each queue by name."""
 
 
-class Quiet:
+class IdleMonitor:
     """Watches one stack."""
 
     def __init__(self, plan: Plan) -> None:

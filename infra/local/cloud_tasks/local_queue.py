@@ -11,27 +11,27 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from infra.local.cloud_tasks.agenda import Agenda, Waiting
+from infra.local.cloud_tasks.context import QueueContext
+from infra.local.cloud_tasks.due_tasks import DueTasks, QueuedTask
 from infra.local.cloud_tasks.messages import RUNNING, Message, new_progress, rates_of, retries_of, seconds_of
-from infra.local.cloud_tasks.progress import UNREACHED, Answer, Progress
-from infra.local.cloud_tasks.queues import Counts, Throttle
-from infra.local.cloud_tasks.surroundings import Surroundings
+from infra.local.cloud_tasks.progress import UNAVAILABLE, DispatchResult, Progress
+from infra.local.cloud_tasks.queue_rules import Counts, Throttle
 
 
-class Line:
+class LocalQueue:
     """A queue. `message` is its configuration and state. It dispatches from `begin` to `stop`."""
 
-    def __init__(self, message: Message, surroundings: Surroundings) -> None:
+    def __init__(self, message: Message, context: QueueContext) -> None:
         self.message = message
-        self.tasks: dict[str, Waiting] = {}
+        self.tasks: dict[str, QueuedTask] = {}
         self.counts = Counts()
-        self._around = surroundings
-        self._agenda = Agenda()
+        self._context = context
+        self._due = DueTasks()
         self._timer: asyncio.TimerHandle | None = None
         self._deliveries: set[asyncio.Task[None]] = set()
         self._attempts = 0
         self._dispatching = False
-        self._throttle = Throttle.full(rates_of(message), surroundings.clock())
+        self._throttle = Throttle.full(rates_of(message), context.clock())
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class Line:
     @property
     def waiting(self) -> int:
         """The number of tasks that no delivery has in hand."""
-        return self._agenda.length
+        return self._due.length
 
     @property
     def running(self) -> int:
@@ -50,12 +50,12 @@ class Line:
     @property
     def next_due_at(self) -> float | None:
         """The time of the waiting task that is due first, in seconds since 1970; None when nobody waits."""
-        return self._agenda.next_due_at()
+        return self._due.next_due_at()
 
     def configure(self, message: Message) -> None:
         """Take up another configuration."""
         self.message = message
-        self._throttle = replace(self._throttle.refilled(self._around.clock()), rates=rates_of(message))
+        self._throttle = replace(self._throttle.refilled(self._context.clock()), rates=rates_of(message))
         self.pump()
 
     def begin(self) -> None:
@@ -63,41 +63,41 @@ class Line:
         self._dispatching = True
         self.pump()
 
-    def add(self, spec: Message, named: bool) -> Waiting:
+    def add(self, spec: Message, named: bool) -> QueuedTask:
         """Accept a task. It is on disk, and only then in line, when its `stored` is done."""
         task = self._put(spec, new_progress(spec), named)
-        task.stored = self._around.journal.add_task(self.name, named, spec, task.progress)
+        task.stored = self._context.storage.add_task(self.name, named, spec, task.progress)
         task.stored.add_done_callback(lambda stored: self._stored(task, stored))
         return task
 
     def restore(self, spec: Message, progress: Progress, named: bool) -> None:
-        """Put back a task that the journal had."""
-        self._agenda.put(self._put(spec, progress, named), progress.due_at)
+        """Put back a task that the storage had."""
+        self._due.put(self._put(spec, progress, named), progress.due_at)
 
     def remove(self, name: str) -> asyncio.Future[None]:
         """Take a task out; a delivery under way goes on and counts for nothing."""
         task = self.tasks.pop(name)
-        self._agenda.remove(task)
+        self._due.remove(task)
         if not task.named:
-            return self._around.journal.remove_task(name, None)
-        ends_at = self._around.clock() + self._around.tombstone_seconds
-        self._around.tombstones.bury(name, ends_at)
-        return self._around.journal.remove_task(name, ends_at)
+            return self._context.storage.remove_task(name, None)
+        ends_at = self._context.clock() + self._context.tombstone_seconds
+        self._context.tombstones.bury(name, ends_at)
+        return self._context.storage.remove_task(name, ends_at)
 
     def clear(self) -> asyncio.Future[None]:
         """Take out all tasks."""
-        ends_at = self._around.clock() + self._around.tombstone_seconds
+        ends_at = self._context.clock() + self._context.tombstone_seconds
         for name, task in self.tasks.items():
-            self._agenda.remove(task)
+            self._due.remove(task)
             if task.named:
-                self._around.tombstones.bury(name, ends_at)
+                self._context.tombstones.bury(name, ends_at)
         self.tasks.clear()
-        return self._around.journal.remove_tasks(self.name, ends_at)
+        return self._context.storage.remove_tasks(self.name, ends_at)
 
-    def force(self, task: Waiting) -> None:
+    def force(self, task: QueuedTask) -> None:
         """Deliver a task now, whatever the limits and the state of the queue."""
-        self._agenda.cancel(task)  # its outcome gives it the next place
-        self._start(task, began_at=self._around.clock())
+        self._due.cancel(task)  # its outcome gives it the next place
+        self._start(task, began_at=self._context.clock())
 
     def pump(self) -> None:
         """Start what may start, and set the timer for what comes next."""
@@ -107,24 +107,24 @@ class Line:
         wait_seconds = self._wait_seconds()
         while wait_seconds == 0:
             self._throttle = self._throttle.taken()
-            self._start(self._agenda.pop())
+            self._start(self._due.pop())
             wait_seconds = self._wait_seconds()
         if wait_seconds is not None:
             self._timer = asyncio.get_running_loop().call_later(wait_seconds, self.pump)
 
     def stop(self) -> None:
-        """Dispatch no more and break off what runs: the tasks stay in the journal."""
+        """Dispatch no more and break off what runs: the tasks stay in the storage."""
         if self._timer is not None:
             self._timer.cancel()
         self._dispatching = False
         for delivery in self._deliveries:
             delivery.cancel()
 
-    def _put(self, spec: Message, progress: Progress, named: bool) -> Waiting:
-        task = self.tasks[spec.name] = Waiting(spec, progress, named)
+    def _put(self, spec: Message, progress: Progress, named: bool) -> QueuedTask:
+        task = self.tasks[spec.name] = QueuedTask(spec, progress, named)
         return task
 
-    def _stored(self, task: Waiting, stored: asyncio.Future[None]) -> None:
+    def _stored(self, task: QueuedTask, stored: asyncio.Future[None]) -> None:
         if self.tasks.get(task.spec.name) is not task:
             return
         if stored.cancelled() or stored.exception() is not None:
@@ -134,15 +134,15 @@ class Line:
         self._enqueue(task)
         self.pump()
 
-    def _enqueue(self, task: Waiting) -> None:
-        self._agenda.put(task, task.progress.due_at + self._around.chaos.delay_seconds())
+    def _enqueue(self, task: QueuedTask) -> None:
+        self._due.put(task, task.progress.due_at + self._context.chaos.delay_seconds())
 
     def _wait_seconds(self) -> float | None:
         """Tell how long until the next dispatch: 0 for now, None when only an event can change it."""
-        due_at = self._agenda.next_due_at()
+        due_at = self._due.next_due_at()
         if due_at is None or not self._may_start():
             return None
-        now = self._around.clock()
+        now = self._context.clock()
         if due_at > now:
             return due_at - now
         self._throttle = self._throttle.refilled(now)
@@ -152,12 +152,12 @@ class Line:
         is_running = self._dispatching and self.message.state == RUNNING
         return is_running and self._attempts < self._throttle.rates.concurrent_max
 
-    def _start(self, task: Waiting, began_at: float | None = None) -> None:
-        task.progress = task.progress.dispatched(self._around.clock())
+    def _start(self, task: QueuedTask, began_at: float | None = None) -> None:
+        task.progress = task.progress.dispatched(self._context.clock())
         self.counts.dispatched += 1
         self._attempts += 1
         self._spawn(self._attempt(task, began_at))
-        again_seconds = self._around.chaos.second_delivery_seconds()
+        again_seconds = self._context.chaos.second_delivery_seconds()
         if again_seconds is not None:
             self._spawn(self._repeat(task.spec, task.progress, again_seconds))
 
@@ -173,33 +173,33 @@ class Line:
     async def _repeat(self, spec: Message, progress: Progress, after_seconds: float) -> None:
         """Deliver once more what is delivered already; the worker's answer changes nothing."""
         await asyncio.sleep(after_seconds)
-        await self._around.deliver(spec, progress)
+        await self._context.deliver(spec, progress)
 
-    async def _attempt(self, task: Waiting, began_at: float | None) -> None:
+    async def _attempt(self, task: QueuedTask, began_at: float | None) -> None:
         try:
-            answer = await self._around.deliver(task.spec, task.progress)
+            answer = await self._context.deliver(task.spec, task.progress)
         finally:
             self._attempts -= 1
-        now = self._around.clock()
-        if answer.pushes_back:
-            self._throttle = self._throttle.pushed_back(now)
+        now = self._context.clock()
+        if answer.throttles:
+            self._throttle = self._throttle.throttled(now)
         if task.gone:
             return
-        if answer.succeeded and self._around.chaos.loses_answer():
-            answer = Answer(None, UNREACHED)
+        if answer.succeeded and self._context.chaos.loses_answer():
+            answer = DispatchResult(None, UNAVAILABLE)
         if answer.succeeded:
             self.counts.done += 1
             self.remove(task.spec.name)
         else:
             self._retry(task, answer, began_at if began_at is not None else now, now)
 
-    def _retry(self, task: Waiting, answer: Answer, began_at: float, now: float) -> None:
+    def _retry(self, task: QueuedTask, answer: DispatchResult, began_at: float, now: float) -> None:
         own = task.spec.HasField("retry_config")
         retries = retries_of(task.spec.retry_config if own else self.message.retry_config)
-        task.progress = task.progress.failed(answer, retries, self._around.executions, began_at, now)
-        if task.progress.given_up(retries, seconds_of(task.spec.create_time), now):
+        task.progress = task.progress.failed(answer, retries, self._context.executions, began_at, now)
+        if task.progress.expired(retries, seconds_of(task.spec.create_time), now):
             self.counts.dropped += 1
             self.remove(task.spec.name)
             return
-        self._around.journal.advance_task(task.spec.name, task.progress)
+        self._context.storage.advance_task(task.spec.name, task.progress)
         self._enqueue(task)
