@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import pytest
 
 from infra.setup.generated_pages import TABLES, page_with
+from tests.unit.test_rings import SUBJECTS
 
 PROJECT = Path(__file__).parents[3]
 ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "DECISIONS.md", "SECURITY.md")  # the changelog may name what is gone
@@ -110,3 +111,10 @@ def test_broken_links_and_paths_are_found(tmp_path: Path) -> None:
     assert LINK.findall(prose(page)) == ["#a-heading-x", "#none", "none.md"]
     assert anchors(page) == {"a-heading-x"}
     assert PATH.fullmatch("shared/core/rules/limits.py")
+
+
+def test_the_architecture_page_has_the_table_of_imports_between_subjects() -> None:
+    text = (PROJECT / "ARCHITECTURE.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\w+) \| ?([\w, ]*?) ?\|$", text.partition("<!-- subjects -->")[2], re.MULTILINE)
+    table = {subject: tuple(filter(None, others.split(", "))) for subject, others in rows if subject != "subject"}
+    assert table == SUBJECTS
