@@ -1,8 +1,9 @@
-"""The tutorial, followed in a copy of the project: its files, its test and its calls."""
+"""The tutorial and the README's function, followed in a copy of the project: files, test and calls."""
 
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from infra.local import processes
-from tests.emulator.pages import PROJECT, block, run_calls, serving
+from tests.emulator.pages import PROJECT, README, block, run_calls, serving
 
 NOT_CLONED = (".git", ".venv", ".local", "dist", "__pycache__", ".*_cache", ".hypothesis")
 PAGE = "docs/tutorial.md"
@@ -21,18 +22,27 @@ INSERT = re.compile(r"<!-- insert: (\S+) (\S+) -->\n```\w+\n(.*?)```", re.DOTALL
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project in which a reader has created and changed the tutorial's files."""
+    """A copy of the project in which a reader has made the README's function and followed the tutorial."""
     folder = tmp_path_factory.mktemp("tutorial") / "clone"
     shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns(*NOT_CLONED))
     (folder / ".venv").symlink_to((PROJECT / ".venv").resolve())
-    for name, content in FILE.findall(TEXT):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(content)
-    for name, heading, content in INSERT.findall(TEXT):
-        before, line, after = (folder / name).read_text().partition(f"\n{heading}\n")
-        assert line
-        (folder / name).write_text(before + line + content + after)
+    for text in (README, TEXT):
+        for name, content in FILE.findall(text):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(content)
+        for name, heading, content in INSERT.findall(text):
+            before, line, after = (folder / name).read_text().partition(f"\n{heading}\n")
+            assert line
+            (folder / name).write_text(before + line + content + after)
     return folder
+
+
+@pytest.fixture(scope="module")
+def dev(clone: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """`make dev` in that copy, on a free port."""
+    port = processes.free_port()
+    with serving(clone, port) as process:
+        yield process, port
 
 
 def test_the_tutorials_test_passes(clone: Path) -> None:
@@ -42,22 +52,34 @@ def test_the_tutorials_test_passes(clone: Path) -> None:
     assert "2 passed" in done.stdout
 
 
-def test_the_tutorials_calls_answer_as_it_shows(clone: Path) -> None:
-    port = processes.free_port()
-    with serving(clone, port) as process:
-        calls = block("run: tutorial calls", PAGE)
-        posted, shown = calls.split("sleep 3\n")
-        assert run_calls(posted, port) == [{"batch": "paris", "photos": 2}]
-        album = f"http://127.0.0.1:{port}/documents/album-paris"
-        assert processes.wait_until(lambda: httpx.get(album).status_code == 200, process, timeout_seconds=20)
-        assert processes.wait_until(lambda: permit_is_free(port), process, timeout_seconds=20)
-        batch, units, document, press = run_calls(shown, port)
-        assert (batch["state"], batch["size"], batch["failed"]) == ("completed", 2, 0)
-        assert [unit["result"]["thumbnail"] for unit in units["units"]] == ["small-seine.jpg", "small-louvre.jpg"]
-        assert (document["photos"], document["printed_with_token"] > 0) == (2, True)
-        assert press["free"] == 1
+def test_the_tutorials_calls_answer_as_it_shows(dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, port = dev
+    posted, shown = block("run: tutorial calls", PAGE).split("sleep 3\n")
+    assert run_calls(posted, port) == [{"batch": "paris", "photos": 2}]
+    assert processes.wait_until(lambda: is_printed("paris", port), process, timeout_seconds=20)
+    assert processes.wait_until(lambda: permit_is_free("press", port), process, timeout_seconds=20)
+    batch, units, document, press = run_calls(shown, port)
+    assert (batch["state"], batch["size"], batch["failed"]) == ("completed", 2, 0)
+    assert [unit["result"]["thumbnail"] for unit in units["units"]] == ["small-seine.jpg", "small-louvre.jpg"]
+    assert (document["photos"], document["printed_with_token"] > 0) == (2, True)
+    assert press["free"] == 1
 
 
-def permit_is_free(port: int) -> bool:
-    shown: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/semaphores/press").json()
+def test_the_readmes_function_and_the_http_pages_calls_work(dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, port = dev
+    assert httpx.post(f"http://127.0.0.1:{port}/printers").status_code == 202
+    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+    _, wait, batch, shown = run_calls(block("run: coordination", "docs/http.md"), port)
+    assert wait["acquired"] is True
+    assert (batch["size"], shown["size"]) == (2, 2)
+    assert processes.wait_until(lambda: is_printed("lisbon", port), process, timeout_seconds=20)
+    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+
+
+def is_printed(album: str, port: int) -> bool:
+    return httpx.get(f"http://127.0.0.1:{port}/documents/album-{album}").status_code == 200
+
+
+def permit_is_free(semaphore: str, port: int) -> bool:
+    shown: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/semaphores/{semaphore}").json()
     return bool(shown["free"] == shown["permits"])
