@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from infra.catalogue import Catalogue, load
-from infra.deploy.calls import Calls, Wrong, tokens, until
 from infra.deploy.commands import CommandFailed, Run
+from infra.deploy.http_client import Calls, Wrong, tokens, until
 from infra.deploy.target import Target
 
 REACHED_SECONDS = 300.0  # a new right of IAM takes so long to be known everywhere

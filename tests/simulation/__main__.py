@@ -2,6 +2,7 @@
 
 python -m tests.simulation --seeds 100000
 python -m tests.simulation --world links --replay 4711
+python -m tests.simulation --keep-noticed
 """
 
 import argparse
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.simulation import batches_world, links_world, outbox_world, semaphores_world, verify_world
+from tests.simulation import batches_world, links_world, outbox_world, planted, semaphores_world, verify_world
 from tests.simulation.reach import REACHED
 from tests.simulation.world import Violation
 
@@ -62,12 +63,23 @@ def replay(world: str, seed: int) -> int:
     return 0
 
 
+def keep_noticed() -> int:
+    """Write `noticed_seeds.json` anew; print the planted faults that no seed notices."""
+    unnoticed = planted.search_all()
+    for fault in unnoticed:
+        print(f"not noticed: {fault}")
+    return 1 if unnoticed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("--world", choices=sorted(WORLDS), action="append", help="only this world (default: all)")
     parser.add_argument("--seeds", type=int, default=20_000, help="seeds a world (default: %(default)s)")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run this one seed and print its trace")
+    parser.add_argument("--keep-noticed", action="store_true", help="search a seed for each planted fault and keep it")
     chosen = parser.parse_args()
+    if chosen.keep_noticed:
+        return keep_noticed()
     worlds = chosen.world or list(WORLDS)
     if chosen.replay is not None:
         return max(replay(world, chosen.replay) for world in worlds)

@@ -39,7 +39,9 @@ class Events:
         if self.handler and path.startswith("documents/"):
             self._number += 1
             collection, _, key = path.rpartition("/")
-            self.waiting.append(DocumentEvent(f"e{self._number}", collection, key, path, before.data, after.data))
+            times = (before.update_time, after.update_time, after.create_time)
+            event = DocumentEvent(f"e{self._number}", collection, key, path, before.data, after.data, *times)
+            self.waiting.append(event)
 
     def due(self) -> list[DocumentEvent]:
         """Return what may be delivered now."""
