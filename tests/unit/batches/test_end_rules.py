@@ -23,7 +23,13 @@ CALL = Call("quilt", "announce", {})
 
 def header(**more: Any) -> Header:
     later = NOW + timedelta(days=1)
-    given = {"incarnation": "i", "digest": "", "deadline_at": later, "due_at": later, "first_pages": 0} | more
+    given: dict[str, Any] = {
+        "incarnation": "i",
+        "digest": "",
+        "deadline_at": later,
+        "due_at": later,
+        "first_pages": 0,
+    } | more
     return Header(**given)
 
 

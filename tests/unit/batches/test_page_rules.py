@@ -15,7 +15,8 @@ PAGE = Page.holding(["a", "b"], 7, None).to_record()
 
 
 def header(**more: Any) -> Header:
-    return Header(**{"incarnation": "i", "digest": "", "deadline_at": NOW, "due_at": NOW, "first_pages": 0} | more)
+    given: dict[str, Any] = {"incarnation": "i", "digest": "", "deadline_at": NOW, "due_at": NOW, "first_pages": 0}
+    return Header(**given | more)
 
 
 @pytest.mark.parametrize(
