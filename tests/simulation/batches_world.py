@@ -24,6 +24,7 @@ from shared.core.rules.limits import LIMITS
 from tests.simulation.batches_callers import Callers
 from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
+from tests.simulation.batches_removal import run_again_after_removal
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
@@ -55,7 +56,7 @@ class BatchesWorld:
             if self.kind.failing:
                 self._retry_failed()
             if self.kind.removed:
-                self._run_again_after_removal()
+                run_again_after_removal(self)
             self.checks.check_no_earlier_run_left()
 
     def _run_first(self) -> None:
@@ -63,7 +64,7 @@ class BatchesWorld:
         if self.kind.paged:
             self.callers.seal(len(self.checks.pages("b")))
             self.world.run()
-        self._come_to_rest()
+        self.come_to_rest()
 
     def _beginnings(self) -> list[Callable[[], None]]:
         random = self.world.random
@@ -117,20 +118,20 @@ class BatchesWorld:
     def _sweep_meanwhile(self) -> None:
         """The sweeper runs while units are completed."""
         self.world.pass_time(SHORT_DEADLINE_SECONDS / 2 if self.kind.hurried else LIMITS.batch_idle_seconds)
-        self._start_sweep(sweep_batches)
+        self.start_sweep(sweep_batches)
 
-    def _start_sweep(self, sweep: Callable[[Ports], object]) -> None:
+    def start_sweep(self, sweep: Callable[[Ports], object]) -> None:
         def work() -> None:
             sweep(self.world.ports)
 
         self.world.start("sweep", work)
 
-    def _sweep_later(self, seconds: float, sweep: Callable[[Ports], object]) -> None:
+    def sweep_later(self, seconds: float, sweep: Callable[[Ports], object]) -> None:
         self.world.pass_time(seconds)
-        self._start_sweep(sweep)
+        self.start_sweep(sweep)
         self.world.run()
 
-    def _come_to_rest(self) -> None:
+    def come_to_rest(self) -> None:
         """Run the outbox's sweeper; the batches' sweeper only where it is part of the protocol.
 
         Elsewhere the tasks alone must bring the batch to its end.
@@ -138,13 +139,13 @@ class BatchesWorld:
         self.world.pass_an_outage()
         self.world.fault_rates.left = 0
         for _ in range(2):
-            self._sweep_later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+            self.sweep_later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         if self.kind.from_outside and not self.kind.hurried:
             self._complete_what_did_not_land()
         if self.kind.from_outside or self.kind.hurried:
-            self._sweep_later(LIMITS.batch_idle_seconds, sweep_batches)
+            self.sweep_later(LIMITS.batch_idle_seconds, sweep_batches)
         for _ in range(2):
-            self._sweep_later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+            self.sweep_later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         self.checks.check_rest()
 
     def _complete_what_did_not_land(self) -> None:
@@ -165,43 +166,6 @@ class BatchesWorld:
         if self.checks.failed("b"):
             raise Violation("a failed unit was retried and is still failed")
         self.checks.check_rest(retried=True)
-
-    # --- the id is used again ---
-
-    def _run_again_after_removal(self) -> None:
-        """The batch is removed, its id used again, perhaps at once, and old tasks are delivered once more."""
-        self.world.fault_rates.left = 3
-        late = self.world.random.sample(self.unit_tasks, min(2, len(self.unit_tasks)))
-        for task in late:
-            self.deliveries[task.name] = 0  # as if the queue had kept it all the time
-        self.world.pass_time(LIMITS.batch_keep_seconds + LIMITS.batch_deadline_seconds)
-        earlier = self.checks.header("b")
-        spec = self.callers.spec(self.world.random.randint(1, 4), sealed=True)
-        self.checks.completion_tasks.clear()
-        self.world.run(self._removing(late, spec))
-        self.world.fault_rates.left = 0
-        for _ in range(3):
-            self._sweep_later(LIMITS.batch_idle_seconds, sweep_batches)
-        present = self.checks.header("b")
-        if present is not None and earlier is not None and present.incarnation == earlier.incarnation:
-            raise Violation("a batch that ended long ago was not removed")
-        self.checks.check_no_earlier_run_left()
-        self.world.fault_rates.left = 3
-        self.callers.populate(spec, "populates again")
-        self.world.run([partial(self.world.tasks.append, task) for task in late])
-        self._come_to_rest()
-
-    def _removing(self, late: list[Effect], spec: BatchSpec) -> list[Callable[[], None]]:
-        """Sweepers, deliveries of the earlier run, and a caller who wants the id again: in some order."""
-        again: list[Callable[[], None]] = [partial(self.world.tasks.append, task) for task in late]
-        sweeps: list[Callable[[], None]] = [self._sweep_a_minute_later] * 3
-        if self.world.random.random() < 0.5:
-            return [*sweeps[:1], partial(self.callers.populate_when_free, spec), *sweeps[1:], *again]
-        return [*again, *sweeps] if self.world.random.random() < 0.5 else [*sweeps, *again]
-
-    def _sweep_a_minute_later(self) -> None:
-        self.world.pass_time(LIMITS.batch_idle_seconds)
-        self._start_sweep(sweep_batches)
 
 
 def _run_batch_task(ports: Ports, effect: Effect) -> None:
