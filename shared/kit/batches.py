@@ -54,6 +54,11 @@ class Batch:
         return operations.cancel(runtime.ports(), self.id).batch
 
 
+def batch(id: str) -> Batch:  # noqa: A002  the word of the HTTP API
+    """Return the batch of that id, which need not exist yet."""
+    return Batch(id)
+
+
 SubBatch = Order
 """What a unit's task returns whose result is to be that of units of its own."""
 
