@@ -50,7 +50,6 @@ class Platform:
         self.events: list[DocumentEvent] = []
         self.abandoned: list[Delivery] = []
         self._events_seen = 0
-        self._is_bound = False
 
     @property
     def tasks(self) -> list[Effect]:
@@ -59,17 +58,13 @@ class Platform:
     @contextmanager
     def bound(self) -> Iterator[None]:
         """Use this store, queue and clock in all functions of this process while the context is entered."""
-        if self._is_bound:
-            yield
-            return
-        self._is_bound = True
-        runtime.bind(self.ports)
-        batch_liveness_cache.clear()
+        before = runtime.bind(self.ports)
+        if before is None or before.store is not self.ports.store:
+            batch_liveness_cache.clear()
         try:
             yield
         finally:
-            self._is_bound = False
-            runtime.bind(None)
+            runtime.bind(before)
 
     def advance(self, seconds: float) -> None:
         """Move the time on. Nothing is delivered by that."""
