@@ -9,7 +9,7 @@ from threading import Lock
 
 from shared.adapters import runtime
 from shared.batches.operations import units as batch_units
-from shared.batches.rules.identity import Unit
+from shared.batches.rules.units import PlacedUnit
 
 FRESH_SECONDS = 5.0
 BATCHES_MAX = 1_000
@@ -20,7 +20,7 @@ _cache: dict[_Key, tuple[bool, float]] = {}
 _lock = Lock()
 
 
-def is_live(unit: Unit) -> bool:
+def is_live(unit: PlacedUnit) -> bool:
     """Return whether a unit should run; the value may be `FRESH_SECONDS` old. Raises `Unavailable`."""
     key = (unit.batch, unit.incarnation, unit.attempt > 0)
     with _lock:
@@ -34,8 +34,8 @@ def clear() -> None:
         _cache.clear()
 
 
-def _read(unit: Unit, key: _Key) -> bool:
-    live = batch_units.unit_is_wanted(runtime.ports(), unit)
+def _read(unit: PlacedUnit, key: _Key) -> bool:
+    live = batch_units.unit_is_live(runtime.ports(), unit)
     with _lock:
         if len(_cache) >= BATCHES_MAX:
             _cache.clear()

@@ -1,16 +1,16 @@
 """A user's function: HTTP handlers, tasks and event handlers by decorator, and the one entry point of all of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import flask
 
 from shared.adapters import runtime
-from shared.adapters.http import tasks as task_requests
 from shared.adapters.http.paths import match, segments_of_pattern
 from shared.adapters.http.request_log import entry_point
 from shared.adapters.http.responses import EntryPoint, Response
 from shared.adapters.http.routes import Routes
+from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Json
@@ -49,7 +49,7 @@ class Task(Generic[P, R]):
         Raises `WrongArguments` (a `TypeError`) if they do not fit the signature, `TooLarge` over 100 KiB.
         """
         self._signature.check(arguments)
-        return Call.parse({"function": self._function, "task": self.name, "payload": arguments}, self.name)
+        return Call(self._function, self.name, arguments).checked(self.name)
 
     def run(self, payload: Mapping[str, Any], context: TaskContext | None) -> Any:
         """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises."""
@@ -70,19 +70,23 @@ class Function:
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
 
-    def http(self, method: str, pattern: str = "/") -> Callable[[Handler], Handler]:
+    def http(
+        self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
+    ) -> Callable[[Handler], Handler]:
         """Handle requests to ``{base}NAME`` + `pattern`; each ``{part}`` of it is a `str` argument, after the request.
 
-        The handler's return value is answered as JSON with 200, None as 204, a `Response` as it is. Raises `ValueError`
-        for a pattern without a leading slash, or under ``/tasks/``.
+        The handler's return value is answered as JSON with 200, None as 204, a `Response` as it is. `query` names
+        the allowed query parameters, any other is refused with 400; None allows all.
+
+        Raises `ValueError` for a pattern without a leading slash, or under ``/tasks/``.
         """
-        if not pattern.startswith("/"):
-            raise ValueError(f"A pattern begins with '/': write {'/' + pattern!r} instead of {pattern!r}")
         if f"{pattern}/".startswith(TASKS):
             raise ValueError(f"{TASKS} is reserved for tasks: choose another pattern than {pattern!r}")
 
+        route = self._routes.on(method, pattern, query=query)
+
         def register(handler: Handler) -> Handler:
-            self._routes.on(method, pattern)(lambda request, **parts: _response(handler(request, **parts)))
+            route(lambda request, **parts: _response(handler(request, **parts)))
             return handler
 
         return register
@@ -140,14 +144,14 @@ class Function:
         """Return the function that functions-framework calls, with a request or with an event."""
         if self._events is not None:
             return self._events
-        tasks = task_requests.task_entry(self.name)(self._run)
+        tasks = task_entry(self.name)(self._run)
         return entry_point(self.name, _dispatch(self._routes.entry_point(), tasks))
 
     def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
         """Use this store, queue and clock in this process from now on. For tests; see also `shared.testing.Harness`."""
         runtime.bind(Ports(store, queue, clock, runtime.log()))
 
-    def _run(self, request: task_requests.Task) -> None:
+    def _run(self, request: TaskDelivery) -> None:
         task = self._tasks.get(request.name)
         limits = task.retry_limits if task else RetryLimits(LIMITS.executions_max, LIMITS.retries_max)
         attempt = Attempt(request.context, request.executions, request.retries)

@@ -16,9 +16,9 @@ from typing import Any
 
 from shared.batches.operations import batches
 from shared.batches.operations import units as batch_units
-from shared.batches.rules.identity import Unit as PlacedUnit
-from shared.batches.rules.requests import Order
-from shared.batches.rules.units import failed, succeeded
+from shared.batches.rules.outcomes import failed, succeeded
+from shared.batches.rules.requests import BatchSpec
+from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import GaveUp, Problem
@@ -28,9 +28,9 @@ from shared.semaphores.operations import semaphores
 IsLive = Callable[[PlacedUnit], bool]
 """Returns whether a unit should run, since its batch has not ended; may be some seconds old."""
 
-Code = Callable[[TaskContext | None], Json | Order]
-"""The user's function, with its arguments bound except for the context. What it returns is a unit's result; an `Order`
-is a batch whose completion is the result."""
+Code = Callable[[TaskContext | None], Json | BatchSpec]
+"""The user's function, with its arguments bound except for the context. What it returns is a unit's result; a
+`BatchSpec` is a batch whose completion is the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLi
     def check() -> None:
         retry_limits.check(attempt)
 
-    def checked(context: TaskContext | None) -> Json | Order:
+    def checked(context: TaskContext | None) -> Json | BatchSpec:
         check()
         return code(context)
 
@@ -80,7 +80,7 @@ def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLi
         case Lease():
             _run_with_lease(ports, attempt.context["lease"], check, code)
         case Unit() as unit:
-            placed = PlacedUnit.of(attempt.context["unit"])
+            placed = PlacedUnit.from_record(attempt.context["unit"])
             if is_live(placed) and not (attempt.is_repeated and batch_units.resume_unit(ports, placed)):
                 _run_unit(ports, placed, lambda: checked(unit))
         case context:
@@ -110,12 +110,12 @@ def _released_on_problem(ports: Ports, lease: Lease | Mapping[str, Any]) -> Iter
         raise
 
 
-def _run_unit(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | Order]) -> None:
+def _run_unit(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]) -> None:
     """Record the code's result, or populate the batch whose completion will be the result."""
     try:
         returned = code()
-        if isinstance(returned, Order):
-            batches.populate(ports, unit.child, returned, parent=unit)
+        if isinstance(returned, BatchSpec):
+            batches.populate(ports, unit.sub_batch_id, returned, parent=unit)
             return
         outcome = succeeded(returned)
     except Problem as problem:

@@ -183,10 +183,10 @@ def test_a_batch_of_calls_is_done_and_counted(harness: Harness, kitchen: Any) ->
     calls = [kitchen.taste.call(dish=f"dish {number}") for number in range(5)]
     batch("menu").populate(calls)
     harness.run(Faults(duplicate=1))
-    assert {name: batch("menu").status()[name] for name in ("state", "size", "done", "failed")} == {
+    assert {name: batch("menu").status()[name] for name in ("state", "size", "succeeded", "failed")} == {
         "state": "completed",
         "size": 5,
-        "done": 5,
+        "succeeded": 5,
         "failed": 0,
     }
     assert batch("menu").populate(calls)["state"] == "completed"
@@ -202,7 +202,12 @@ def test_a_batch_counts_what_its_task_refuses_as_failed(harness: Harness, kitche
 def test_a_unit_that_has_units_of_its_own_is_done_when_they_are(harness: Harness, kitchen: Any, twice: float) -> None:
     batch("dinner").populate(kitchen.course.call(dishes=dishes) for dishes in (0, 1, 3))
     harness.run(Faults(duplicate=twice))
-    assert [batch("dinner").status()[name] for name in ("state", "size", "done", "failed")] == ["completed", 3, 3, 0]
+    assert [batch("dinner").status()[name] for name in ("state", "size", "succeeded", "failed")] == [
+        "completed",
+        3,
+        3,
+        0,
+    ]
     inner = [each for each in harness.store.query(Query("batches", limit=100)) if each.id != "dinner"]
     assert sorted(batch(each.id).status()["size"] for each in inner) == [0, 1, 3]
 
@@ -267,8 +272,19 @@ def test_a_second_task_of_one_name_is_refused() -> None:
 
 @pytest.mark.parametrize("pattern", ["/tasks", "/tasks/{name}", "tasks/x", "dict", ""])
 def test_a_pattern_among_the_tasks_or_without_a_leading_slash_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError, match=r"reserved for tasks|begins with '/'"):
+    with pytest.raises(ValueError, match=r"reserved for tasks|write \"/"):
         Function("kitchen").http("POST", pattern)
+
+
+def test_query_parameters_are_unrestricted_unless_the_route_names_them(harness: Harness) -> None:
+    app = Function("kitchen")
+    app.http("GET", "/any")(lambda request: dict(request.query))
+    app.http("GET", "/named", query=("dish",))(lambda request: dict(request.query))
+    harness.add(app)
+    assert harness.get("kitchen/any?wine=red").json == {"wine": "red"}
+    assert harness.get("kitchen/named?dish=soup").json == {"dish": "soup"}
+    refused = harness.get("kitchen/named?wine=red")
+    assert (refused.status, refused.json["field"]) == (400, "wine")
 
 
 def _cook() -> None: ...
