@@ -1,11 +1,9 @@
 """Batches over HTTP: answers, refusals, and that a refusal changes nothing."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from shared.adapters import runtime
 from shared.batches.operations import batches, units
 from shared.batches.operations.sweep import sweep
 from shared.batches.operations.tasks import run_batch_task
@@ -19,9 +17,8 @@ from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness
 
 
 @pytest.fixture
-def harness() -> Iterator[BatchHarness]:
-    yield BatchHarness()
-    runtime.bind(None)
+def harness() -> BatchHarness:
+    return BatchHarness()
 
 
 def squares(count: int) -> list[dict[str, int]]:
@@ -149,10 +146,10 @@ def test_an_invalid_request_is_refused_with_its_field_and_changes_nothing(
     harness: BatchHarness, path: str, body: Any, code: int, kind: str, field: str
 ) -> None:
     harness.request("POST", "/", batch(2, sealed=False))
-    before, names = harness.records(), set(harness.names)
+    before, names = harness.records(), set(harness.queue.names)
     answered, problem = harness.request("POST", path, body)
     assert (answered, problem["type"], problem.get("field")) == (code, f"urn:signalbox:problem:{kind}", field)
-    assert (harness.records(), harness.names) == (before, names)
+    assert (harness.records(), harness.queue.names) == (before, names)
 
 
 def test_a_call_over_8_mib_is_refused(harness: BatchHarness) -> None:
@@ -243,7 +240,7 @@ def test_a_cancelled_batch_completes_as_cancelled_and_its_units_are_not_live(har
 
 def test_units_without_a_task_are_completed_from_outside_and_keep_their_first_outcome(harness: BatchHarness) -> None:
     harness.request("POST", "/", {"id": "b", "units": ["a", "b"], "on_complete": ANNOUNCE, "sealed": True})
-    assert harness.waiting[0].task == "check"
+    assert harness.tasks[0].task == "check"
     assert harness.request("POST", "/b/0", {"result": 1}, "batch_complete") == (200, {"id": "b", "index": 0})
     assert harness.request("POST", "/b/0", {"error": "late"}, "batch_complete")[0] == 200
     harness.request("POST", "/b/1", {"error": "torn"}, "batch_complete")
@@ -337,9 +334,9 @@ def test_an_ended_batch_is_removed_and_its_id_can_be_used_again(harness: BatchHa
 
 def test_a_sub_batch_completes_its_parents_unit(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(1))
-    harness.waiting.sort(key=lambda effect: effect.task != "expand")
-    run_batch_task(harness.ports, harness.waiting[0].task, harness.waiting.pop(0).payload)
-    parent = PlacedUnit.from_record(harness.waiting.pop().context["unit"])
+    harness.tasks.sort(key=lambda effect: effect.task != "expand")
+    run_batch_task(harness.ports, harness.tasks[0].task, harness.tasks.pop(0).payload)
+    parent = PlacedUnit.from_record(harness.tasks.pop().context["unit"])
     spec = BatchSpec(units=squares(2), task=Call.from_request(TASK, "task"), sealed=True)
     batches.populate(harness.ports, parent.sub_batch_id, spec, parent)
     harness.run_tasks(broken_at(1))
