@@ -8,7 +8,7 @@ from typing import Any
 from shared.adapters.meter import metered
 from shared.batches.operations.tasks import run_batch_task
 from shared.batches.operations.units import complete_unit
-from shared.batches.rules.outcomes import UnitOutcome, succeeded
+from shared.batches.rules.outcomes import UnitOutcome, failed, succeeded
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Data, Ports, Query, Store
 from shared.core.rules.effects import Effect
@@ -55,3 +55,24 @@ class BatchHarness(Platform):
         collections = ("batches", *(f"batches/b/{part}" for part in ("pages", "counters", "units")))
         found = [self.ports.store.query(Query(each, limit=1_000)) for each in collections]
         return {one.path: one.data for some in found for one in some}
+
+
+def squares(count: int) -> list[dict[str, int]]:
+    """Return the payloads of so many units."""
+    return [{"square": number} for number in range(count)]
+
+
+def batch(count: int, **more: Any) -> dict[str, Any]:
+    """Return the body that creates the batch `b` of so many units."""
+    return {"id": "b", "units": squares(count), "task": TASK, "on_complete": ANNOUNCE, "sealed": True} | more
+
+
+def status(state: str, size: int, succeeded: int, failed: int, pages: int, **more: Any) -> dict[str, Any]:
+    """Return the status of the batch `b` as an answer shows it."""
+    counts = {"size": size, "succeeded": succeeded, "failed": failed, "remaining": size - succeeded - failed}
+    return {"id": "b", "state": state, **counts, "pages": pages} | more
+
+
+def broken_at(*squares_: int) -> Work:
+    """Return the outcomes of units of which these fail."""
+    return lambda effect: failed("dry brush") if effect.payload["square"] in squares_ else succeeded(None)
