@@ -63,9 +63,6 @@ def _records(run: BatchRun, header: Header, number: int, first: int, units: Sequ
     return [
         Put(run.page_path(number), page.to_record(), Must.NOT_EXIST),
         Put(run.node_path(Node(1, number)), page_node.to_record(), Must.NOT_EXIST),
-        *(
-            Put(run.node_path(node), NodeRecord().to_record(), Must.NOT_EXIST)
-            for node in counter_tree.nodes_created_by(number)
-        ),
+        *(Put(node, NodeRecord().to_record(), Must.NOT_EXIST) for node in nodes),
         *(Put(counter, CounterRecord().to_record(), Must.NOT_EXIST) for counter in counters),
     ]
