@@ -19,5 +19,9 @@ def valid_key(key: object) -> bool:
 def check_key(key: str) -> str:
     """Give the key back, or raise `BadKey`."""
     if not valid_key(key):
-        raise BadKey("No document can lie under this key.", field="key")
+        raise BadKey(
+            f"A key has 1 to {LIMITS.key_bytes_max:,} bytes of UTF-8, no '/' or control characters, and is not '.', '..' "
+            "or '__…__'.",
+            field="key",
+        )
     return key

@@ -40,11 +40,19 @@ class NotAnObject(Problem):
 
 
 class BadKey(Problem):
-    title = "Use a key of 1 to 1,500 bytes of UTF-8, without '/' and control signs, not '.', '..' or '__…__'"
+    title = "Invalid key or name"
+
+
+class KeyRequired(BadKey):
+    title = "`key` is required"
+
+
+class KeyMismatch(BadKey):
+    title = "Key in body differs from key in URL"
 
 
 class ReservedField(Problem):
-    title = "Choose another field name: this one belongs to the kit"
+    title = "Reserved field name"
 
 
 class BadValue(Problem):
@@ -69,12 +77,12 @@ class NeedsIndex(BadQuery):
 
 
 class BadTransform(Problem):
-    title = "Store a transform that can make an object of a document"
+    title = "Invalid transform"
 
 
 class TransformFailed(Problem):
     status = 409
-    title = "Change the transform of this field, or what it is applied to: together they make no object"
+    title = "Transform output is not an object"
 
 
 class NotFound(Problem):
@@ -84,16 +92,16 @@ class NotFound(Problem):
 
 class EditsACopy(Problem):
     status = 409
-    title = "Change the document itself, not a copy of it"
+    title = "A copy cannot be edited; edit its source document"
 
 
 class PreconditionFailed(Problem):
     status = 412
-    title = "Read again, and decide again: what is there is not what the condition asks for"
+    title = "Precondition failed"
 
 
 class BadPrecondition(Problem):
-    title = "Send If-Match and If-None-Match as * or as entity tags in quotes, for one document at a time"
+    title = "Invalid If-Match or If-None-Match header"
 
 
 class UnsupportedMediaType(Problem):
@@ -101,9 +109,9 @@ class UnsupportedMediaType(Problem):
     title = "Send one of the media types this address takes"
 
 
-class KeyTwice(Problem):
+class DuplicateKey(Problem):
     status = 409
-    title = "Put a key once in a call"
+    title = "Duplicate key in one call"
 
 
 class MethodNotAllowed(Problem):

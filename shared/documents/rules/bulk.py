@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.core.rules import keys
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadKey, KeyTwice, NotAnObject, Problem, TooLarge
+from shared.core.rules.problems import BadKey, DuplicateKey, KeyRequired, NotAnObject, Problem, TooLarge
 from shared.documents.rules import documents, links
 from shared.documents.rules.documents import Content
 
@@ -41,8 +41,10 @@ def own_key(body: Any) -> str:
     if not isinstance(body, dict):
         raise NotAnObject("A document is a JSON object.")
     key = body.get("key")
+    if key is None or key == "":
+        raise KeyRequired("A document without a key in its URL needs a non-empty `key`.", field="key")
     if not isinstance(key, str):
-        raise BadKey("A document that is not put to its own address says its key, as a text.", field="key")
+        raise BadKey("`key` must be a string.", field="key")
     return keys.check_key(key)
 
 
@@ -65,7 +67,9 @@ def _first_of_its_key(entry: Entry, places: dict[str, int], place: int) -> Entry
     first = places.setdefault(entry.key, place)
     if first == place:
         return entry
-    return Entry(entry.key, {}, KeyTwice(f"The document at {first} of this call has this key already.", field="key"))
+    return Entry(
+        entry.key, {}, DuplicateKey(f"The document at index {first} of this call has the same key.", field="key")
+    )
 
 
 def waves(targets: Mapping[str, Collection[str]]) -> Iterator[list[str]]:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from shared.core.rules import values
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadKey, NotAnObject, ReservedField, TooLarge
+from shared.core.rules.problems import KeyMismatch, NotAnObject, ReservedField, TooLarge
 from shared.core.rules.times import microseconds
 
 Content = dict[str, Any]
@@ -76,7 +76,7 @@ def check_body(key: str, body: Any) -> Content:
     if not isinstance(body, dict):
         raise NotAnObject("A document is a JSON object.")
     if body.get("key", key) != key:
-        raise BadKey("The body's key is not the address's; leave it out, or send it to its own address.", field="key")
+        raise KeyMismatch("`key` in the body must equal the key in the URL, or be left out.", field="key")
     if RESERVED in body:
         raise ReservedField(f"The field {RESERVED} belongs to the kit.", field=RESERVED)
     content = {name: value for name, value in body.items() if name != "key"}

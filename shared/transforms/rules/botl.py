@@ -7,7 +7,8 @@ their values transformed, names of fields never. Strings are where the language 
     "#…"       a selector: steps from the source, with spaces between: ``#.first .second >third @0``
     "…{{…}}…"  text, in which each pair of braces gives way to the first result of the selector in it
 
-A step is ``.k`` (a member), ``>k`` (members at any depth), ``!v`` (a variable), ``@i`` or ``@a:b:c`` (items of a list).
+A step is ``.k`` (a member), ``>k`` (members at any depth), ``!v`` (a variable), ``@i`` or ``@a:b:c`` (items of a
+list, characters of a string).
 What does not fit finds nothing. Each step's results are told apart by Python's equality: true, 1 and 1.0 are one. An
 object with a ``ref`` is made for each result of that selector, by its ``transform``, with the variable that ``id``
 names; without a ``transform`` it is the result itself. In a list all results are placed, elsewhere the first, or null.
@@ -29,6 +30,7 @@ from shared.core.rules.problems import TransformFailed
 Scope = Mapping[str, Any]
 
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_UNCLOSED = re.compile(r"\{\{(?!((?!\{\{).)*?\}\})", re.DOTALL)
 _INDEX = re.compile(r"-?\d+", re.ASCII)
 _SLICE = re.compile(r"(-?\d+)?:(-?\d+)?(?::(-?\d+)?)?", re.ASCII)
 _DIGITS_MAX = 18
@@ -47,6 +49,20 @@ def may_give_an_object(transform: Any) -> bool:
     if not isinstance(transform, dict) or "ref" not in transform:
         return isinstance(transform, dict)
     return may_give_an_object(transform.get("transform", "#"))
+
+
+def unclosed_braces(transform: Any, at: values.Path = ()) -> Iterator[values.Path]:
+    """Iterate over the places of texts in which a ``{{`` is not closed before the next one, or at all."""
+    if isinstance(transform, str):
+        if _UNCLOSED.search(transform) and not transform.startswith(("lit=", "#")):
+            yield at
+    elif isinstance(transform, list):
+        for index, item in enumerate(transform):
+            yield from unclosed_braces(item, (*at, index))
+    elif isinstance(transform, dict):
+        names = {"transform"} & transform.keys() if "ref" in transform else transform
+        for name in names:
+            yield from unclosed_braces(transform[name], (*at, name))
 
 
 def _first(results: Iterable[Any]) -> Any:
@@ -169,7 +185,7 @@ def _variable(_: Any, name: str, scope: Scope) -> Iterator[Any]:
 
 
 def _items(value: Any, index: str, _: Scope) -> Iterator[Any]:
-    if not isinstance(value, list) or max(map(len, index.split(":"))) > _DIGITS_MAX:
+    if not isinstance(value, list | str) or max(map(len, index.split(":"))) > _DIGITS_MAX:
         return
     if _INDEX.fullmatch(index) and -len(value) <= int(index) < len(value):
         yield value[int(index)]

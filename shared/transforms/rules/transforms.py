@@ -40,7 +40,9 @@ def check(transform: Any) -> Any:
     if len(values.canonical(transform)) > LIMITS.transform_bytes_max:
         raise TooLarge(f"A transform has at most {LIMITS.transform_bytes_max:,} bytes.")
     if not botl.may_give_an_object(transform):
-        raise BadTransform("What stands beside a link's key is an object, and this transform never makes one.")
+        raise BadTransform("A transform must produce an object, and this one never does.")
+    for at in botl.unclosed_braces(transform):
+        raise BadTransform("`{{` without a closing `}}`.", field=values.field_name(at))
     return transform
 
 

@@ -13,7 +13,16 @@ from shared.documents.rules.documents import RESERVED
 from shared.documents.rules.patches import Null
 from tests.unit.documents.documents_front import Front, front, problem
 
-REFUSALS = {"bad-key", "bad-value", "too-deep", "too-large", "reserved-field", "not-json"}
+REFUSALS = {
+    "bad-key",
+    "key-mismatch",
+    "key-required",
+    "bad-value",
+    "too-deep",
+    "too-large",
+    "reserved-field",
+    "not-json",
+}
 
 
 def _nested(levels: int) -> dict[str, Any]:

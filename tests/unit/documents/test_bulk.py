@@ -77,9 +77,10 @@ def test_one_document_with_its_key_is_a_put(at: Front) -> None:
 @pytest.mark.parametrize(
     ("body", "slug", "field"),
     [
-        ({"n": 1}, "bad-key", "key"),
+        ({"n": 1}, "key-required", "key"),
         ({"key": 1}, "bad-key", "key"),
-        ({"key": None}, "bad-key", "key"),
+        ({"key": None}, "key-required", "key"),
+        ({"key": ""}, "key-required", "key"),
         ({"key": "a/b"}, "bad-key", "key"),
         ("a", "not-an-object", None),
         ({"key": "a", "_signalbox": 1}, "reserved-field", "_signalbox"),
@@ -109,7 +110,7 @@ def test_each_refusal_is_its_own_and_keeps_no_other_from_being_stored(at: Front)
     bodies = [{"key": "a", "n": 1}, {"n": 2}, [3], {"key": "b", "": 1}, {"key": "c", "_signalbox": {}}, {"key": "d"}]
     assert [(each["key"], each["status"], each.get("problem")) for each in results(at, bodies)] == [
         ("a", 201, None),
-        (None, 400, ("bad-key", "key")),
+        (None, 400, ("key-required", "key")),
         (None, 400, ("not-an-object", None)),
         ("b", 400, ("bad-value", "")),
         ("c", 400, ("reserved-field", "_signalbox")),
@@ -134,7 +135,7 @@ def test_a_line_says_which_it_is(at: Front) -> None:
 def test_of_a_key_that_comes_twice_the_first_is_stored_and_the_others_are_refused(at: Front) -> None:
     ended = results(at, [{"key": "a", "n": 1}, {"key": "b"}, {"key": "a", "n": 2}, {"key": "a", "_signalbox": 1}])
     assert [(each["key"], each["status"]) for each in ended] == [("a", 201), ("b", 201), ("a", 409), ("a", 409)]
-    assert ended[2]["problem"] == ("key-twice", "key")
+    assert ended[2]["problem"] == ("duplicate-key", "key")
     assert at.seen("a") == {"key": "a", "n": 1}
 
 

@@ -37,7 +37,7 @@ def keys(at: Front, where: str) -> list[str]:
 
 def test_a_document_needs_a_key_and_is_an_object(at: Front) -> None:
     """D1."""
-    assert problem(at.ask("POST", "/", {"name": "Fred"})) == (400, "bad-key", "key")
+    assert problem(at.ask("POST", "/", {"name": "Fred"})) == (400, "key-required", "key")
     bodies: list[Any] = [[], "text", 5, True]
     for body in bodies:
         assert problem(at.ask("PUT", "/a", body)) == (400, "not-an-object", None)

@@ -161,8 +161,8 @@ def test_a_merge_into_a_copy_is_409_and_changes_nothing(at: Front) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "slug", "field"),
     [
-        ({"key": "b"}, 400, "bad-key", "key"),
-        ({"key": None}, 400, "bad-key", "key"),
+        ({"key": "b"}, 400, "key-mismatch", "key"),
+        ({"key": None}, 400, "key-mismatch", "key"),
         ([1], 400, "not-an-object", None),
         (b"null", 400, "not-an-object", None),
         (b"{", 400, "not-json", None),

@@ -46,7 +46,11 @@ S: dict[str, Any] = {
         ("#.arr @3", None),
         ("#.arr @x", None),
         ("#.arr @", None),
-        ("#.name @0", None),
+        ("#.name @0", "F"),
+        ("#.name @-1", "d"),
+        ("#.name @4", None),
+        ("#.first @0", None),
+        ("{{.name @0}}.", "F."),
         ("#!nope", None),
         # in lists
         (["a", "#.first .second >third", "b"], ["a", 3, "three", "b"]),
@@ -59,6 +63,11 @@ S: dict[str, Any] = {
         (["#.arr @::2"], [1, [3]]),
         (["#.arr @::-1"], [[3], 2, 1]),
         (["#.arr @::0"], []),
+        (["#.name @0"], ["F"]),
+        (["#.name @0:2"], ["F", "r"]),
+        (["#.name @::-1"], ["d", "e", "r", "F"]),
+        (["#.name @:0"], []),
+        (["#.n @:"], []),
         ([["#.arr @:1"], []], [[1], []]),
         # in objects
         ({"k": "#.nope"}, {"k": None}),
@@ -185,6 +194,8 @@ def test_a_run_is_bounded_in_steps_and_bytes(transform: Any) -> None:
         {"ref": ".first"},
         {"ref": ".first", "transform": {}},
         {},
+        {"a": ["lit={{", "#.{{", "}} {{.a}} }}", "{{{.a}}}"], "{{": "keys are literal"},
+        {"ref": ".first", "transform": {}, "other": "{{ is not evaluated"},
     ],
 )
 def test_what_may_make_an_object_can_be_stored_and_comes_back(transform: Any) -> None:
@@ -198,6 +209,26 @@ def test_what_may_make_an_object_can_be_stored_and_comes_back(transform: Any) ->
 def test_what_never_makes_an_object_is_refused(transform: Any) -> None:
     with pytest.raises(BadTransform):
         transforms.check(transform)
+
+
+@pytest.mark.parametrize(
+    ("transform", "field"),
+    [
+        ({"a": "{{.name"}, "a"),
+        ({"a": "{{"}, "a"),
+        ({"a": "{{.name}"}, "a"),
+        ({"a": "{{.name}} {{.name"}, "a"),
+        ({"a": "{{.first, {{.last}}"}, "a"),
+        ({"a": "{{{{.a}}}}"}, "a"),
+        ({"a": [1, {"b": "x {{"}]}, "a[1].b"),
+        ({"ref": ".l", "id": "e", "transform": {"a": ["{{!e"]}}, "transform.a[0]"),
+        ({"a": [{"ref": ".l @:", "transform": "{{"}]}, "a[0].transform"),
+    ],
+)
+def test_unclosed_braces_are_refused_with_their_field(transform: Any, field: str) -> None:
+    with pytest.raises(BadTransform) as refusal:
+        transforms.check(transform)
+    assert refusal.value.field == field
 
 
 def nested(levels: int) -> Any:
