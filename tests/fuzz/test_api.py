@@ -33,6 +33,7 @@ from shared.batches.rules.requests import Order
 from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.documents.operations import documents
+from shared.documents.rules.requests import PutRequest
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import Wish
 from tests.unit.kit.kit_town import Town
@@ -78,7 +79,7 @@ def town() -> Iterator[Town]:
     runtime.bind(Ports(created.store, created, created, runtime.log()))
     ports = runtime.ports()
     for name in TAKEN:
-        documents.put(ports, name, {"to": {"key": "a"}})
+        documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
         semaphores.put(ports, name, {"permits": 2, "lease_seconds": 60})
     paint = Call("quilt", "paint", {})
     batches.populate(ports, "a", Order(units=[1, 2, 3]))

@@ -8,10 +8,14 @@ from shared.core.operations.ports import Put, Snapshot
 from shared.documents.operations import bulk as document_bulk
 from shared.documents.operations import documents as operations
 from shared.documents.operations import patches as document_patches
+from shared.documents.operations.stored_documents import StoredDocument, etag_of
 from shared.documents.rules import documents, patches
+from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.patches import Null
 from shared.documents.rules.preconditions import Precondition, Tags
+from shared.documents.rules.requests import PatchRequest, PutRequest
 from shared.transforms.operations import transforms as transform_operations
+from shared.transforms.rules.transforms import PutTransformRequest
 from tests.simulation.links_checks import Act, Checks, bare
 from tests.simulation.links_kinds import FIELDS, GROWING, SMALL, TRANSFORMS, Kind
 from tests.simulation.world import Violation, World
@@ -67,7 +71,7 @@ class Users:
             self._world.start(put, lambda: self._put_transform(name, transform))
 
     def _put_transform(self, name: str, transform: Any) -> None:
-        transform_operations.put(self._world.ports, name, transform)
+        transform_operations.put(self._world.ports, PutTransformRequest.from_request(name, transform))
 
     def start_put(self, name: str, key: str) -> None:
         """Let a user put a document of this kind of world."""
@@ -95,7 +99,7 @@ class Users:
 
         self._world.say(f"puts {content}")
         self._expect(Act(check))
-        operations.put(self._world.ports, key, content)
+        operations.put(self._world.ports, PutRequest.from_request(key, content))
 
     def _patch(self, key: str) -> documents.Content:
         """Name some fields only, so that what others write beside them must stay."""
@@ -110,21 +114,21 @@ class Users:
                 raise Violation(f"a merge of {patch} into {held} wrote {written}")
 
         self._expect(Act(check))
-        document_patches.patch(self._world.ports, key, patch)
+        document_patches.patch(self._world.ports, PatchRequest.from_request(key, patch))
 
     def _put_if(self, key: str, content: documents.Content) -> None:
         """Read, then put if nobody has written since: held at the write itself."""
         [found] = self._world.ports.store.read(documents.path_of(key))
-        seen = operations.etag_of(found)
+        seen = etag_of(found)
 
         def check(before: Snapshot, _: documents.Content) -> None:
-            if operations.etag_of(before) != seen:
-                raise Violation(f"{key} was put over {operations.etag_of(before)}, on condition of {seen}")
+            if etag_of(before) != seen:
+                raise Violation(f"{key} was put over {etag_of(before)}, on condition of {seen}")
 
         self._expect(Act(check))
         tags = Tags(frozenset([seen])) if seen else Tags(every=True)
         condition = Precondition(if_match=tags) if seen else Precondition(if_none_match=tags)
-        operations.put(self._world.ports, key, content, condition)
+        operations.put(self._world.ports, PutRequest.from_request(key, content, condition))
 
     def _put_many(self, contents: dict[str, documents.Content]) -> None:
         def check(before: Snapshot, written: documents.Content) -> None:
@@ -133,8 +137,8 @@ class Users:
 
         act = self._expect(Act(check))
         bodies = [{"key": key, **content} for key, content in contents.items()]
-        for loaded in document_bulk.put_each(self._world.ports, bodies):
-            if isinstance(loaded.ending, operations.Stored) and loaded.key not in act.written:
+        for loaded in document_bulk.put_each(self._world.ports, BulkPutRequest.from_request(bodies)):
+            if isinstance(loaded.outcome, StoredDocument) and loaded.key not in act.written:
                 raise Violation(f"{loaded.key} was answered as stored and is not")
 
     def _write_past(self, key: str, content: dict[str, Any]) -> None:

@@ -51,14 +51,14 @@ class Checks:
         key = after.id
         if path != documents.path_of(key):
             return
-        old, new = documents.decode(before.data), documents.decode(after.data)
+        old, new = documents.Document.from_record(before.data), documents.Document.from_record(after.data)
         self._check_version(key, old, new)
         if new is not None:
             self._check_author(key, before, old, new)
         self._history[key].append(_shown(new))
         if new is None:
             self._shown = {pair: state for pair, state in self._shown.items() if pair[0] != key}
-        elif new.in_shape:
+        elif new.stamp_matches:
             self._check_copies(key, new)
 
     def _check_author(
@@ -104,10 +104,12 @@ class Checks:
     def check_rest(self, store: Store) -> None:
         """Check all documents against what a put now would embed."""
         found = store.query(Query(documents.COLLECTION))
-        held = {snapshot.id: document for snapshot in found if (document := documents.decode(snapshot.data))}
+        held = {
+            snapshot.id: document for snapshot in found if (document := documents.Document.from_record(snapshot.data))
+        }
         contents = {key: held[key].content if key in held else None for key in self._keys}
         stored = store.read(*map(transforms.path_of, FIELDS))
-        around = Embedding(contents, {one.id: transforms.decode(one.data) for one in stored})
+        around = Embedding(contents, {one.id: transforms.from_record(one.data) for one in stored})
         for key, document in held.items():
             try:
                 expected = self._expected(key, document, held, around)
@@ -128,11 +130,11 @@ class Checks:
             for at, link in links.links(document.content)
             if {"link_cycle", "link_too_large"} & link.keys() and documents.hops_of(held.get(link["key"])) >= HOPS_MAX
         }
-        return links.placed(links.shape(key, document.content, around, hops, refuse=False), far)
+        return links.with_copies(links.embed_links(key, document.content, around, hops, refuse=False), far)
 
     @staticmethod
     def _check_document(key: str, document: documents.Document, expected: documents.Content) -> None:
-        if not document.in_shape:
+        if not document.stamp_matches:
             raise Violation(f"{key} was never brought into shape: {document.content}")
         if values.canonical(expected) != values.canonical(document.content):
             raise Violation(f"{key} shows {document.content}, a put now would embed {expected}")
@@ -146,7 +148,7 @@ def _hops_of_a_refresh(document: documents.Document, held: dict[str, documents.D
 def bare(content: documents.Content) -> str:
     """Give what a user wrote: a content with nothing beside the keys of its links."""
     links_alone = {at: {"key": link["key"]} for at, link in links.links(content)}
-    return values.canonical(links.placed(content, links_alone))
+    return values.canonical(links.with_copies(content, links_alone))
 
 
 def _shown(document: documents.Document | None) -> str:

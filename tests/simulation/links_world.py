@@ -39,7 +39,7 @@ class LinksWorld:
         self.keys = list(self.kind.keys)
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
         self.world.on_event = fan_out.fan_out
-        self.world.handlers["link_refresh"] = fan_out.follow
+        self.world.handlers["link_refresh"] = fan_out.run_link_task
         self.world.observers.append(self._check_write)
         self.checks = Checks(self.kind)
         self.users = Users(self.world, self.kind, self.checks)

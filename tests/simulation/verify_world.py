@@ -46,7 +46,7 @@ class VerifyWorld(LinksWorld):
         self.loss = self.world.random.choice(LOSSES)
         self.deaf = True
         self.world.on_event = self._hear
-        self.world.handlers["link_verify"] = verification.follow
+        self.world.handlers["link_verify"] = verification.run_verification_task
 
     def run(self) -> None:
         with LIMITS.replaced(verify_page=PAGE):
@@ -91,5 +91,5 @@ class VerifyWorld(LinksWorld):
 
     def _check_walk(self) -> None:
         walks = verification.newest(self.world.ports_of_store())
-        if [walk["state"] for walk in walks] != ["ended"]:
+        if [bool(walk.ended_at) for walk in walks] != [True]:
             raise Violation(f"asked for one walk, and found {walks}")

@@ -13,6 +13,7 @@ from shared.core.operations.ports import DocumentEvent, Ports, Put, Query, Snaps
 from shared.core.rules.effects import Effect
 from shared.documents.operations import documents
 from shared.documents.rules.documents import COLLECTION, Content, path_of
+from shared.documents.rules.requests import PutRequest
 from shared.links.operations import fan_out as links
 from shared.links.operations import verification
 from shared.testing.memory_store import MemoryStore
@@ -74,7 +75,7 @@ class QuietWorld:
 
     def put(self, key: str, **content: Any) -> Content:
         """Put a document as a caller does; give it as it was answered."""
-        return documents.put(self.ports, key, content).document
+        return documents.put(self.ports, PutRequest.from_request(key, content)).document
 
     def write_past(self, key: str, data: Content) -> None:
         """Write a record as another client does, that knows nothing of the kit."""
@@ -88,7 +89,7 @@ class QuietWorld:
     def work(self) -> Cost:
         """Let the oldest task run; give what it cost."""
         task = self.tasks.pop(0)
-        follow = verification.follow if task.function == "link_verify" else links.follow
+        follow = verification.run_verification_task if task.function == "link_verify" else links.run_link_task
         return self.cost_of(lambda: follow(self.ports, task.payload))
 
     def settle(self) -> None:

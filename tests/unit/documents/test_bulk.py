@@ -12,8 +12,8 @@ from shared.core.operations.ports import Field, Outcome, Snapshot, Write
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.documents.operations.bulk import put_each
-from shared.documents.operations.documents import Stored
-from shared.documents.rules.bulk import waves
+from shared.documents.operations.stored_documents import StoredDocument
+from shared.documents.rules.bulk import BulkPutRequest, waves
 from shared.documents.rules.documents import RESERVED
 from tests.unit.documents.documents_front import Front, front, problem
 from tests.unit.quiet_world import QuietWorld
@@ -213,7 +213,7 @@ class Contested:
 
 def load(world: QuietWorld, other: Callable[[], object], times: int, bodies: list[Any]) -> list[Any]:
     ports = replace(world.ports, store=Contested(world, other, times))
-    return [each.ending for each in put_each(ports, bodies)]
+    return [each.outcome for each in put_each(ports, BulkPutRequest.from_request(bodies))]
 
 
 def test_who_loses_the_guard_is_read_again_with_what_it_links_to() -> None:
@@ -225,7 +225,7 @@ def test_who_loses_the_guard_is_read_again_with_what_it_links_to() -> None:
         world.put("t", n=2)
 
     [ending] = load(world, other, 1, [{"key": "p", "t": {"key": "t"}}])
-    assert isinstance(ending, Stored)
+    assert isinstance(ending, StoredDocument)
     assert (ending.created, ending.document) == (False, {"key": "p", "t": {"key": "t", "n": 2}})
     assert len(world.slept_seconds) == 1
 
@@ -234,7 +234,7 @@ def test_who_loses_every_time_is_to_be_asked_for_again_and_the_others_are_stored
     world = QuietWorld()
     endings = load(world, lambda: world.put("p", n="another's"), 99, [{"key": "p", "n": 1}, {"key": "q", "n": 1}])
     assert isinstance(endings[0], Unavailable)
-    assert isinstance(endings[1], Stored)
+    assert isinstance(endings[1], StoredDocument)
     assert world.shown("p") == {"key": "p", "n": "another's"}
 
 
@@ -252,7 +252,7 @@ def test_of_what_is_replaced_only_the_kits_knowledge_is_read_and_a_target_whole(
             return found
 
     ports = replace(world.ports, store=Watched(world, lambda: None, 0))
-    put_each(ports, [{"key": "p", "t": {"key": "t"}}])
+    put_each(ports, BulkPutRequest.from_request([{"key": "p", "t": {"key": "t"}}]))
     assert read["documents/p"].keys() == {RESERVED}
     assert read["documents/p"][RESERVED].keys() == {"version", "author", "digest", "hops", "linked"}
     assert read["documents/t"]["n"] == 1

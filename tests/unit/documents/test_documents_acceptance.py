@@ -139,7 +139,7 @@ def test_a_fan_out_that_runs_twice_and_backwards_leaves_the_newest_copies_and_ev
         tasks += at.world.tasks
     at.world.settle()
     for task in tasks:
-        links.follow(at.world.ports, task.payload)
+        links.run_link_task(at.world.ports, task.payload)
     assert at.seen("897654") == {**FRED, "name": "Freda", "address": {**COPY, "city": "c"}}
 
 

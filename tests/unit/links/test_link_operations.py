@@ -14,8 +14,9 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadValue, TooLarge, Unavailable
 from shared.documents.operations import documents
 from shared.documents.rules.documents import RESERVED, path_of
+from shared.documents.rules.queries import FindRequest
 from shared.links.operations import fan_out as links
-from shared.links.operations import pages as link_pages
+from shared.links.operations import pages
 from tests.unit.quiet_world import QuietWorld
 
 MISSING = {"key": "t", "link_missing": True}
@@ -23,7 +24,7 @@ NO_CONTENT: Field = (RESERVED, "other")
 """A field that is no part of a document's content: writing it makes guards lose and changes nothing else."""
 
 
-SOME_TASK = Effect("name", "links", "link_refresh", "follow", {})
+SOME_TASK = Effect("name", "links", "link_refresh", "refresh", {})
 
 
 def linked(world: QuietWorld, key: str) -> Any:
@@ -66,8 +67,10 @@ def test_a_person_lives_at_an_address_that_moves() -> None:
     world.settle()
     moved = {"key": "1234567", "type": "Address", "addr1": "2 thing st", "zipcode": 12345}
     assert world.shown("897654") == {**fred, "address": moved}
-    assert documents.find(world.ports, ["address.zipcode==54321"], [], "", "").documents == []
-    assert documents.find(world.ports, ["address.zipcode==12345"], [], "", "").documents == [world.shown("897654")]
+    assert documents.find(world.ports, FindRequest.from_request(["address.zipcode==54321"], [], "", "")).documents == []
+    assert documents.find(world.ports, FindRequest.from_request(["address.zipcode==12345"], [], "", "")).documents == [
+        world.shown("897654")
+    ]
 
 
 def test_a_copy_of_what_is_deleted_says_so_and_is_filled_again(embedding: QuietWorld) -> None:
@@ -200,7 +203,7 @@ def test_what_another_client_writes_that_no_put_would_take_is_reported_and_left(
     assert embedding.record("documents/q") == {"l": [{"key": "t"}] * 501}
     assert embedding.reported == [
         (
-            "a document cannot be brought into shape",
+            "document normalization rejected",
             {"document": "q", "reason": "A document has at most 500 links."},
         )
     ]
@@ -240,7 +243,7 @@ def test_a_verification_writes_no_copy_itself_but_leaves_it_to_a_task() -> None:
     links.fan_out(world.ports, put)
     assert world.record("documents/p") == before
     [task] = world.tasks
-    assert (task.queue, task.function, task.task) == ("links", "link_refresh", "follow")
+    assert (task.queue, task.function, task.task) == ("links", "link_refresh", "refresh")
     assert task.payload == {"event": put.id, "work": {"key": "t", "document": "p"}}
     world.work()
     assert world.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
@@ -363,7 +366,7 @@ def test_a_page_hands_on_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("letters", "copies"), [(10, 1_500), (20_000, 419), (900_000, 9)])
 def test_a_page_is_as_long_as_its_documents_are_small(letters: int, copies: int) -> None:
     found = [Snapshot(f"documents/{n}", {"text": "x" * letters}, datetime.now(UTC)) for n in range(3)]
-    assert link_pages.copies_after(found) == copies
+    assert pages.next_limit(found) == copies
 
 
 def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +380,7 @@ def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPat
     world.deliver()
     [first] = world.tasks
     with pytest.raises(Unavailable):
-        links.follow(replace(world.ports, store=Overtaking(world, 1_000, NO_CONTENT)), first.payload)
+        links.run_link_task(replace(world.ports, store=Overtaking(world, 1_000, NO_CONTENT)), first.payload)
     assert works(world) == [{"key": "t", "cursor": ""}, {"key": "t", "cursor": "p"}]
 
 
@@ -400,7 +403,7 @@ def test_a_refresh_never_loses_a_concurrent_write(embedding: QuietWorld) -> None
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
-    links.follow(replace(embedding.ports, store=Overtaking(embedding, 1, ("mine",))), page.payload)
+    links.run_link_task(replace(embedding.ports, store=Overtaking(embedding, 1, ("mine",))), page.payload)
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}, "mine": 0}
 
 
@@ -409,7 +412,7 @@ def test_a_page_that_keeps_losing_gives_its_turn_back(embedding: QuietWorld) -> 
     embedding.deliver()
     [page] = embedding.tasks
     with pytest.raises(Unavailable):
-        links.follow(replace(embedding.ports, store=Overtaking(embedding, 1_000, NO_CONTENT)), page.payload)
+        links.run_link_task(replace(embedding.ports, store=Overtaking(embedding, 1_000, NO_CONTENT)), page.payload)
     assert len(embedding.slept_seconds) == LIMITS.rounds_max
     embedding.settle()
     assert embedding.shown("p")["a"] == {"key": "t", "n": 2}
@@ -434,7 +437,7 @@ def test_a_page_whose_source_moved_starts_anew_before_it_is_done(embedding: Quie
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
-    links.follow(replace(embedding.ports, store=Moving(embedding, 2)), page.payload)
+    links.run_link_task(replace(embedding.ports, store=Moving(embedding, 2)), page.payload)
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 100}}
 
 
@@ -457,10 +460,10 @@ def test_what_can_never_be_written_is_reported_and_the_others_follow(embedding: 
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
-    links.follow(replace(embedding.ports, store=Refusing(embedding, "documents/p")), page.payload)
+    links.run_link_task(replace(embedding.ports, store=Refusing(embedding, "documents/p")), page.payload)
     assert [embedding.shown(key)["a"]["n"] for key in ("o", "p", "q")] == [2, 1, 2]
     assert embedding.reported == [
-        ("a copy cannot be refreshed", {"document": "p", "source": "t", "reason": "too many index entries"})
+        ("copy refresh rejected", {"document": "p", "source": "t", "reason": "too many index entries"})
     ]
 
 
@@ -470,7 +473,7 @@ def test_a_page_that_runs_twice_writes_once(embedding: QuietWorld) -> None:
     [page] = embedding.tasks
     embedding.work()
     record = embedding.store.read("documents/p")[0]
-    assert embedding.cost_of(lambda: links.follow(embedding.ports, page.payload)).writes == 0
+    assert embedding.cost_of(lambda: links.run_link_task(embedding.ports, page.payload)).writes == 0
     assert embedding.store.read("documents/p")[0].update_time == record.update_time
 
 
@@ -492,7 +495,7 @@ def test_a_task_for_what_is_gone_or_links_no_more_does_nothing(embedding: QuietW
 
 def test_a_refresh_of_a_document_that_another_client_wrote_brings_it_into_shape(embedding: QuietWorld) -> None:
     embedding.store.commit([Put("documents/p", {"a": {"key": "t"}, "b": {"key": "nobody"}})])
-    links.follow(embedding.ports, {"event": "e", "work": {"key": "t", "document": "p"}})
+    links.run_link_task(embedding.ports, {"event": "e", "work": {"key": "t", "document": "p"}})
     nobody = {"key": "nobody", "link_missing": True}
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 1}, "b": nobody}
     assert linked(embedding, "p") is True
@@ -510,7 +513,7 @@ def test_a_refresh_of_a_document_that_another_client_wrote_brings_it_into_shape(
 )
 def test_a_payload_that_is_no_work_is_refused_for_good(payload: dict[str, Any]) -> None:
     with pytest.raises(BadValue):
-        links.follow(QuietWorld().ports, payload)
+        links.run_link_task(QuietWorld().ports, payload)
 
 
 def test_a_mark_that_keeps_losing_gives_the_turn_back(embedding: QuietWorld) -> None:

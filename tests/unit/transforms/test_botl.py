@@ -153,8 +153,8 @@ def test_any_transform_of_any_value_makes_the_same_json_every_time_and_changes_n
 
 
 @given(TRANSFORMS, JSON)
-def test_only_what_may_give_an_object_ever_does(transform: Any, source: Any) -> None:
-    if not botl.may_give_an_object(transform):
+def test_only_what_may_produce_an_object_ever_does(transform: Any, source: Any) -> None:
+    if not botl.may_produce_an_object(transform):
         assert not isinstance(botl.apply(transform, source), dict)
 
 
@@ -199,7 +199,7 @@ def test_a_run_is_bounded_in_steps_and_bytes(transform: Any) -> None:
     ],
 )
 def test_what_may_make_an_object_can_be_stored_and_comes_back(transform: Any) -> None:
-    assert transforms.decode(transforms.encode(transforms.check(transform))) == transform
+    assert transforms.from_record(transforms.to_record(transforms.check(transform))) == transform
 
 
 @pytest.mark.parametrize(
@@ -258,4 +258,4 @@ def test_a_name_that_no_field_with_links_has_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("data", [None, {}, {"botl": 5}, {"botl": "{"}])
 def test_a_record_that_another_client_wrote_and_is_no_transform_counts_as_none(data: Any) -> None:
-    assert transforms.decode(data) is None
+    assert transforms.from_record(data) is None
