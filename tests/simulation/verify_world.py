@@ -49,7 +49,7 @@ class VerifyWorld(LinksWorld):
         self.world.handlers["link_verify"] = verification.run_verification_task
 
     def run(self) -> None:
-        with LIMITS.replaced(verify_page=PAGE):
+        with LIMITS.replaced(verify_page_documents_max=PAGE):
             super().run()
 
     def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:

@@ -82,7 +82,7 @@ def verify_page(ports: Ports, run: str, cursor: str) -> None:
     if walk is None or not walk.awaits(cursor):
         return
     after = (cursor,) if cursor else ()
-    read = ports.store.query(Query(documents.COLLECTION, limit=LIMITS.verify_page, after=after))
+    read = ports.store.query(Query(documents.COLLECTION, limit=LIMITS.verify_page_documents_max, after=after))
     found = repairs.inspect(ports, read)
     last_key = read[-1].id if read else cursor
 
@@ -90,7 +90,7 @@ def verify_page(ports: Ports, run: str, cursor: str) -> None:
         walk = Verification.from_record(run, now[0].data)
         if walk is None or not walk.awaits(cursor):
             return Decision((), False)
-        counted = walk.count_page(found, last_key, now[0].read_time, more=len(read) == LIMITS.verify_page)
+        counted = walk.count_page(found, last_key, now[0].read_time, more=len(read) == LIMITS.verify_page_documents_max)
         effects = () if counted.ended_at else (counted.next_page_task(),)
         return Decision((Put(path_of(run), counted.to_record(), now[0].guard),), True, effects)
 

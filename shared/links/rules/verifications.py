@@ -63,7 +63,7 @@ class Verification:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report that callers see."""
-        state = "walking" if self.ended_at is None else "ended"
+        state = "running" if self.ended_at is None else "ended"
         ended = {"ended_at": self.ended_at} if self.ended_at else {}
         found = asdict(self.found) | {"repaired": self.found.drifted + self.found.moving - self.found.refused}
         return {"run": self.run, "state": state, "begun_at": self.begun_at, **ended, "pages": self.pages, **found}

@@ -156,7 +156,7 @@ def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: QuietW
 def test_pages_follow_each_other_and_each_tells_what_it_found(
     embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LIMITS, "verify_page", 2)
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
     embedding.put("t", n=2)
     lose_events(embedding)
     embedding.told.clear()
@@ -169,7 +169,7 @@ def test_pages_follow_each_other_and_each_tells_what_it_found(
 
 
 def test_a_page_that_comes_twice_is_counted_once(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LIMITS, "verify_page", 2)
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
     run = verification.begin(embedding.ports, "test").run
     first = embedding.tasks[0].payload
     for _ in range(3):
@@ -270,7 +270,7 @@ def test_people_begin_a_walk_and_read_its_report(client: FlaskClient, embedding:
     begun = client.post("/").get_json()
     assert begun == {
         "run": begun["run"],
-        "state": "walking",
+        "state": "running",
         "begun_at": begun["begun_at"],
         "pages": 0,
         "looked": 0,
