@@ -13,10 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from shared.batches.rules.batches import Unit
+
 from shared.batches.operations import batches
 from shared.batches.rules import batches as rules
 from shared.batches.rules import requests, units
-from shared.batches.rules.batches import Unit
 from shared.batches.rules.requests import Order
 from shared.core.operations import outbox
 from shared.core.operations.ports import Ports
@@ -25,7 +26,9 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
 from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, HURRIED_SECONDS, KINDS, SMALL, WORK
-from tests.simulation.world import Chances, Violation, World
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.world import Violation, World
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -37,12 +40,13 @@ class BatchesWorld:
     """One batch `b` (and its sub-batch), its callers, its units and its sweepers."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
-        self.world = World(seed, Chances(kill=0.03, lose_answer=0.04, twice=0.08), trace)
+        self.world = World(seed, FaultRates(kill=0.03, lose_answer=0.04, duplicate=0.08), trace)
         self.kind = self.world.random.choice(KINDS)
         self.world.task_handlers["batch_expand"] = lambda ports, effect: batches.follow(
             ports, effect.task, effect.payload
         )
         self.world.task_handlers["painter"] = self._paint
+        self.world.queue.on_reuse = self._reuse
         self.checks = Checks(self.world.store, self.kind)
         self.world.observers.append(self.checks.check_write)
         self.deliveries: Counter[str] = Counter()
@@ -136,7 +140,7 @@ class BatchesWorld:
             except Problem as problem:
                 if not patient or tries[0] > 4:
                     raise
-                self.world.say(f"asks again after: {problem.detail}")
+                self.world.log(f"asks again after: {problem.detail}")
                 once()
 
         self.world.start(name, once, lambda done: None if done else self._call(name, work, patient))
@@ -146,6 +150,12 @@ class BatchesWorld:
     def _next_result(self) -> int:
         self.results += 1
         return self.results
+
+    def _reuse(self, effect: Effect) -> None:
+        """A task under a name that was free again is a new one, whose deliveries count from one."""
+        self.deliveries[effect.name] = 0
+        if effect.task == ANNOUNCE.task:
+            allow_from_an_old_outbox_record(self.world, effect)
 
     def _paint(self, ports: Ports, effect: Effect) -> None:
         self.deliveries[effect.name] += 1
@@ -173,7 +183,8 @@ class BatchesWorld:
 
     def _settle(self) -> None:
         """Let the outbox's sweeper do its part; only where callers do not ask twice, the batches' sweeper too."""
-        self.world.chances.left = 0
+        self.world.pass_an_outage()
+        self.world.fault_rates.left = 0
         for _ in range(2):
             self._later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         if self.kind.from_outside and not self.kind.hurried:
@@ -203,18 +214,18 @@ class BatchesWorld:
         header = self.checks.header("b")
         if header is None or header.state == "cancelled":
             return
-        self.world.chances.left = 3
+        self.world.fault_rates.left = 3
         for _ in range(2):
             self._call("asks for retries", lambda: batches.retry(self.world.ports, "b", None))
         self.world.run()
-        self.world.chances.left = 0
+        self.world.fault_rates.left = 0
         if self.checks.failed("b"):
             raise Violation("what failed was tried again and is still failed")
         self.checks.check_rest(retried=True)
 
     def _second_life(self) -> None:
         """Long after the end the batch is removed, its id used again, perhaps at once, and old tasks come once more."""
-        self.world.chances.left = 3
+        self.world.fault_rates.left = 3
         late = self.world.random.sample(self.unit_tasks, min(2, len(self.unit_tasks)))
         for task in late:
             self.deliveries[task.name] = 0  # as if the queue had kept it all the time
@@ -223,14 +234,14 @@ class BatchesWorld:
         order = self._order(self.world.random.randint(1, 4), sealed=True)
         self.checks.announced.clear()
         self.world.run(self._removing(late, order))
-        self.world.chances.left = 0
+        self.world.fault_rates.left = 0
         for _ in range(3):
             self._later(LIMITS.batch_look_seconds, batches.sweep)
         now = self.checks.header("b")
         if now is not None and old is not None and now.incarnation == old.incarnation:
             raise Violation("a batch that ended long ago was not removed")
         self.checks.check_nothing_left_behind()
-        self.world.chances.left = 3
+        self.world.fault_rates.left = 3
         self._call("populates again", lambda: batches.populate(self.world.ports, "b", order))
         self.world.run([partial(self.world.tasks.append, task) for task in late])
         self._settle()

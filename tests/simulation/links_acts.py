@@ -97,7 +97,7 @@ class Users:
             if bare(written) != bare(content):
                 raise Violation(f"{key} was put as {content} and stored as {written}")
 
-        self._world.say(f"puts {content}")
+        self._world.log(f"puts {content}")
         self._expect(Act(check))
         operations.put(self._world.ports, PutRequest.from_request(key, content))
 
@@ -150,7 +150,7 @@ class Users:
 
         self._expect(Act(check))
         random, store = self._world.random, self._world.store
-        self._world.stop_here(f"another client writes {key}: {content}")
+        self._world.step(f"another client writes {key}: {content}")
         [held] = store.read(documents.path_of(key))
         data = {**held.data, "n": content["n"]} if held.data is not None and random.random() < 0.5 else content
         store.commit([Put(documents.path_of(key), data)])

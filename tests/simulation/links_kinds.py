@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.world import Chances
+from tests.simulation.fault_rates import FaultRates
 
 PAGE_COPIES = 2
 """A page's size here, so that three documents make a chain of pages."""
@@ -29,7 +29,7 @@ TRANSFORMS: tuple[Any, ...] = (
 
 SMALL, GROWING = TRANSFORMS[:2], TRANSFORMS[3:]
 
-UNLUCKY = Chances(lose_answer=0.1, kill=0.1, left=8)
+UNLUCKY = FaultRates(lose_answer=0.1, kill=0.1, left=8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,11 @@ from shared.core.operations import outbox
 from shared.core.operations.ports import Query, Snapshot
 from shared.core.rules.limits import LIMITS
 from shared.links.operations import fan_out
+from tests.simulation.fault_rates import FaultRates
 from tests.simulation.links_acts import Users
 from tests.simulation.links_checks import Checks
 from tests.simulation.links_kinds import HOPS_MAX, KINDS, PAGE_COPIES, SMALL_DOCUMENT_BYTES, UNLUCKY, Kinds
-from tests.simulation.world import Chances, World
+from tests.simulation.world import World
 
 OPERATIONS_MAX = 7
 
@@ -35,10 +36,11 @@ class LinksWorld:
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds) -> None:
         self.kind = Random(seed).choice(kinds)
-        self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else Chances(), trace)
+        self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else FaultRates(), trace)
         self.keys = list(self.kind.keys)
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
-        self.world.on_event = fan_out.fan_out
+        self.world.events.handler = fan_out.fan_out
+        self.world.sweeper = outbox.sweep
         self.world.handlers["link_refresh"] = fan_out.run_link_task
         self.world.observers.append(self._check_write)
         self.checks = Checks(self.kind)
@@ -60,6 +62,7 @@ class LinksWorld:
 
     def _let_the_sweeper_finish(self) -> None:
         """What a process that died left in the outbox is handed over later."""
+        self.world.pass_an_outage()
         with self._no_misfortune():
             while self.world.store.query(Query(outbox.COLLECTION)):
                 self.world.pass_time(LIMITS.outbox_patience_seconds)
@@ -79,9 +82,9 @@ class LinksWorld:
     @contextmanager
     def _no_misfortune(self) -> Iterator[None]:
         """Keep what may still go wrong for later."""
-        left, self.world.chances.left = self.world.chances.left, 0
+        left, self.world.fault_rates.left = self.world.fault_rates.left, 0
         yield
-        self.world.chances.left = left
+        self.world.fault_rates.left = left
 
     def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
         self.checks.check_write(path, before, after)

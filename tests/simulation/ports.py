@@ -1,4 +1,4 @@
-"""The ports of a simulated world: before each call others may go on; a call may fail, or take effect and not say so."""
+"""The ports of a simulated world: a call yields to others first, may not arrive, and may lose its answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SimulatedStore:
         def each() -> tuple[Outcome, ...]:
             outcomes = list(self._world.store.write_each(writes))
             for index in range(len(outcomes)):
-                if self._world.misfortune(self._world.chances.lose_answer):
+                if self._world.inject_fault(self._world.fault_rates.lose_answer):
                     outcomes[index] = Unavailable("the answer to this write was lost")
             return tuple(outcomes)
 
@@ -48,16 +48,16 @@ class SimulatedStore:
         return self._world.store.new_id()
 
     def _call(self, what: str, call: Callable[[], Answer]) -> Answer:
-        return through(self._world, what, call)
+        return _call(self._world, what, call)
 
 
-def through(world: World, what: str, call: Callable[[], Answer]) -> Answer:
+def _call(world: World, what: str, call: Callable[[], Answer]) -> Answer:
     """Make one round trip: it may not arrive, or its answer may not come back."""
-    world.stop_here(what)
-    if world.misfortune(world.chances.abort):
+    world.step(what)
+    if world.inject_fault(world.fault_rates.abort):
         raise Unavailable("aborted")
     answer = call()
-    if world.misfortune(world.chances.lose_answer):
+    if world.inject_fault(world.fault_rates.lose_answer):
         raise Unavailable("the answer was lost")
     return answer
 
@@ -67,7 +67,7 @@ def _named(writes: Sequence[Write]) -> str:
 
 
 class SimulatedQueue:
-    """Cloud Tasks: takes a name once, for as long as the world stands."""
+    """Cloud Tasks, reached over the same network: one round trip a task."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -75,24 +75,17 @@ class SimulatedQueue:
     def create(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             what = f"create task {effect.name[:6]} {dict(effect.payload)}"
-            through(self._world, what, partial(self._take, effect))
-
-    def _take(self, effect: Effect) -> None:
-        if self._world.refusing:
-            raise Unavailable("the queue refuses")
-        if effect.name not in self._world.names:
-            self._world.names.add(effect.name)
-            self._world.tasks.append(effect)
+            _call(self._world, what, partial(self._world.queue.take, effect))
 
 
 class SimulatedClock:
-    """Sleeping is standing aside: how long the others take meanwhile is the seed's to say."""
+    """Sleeping yields to the others; the seed decides how much they do meanwhile."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def sleep(self, seconds: float) -> None:
-        self._world.stop_here(f"sleeps {seconds:.3f} s")
+        self._world.step(f"sleeps {seconds:.3f} s")
 
     def jitter(self) -> float:
         return 0.5
@@ -105,7 +98,7 @@ class SimulatedLog:
         self._world = world
 
     def info(self, message: str, /, **values: object) -> None:
-        self._world.say(f"log: {message} {values}")
+        self._world.log(f"log: {message} {values}")
 
     def error(self, message: str, /, **values: object) -> None:
-        self._world.say(f"log ERROR: {message} {values}")
+        self._world.log(f"log ERROR: {message} {values}")

@@ -45,7 +45,7 @@ class VerifyWorld(LinksWorld):
         super().__init__(seed, trace, kinds)
         self.loss = self.world.random.choice(LOSSES)
         self.deaf = True
-        self.world.on_event = self._hear
+        self.world.events.handler = self._hear
         self.world.handlers["link_verify"] = verification.run_verification_task
 
     def run(self) -> None:
@@ -58,7 +58,7 @@ class VerifyWorld(LinksWorld):
 
     def _hear(self, ports: Ports, event: DocumentEvent) -> None:
         if self.deaf and self.world.random.random() < self.loss:
-            self.world.say(f"event {event.id} is lost")
+            self.world.log(f"event {event.id} is lost")
         else:
             fan_out.fan_out(ports, event)
 
@@ -66,7 +66,7 @@ class VerifyWorld(LinksWorld):
         """What the users left is verified first; then all must be true."""
         self.deaf = False
         self.world.run([self._begin, *[self.users.act] * self.world.random.randint(0, 2)])
-        self.world.chances.left = 0
+        self.world.fault_rates.left = 0
         self._sweep_and_go_on()
         self._check_walk()
         super()._check_rest()
@@ -90,6 +90,6 @@ class VerifyWorld(LinksWorld):
             self.world.run()
 
     def _check_walk(self) -> None:
-        walks = verification.newest(self.world.ports_of_store())
+        walks = verification.newest(self.world.reliable_ports())
         if [bool(walk.ended_at) for walk in walks] != [True]:
             raise Violation(f"asked for one walk, and found {walks}")
