@@ -62,7 +62,7 @@ def ports(firestore_emulator: str) -> Iterator[Ports]:
 
 
 def until_it_lands(call: Callable[[], object]) -> None:
-    """Ask again as a caller does, as long as it may help."""
+    """Retry as a caller does, on transient errors."""
     while True:
         try:
             call()
@@ -73,7 +73,7 @@ def until_it_lands(call: Callable[[], object]) -> None:
 
 
 def at_once(*works: Callable[[], object]) -> None:
-    """Let each work in a thread of its own, all beginning together."""
+    """Run each in a thread of its own, all starting together."""
     gate = threading.Barrier(len(works))
 
     def begin(work: Callable[[], object]) -> None:
@@ -88,7 +88,7 @@ def at_once(*works: Callable[[], object]) -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sent=objects)
 def test_any_object_comes_back_equal_or_is_refused_with_a_reason(ports: Ports, sent: dict[str, Any]) -> None:
-    """D1, D3, D4, D5: on Firestore, one by one and in a call of many."""
+    """On Firestore, one by one and in a call of many."""
     [loaded] = document_bulk.put_each(ports, BulkPutRequest.from_request([sent | {"key": "b"}]))
     if isinstance(loaded.outcome, StoredDocument):
         found = documents.get(ports, "b")
@@ -102,7 +102,7 @@ def test_any_object_comes_back_equal_or_is_refused_with_a_reason(ports: Ports, s
 
 
 def test_merges_of_eight_threads_into_one_document_are_all_there(ports: Ports) -> None:
-    """D2, D9: whoever loses the guard merges into what the winner left."""
+    """Whoever loses the guard merges into what the winner left."""
 
     def merge(thread: int) -> None:
         for n in range(MERGES):
@@ -115,7 +115,6 @@ def test_merges_of_eight_threads_into_one_document_are_all_there(ports: Ports) -
 
 
 def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(ports: Ports) -> None:
-    """D9."""
     documents.put(ports, PutRequest.from_request("t", {"n": 0}))
     documents.put(ports, PutRequest.from_request("p", {"t": {"key": "t"}}))
 

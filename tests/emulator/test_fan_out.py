@@ -1,4 +1,4 @@
-"""Copies on the real stack while events and tasks come twice and out of order (D8, D9)."""
+"""Copies on the real stack while events and tasks come twice and out of order."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

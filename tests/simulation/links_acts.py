@@ -1,4 +1,4 @@
-"""What users of the worlds of links do, and what must be true of the writes of each act."""
+"""Actions of users in the worlds of links, and checks of the writes of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulation.world import Violation, World
 
 
 class Users:
-    """Those who put, merge, delete and write past the kit; with few contents, so that what was comes again."""
+    """Users who put, merge and delete, and another client; with few contents, so that contents recur."""
 
     def __init__(self, world: World, kind: Kind, checks: Checks) -> None:
         self._world = world
@@ -33,7 +33,7 @@ class Users:
         self._changes = 0
 
     def act(self) -> None:
-        """Let one user begin something."""
+        """Start one random action."""
         random = self._world.random
         if self._kind.transformed and random.random() < (0.8 if self._kind.narrow else 0.4):
             self._change_a_transform()
@@ -74,7 +74,7 @@ class Users:
         transform_operations.put(self._world.ports, PutTransformRequest.from_request(name, transform))
 
     def start_put(self, name: str, key: str) -> None:
-        """Let a user put a document of this kind of world."""
+        """Start a put of a document of this kind of world."""
         content = self._content(key)
         self._world.start(f"{name} {content['n']}", lambda: self._put(key, content))
 
@@ -102,7 +102,7 @@ class Users:
         operations.put(self._world.ports, PutRequest.from_request(key, content))
 
     def _patch(self, key: str) -> documents.Content:
-        """Name some fields only, so that what others write beside them must stay."""
+        """Return some fields only, so that what others write beside them must stay."""
         random = self._world.random
         content = self._content(key) | {"m": f"{self._puts}"}
         return {name: content[name] for name in random.sample(sorted(content), random.randint(1, len(content)))}

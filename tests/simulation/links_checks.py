@@ -1,4 +1,4 @@
-"""What must hold of documents that embed each other: at every write, and once everything is quiet."""
+"""Properties of documents that embed each other: at every write, and once everything is quiet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulation.world import Violation
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a process is about to write: what must be true of each of its writes, and the keys it has written."""
+    """The action of a process: a check of each of its writes, and the keys it has written."""
 
     check: Callable[[Snapshot, documents.Content], None]
     written: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ class Checks:
         self._acts: dict[greenlet, Act] = {}
 
     def expect(self, act: Act) -> Act:
-        """Hold the writes of the process that calls this to what it is about to do."""
+        """Check the writes of the calling process against an action."""
         self._acts[getcurrent()] = act
         return act
 
@@ -93,7 +93,7 @@ class Checks:
             self._shown[key, target] = fitting[0]
 
     def _may_show(self, copy: dict[str, Any], state: str, above: str) -> bool:
-        """Tell whether a copy is what some transform, or none, makes of a state of its source."""
+        """Return whether a copy is what some transform, or none, makes of a state of its source."""
         of_transforms = TRANSFORMS if self._kind.transformed else ()
         sources = {copy["key"]: json.loads(state)}
         made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
@@ -118,12 +118,14 @@ class Checks:
             self._check_document(key, document, expected)
             for target in links.link_keys(document.content):
                 if target in held and held[target].linked is False:
-                    raise Violation(f"{target} does not know that {key} embeds it: its next change would be lost")
+                    raise Violation(
+                        f"{target} is embedded by {key} but not marked as linked: its next change would be lost"
+                    )
 
     def _expected(
         self, key: str, document: documents.Document, held: dict[str, documents.Document], around: Embedding
     ) -> documents.Content:
-        """What a put now would embed; a mark may stand where the last change of the target has come too far."""
+        """Return what a put now would embed; a mark may remain where the target has reached the last hop."""
         hops = _hops_of_a_refresh(document, held) if self._kind.crowded else 0
         far = {
             at: link
@@ -135,18 +137,18 @@ class Checks:
     @staticmethod
     def _check_document(key: str, document: documents.Document, expected: documents.Content) -> None:
         if not document.stamp_matches:
-            raise Violation(f"{key} was never brought into shape: {document.content}")
+            raise Violation(f"{key} was not normalized: {document.content}")
         if values.canonical(expected) != values.canonical(document.content):
             raise Violation(f"{key} shows {document.content}, a put now would embed {expected}")
 
 
 def _hops_of_a_refresh(document: documents.Document, held: dict[str, documents.Document]) -> int:
-    """Say how far the last change of any target has come here: where it came too far, marks stay."""
+    """Return the hops of a refresh from these targets: beyond the limit, marks stay."""
     return 1 + max((documents.hops_of(held.get(key)) for key in links.link_keys(document.content)), default=0)
 
 
 def bare(content: documents.Content) -> str:
-    """Give what a user wrote: a content with nothing beside the keys of its links."""
+    """Return what a user wrote: a content with nothing beside the keys of its links."""
     links_alone = {at: {"key": link["key"]} for at, link in links.links(content)}
     return values.canonical(links.with_copies(content, links_alone))
 

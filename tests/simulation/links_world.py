@@ -27,7 +27,7 @@ OPERATIONS_MAX = 7
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
-    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
+    """Run one seed until nothing is left to do. Raises `Violation` when a property does not hold."""
     LinksWorld(seed, trace, kinds).run()
 
 
@@ -61,7 +61,7 @@ class LinksWorld:
             self._check_rest()
 
     def _let_the_sweeper_finish(self) -> None:
-        """What a process that died left in the outbox is handed over later."""
+        """Run the sweeper until the outbox is empty: a process that died may have left records in it."""
         self.world.pass_an_outage()
         with self._no_misfortune():
             while self.world.store.query(Query(outbox.COLLECTION)):
@@ -73,7 +73,7 @@ class LinksWorld:
         outbox.sweep(self.world.ports)
 
     def _settle_first(self) -> None:
-        """Begin with everything put and linked, and no misfortune so far."""
+        """Put and link all documents, without faults."""
         with self._no_misfortune():
             for key in self.keys:
                 self.users.start_put(f"first put {key}", key)

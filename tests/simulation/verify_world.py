@@ -34,7 +34,7 @@ OPERATION = "tonight"
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
-    """Let one seed's world lose events, be verified and come to rest. Raises `Violation`."""
+    """Run one seed that loses events and is verified. Raises `Violation` when a property does not hold."""
     VerifyWorld(seed, trace, kinds).run()
 
 
@@ -63,7 +63,7 @@ class VerifyWorld(LinksWorld):
             fan_out.fan_out(ports, event)
 
     def _check_rest(self) -> None:
-        """What the users left is verified first; then all must be true."""
+        """Run a verification first; then all properties must hold."""
         self.deaf = False
         self.world.run([self._begin, *[self.users.act] * self.world.random.randint(0, 2)])
         self.world.fault_rates.left = 0

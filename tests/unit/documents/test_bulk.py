@@ -28,7 +28,7 @@ def at() -> Iterator[Front]:
 
 
 def results(at: Front, body: Any, kind: str = "application/json") -> list[dict[str, Any]]:
-    """Load documents; give what became of each, its problem as slug and field."""
+    """Load documents; return what became of each, its problem as slug and field."""
     answer = at.ask("POST", "/", body, Content_Type=kind)
     assert answer.status_code == 200, answer.get_data(as_text=True)
     return [_short(each) for each in json.loads(answer.data)["results"]]
@@ -87,7 +87,7 @@ def test_one_document_with_its_key_is_a_put(at: Front) -> None:
     ],
 )
 def test_one_without_a_good_key_or_content_is_refused(at: Front, body: Any, slug: str, field: str | None) -> None:
-    """D1: a document has a key and is an object."""
+    """A document has a key and is an object."""
     assert problem(at.ask("POST", "/", body)) == (400, slug, field)
     assert at.world.ids("documents") == []
 
@@ -141,7 +141,7 @@ def test_of_a_key_that_comes_twice_the_first_is_stored_and_the_others_are_refuse
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_links_of_one_call_resolve_whatever_their_order(at: Front, reverse: bool) -> None:
-    """D7: before any event has run, a copy of a copy too."""
+    """Before any event has run, a copy of a copy too."""
     bodies = [{"key": "a", "b": {"key": "b"}}, {"key": "b", "l": [{"key": "c"}, {"key": "old"}]}, {"key": "c", "n": 1}]
     at.ask("PUT", "/old", {"n": 0})
     results(at, bodies[::-1] if reverse else bodies)

@@ -1,4 +1,4 @@
-"""What documents cost: round trips, reads, writes, deletes and tasks of each operation, to the unit.
+"""Costs of documents: round trips, reads, writes, deletes and tasks of each operation, to the unit.
 
 A figure that falls is good news and is to be written here; one that grows is a defect.
 """
@@ -44,7 +44,7 @@ def world() -> QuietWorld:
 
 
 def put(world: QuietWorld, key: str, **content: object) -> Cost:
-    """Put a document; give what it cost."""
+    """Put a document; return what it cost."""
     return world.cost_of(lambda: world.put(key, **content))
 
 
@@ -225,7 +225,7 @@ def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: Quie
 
 
 def refused(world: QuietWorld, call: Callable[[], object]) -> Cost:
-    """Give what a call costs that is refused as too large."""
+    """Return what a call costs that is refused as too large."""
 
     def refusal() -> None:
         with pytest.raises(TooLarge):

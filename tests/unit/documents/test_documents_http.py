@@ -233,6 +233,11 @@ def test_another_address_is_not_found_and_nothing_stored(client: FlaskClient, wo
     untouched(world)
 
 
+@pytest.mark.parametrize("address", ["/?name=Fred", "/?where=n==1&name=", "/a?name=1", "/a?name"])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, address: str) -> None:
+    refused(client.get(address), 400, "bad-query", "name")
+
+
 @pytest.mark.parametrize(
     ("path", "methods", "allowed"),
     [

@@ -26,7 +26,7 @@ def at() -> Iterator[Front]:
 
 @pytest.fixture
 def tag(at: Front) -> str:
-    """Put a document; give its tag."""
+    """Put a document; return its tag."""
     return at.ask("PUT", "/a", {"n": 1}).headers["ETag"]
 
 

@@ -1,4 +1,4 @@
-"""What people write in a URL to find documents, and what it means."""
+"""Query parameters of a URL, and the query they are parsed into."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What an event of a document calls for: whose write it was, which copies it brought in, and who must follow."""
+"""The reaction to an event of a document: which client wrote it, which copies it brought in, what must follow."""
 
 import pytest
 

@@ -1,5 +1,6 @@
 """A verification finds and repairs what no event will repair any more, counts it, and writes nothing else."""
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -42,7 +43,7 @@ def lose_events(world: QuietWorld) -> None:
 
 
 def walked(world: QuietWorld, operation: str = "test") -> dict[str, Any]:
-    """Begin a walk, let everything run, and give the report without its times."""
+    """Run a walk to its end; return its report without its times."""
     run = verification.begin(world.ports, operation).run
     world.settle()
     report = verification.get(world.ports, run).to_json()
@@ -285,3 +286,9 @@ def test_people_begin_a_walk_and_read_its_report(client: FlaskClient, embedding:
     assert ended == begun | {"state": "ended", "pages": 1, "looked": 4}
     assert [each["run"] for each in client.get("/").get_json()["verifications"]] == [begun["run"]]
     assert client.get("/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/?now=1"), ("GET", "/?now=1"), ("GET", "/run?now=1")])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, method: str, path: str) -> None:
+    answer = client.open(path, method=method)
+    assert (answer.status_code, json.loads(answer.data)["field"]) == (400, "now")

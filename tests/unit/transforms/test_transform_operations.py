@@ -1,7 +1,4 @@
-"""Transforms: what stands under links in a field is what they make of the target, and it follows target and transform.
-
-D10 and D11 in the names are the acceptance criteria that a test holds the kit to.
-"""
+"""Transforms: what stands under links in a field is their output, and it follows target and transform."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,14 +40,14 @@ def world() -> QuietWorld:
     return world
 
 
-def test_d10_a_put_places_what_the_transform_of_the_field_makes_of_the_target(world: QuietWorld) -> None:
+def test_a_put_places_what_the_transform_of_the_field_makes_of_the_target(world: QuietWorld) -> None:
     assert world.shown("897654") == {"key": "897654", "type": "Person", "name": "Fred", "address": SHOWN_FULL}
     assert documents.find(
         world.ports, FindRequest.from_request(["address.fulladdr==1 thing st, stuffville 54321"], [], "", "")
     ).documents == [world.shown("897654")]
 
 
-def test_d10_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: QuietWorld) -> None:
+def test_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: QuietWorld) -> None:
     link = {"key": "1234567"}
     shown = world.put("p", address=[link, "text", [link]], home={"address": link, "other": link})
     plain = {"key": "1234567", **ADDRESS}
@@ -61,7 +58,7 @@ def test_d10_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(worl
     }
 
 
-def test_d10_what_a_transform_makes_follows_its_target_under_every_field(world: QuietWorld) -> None:
+def test_what_a_transform_makes_follows_its_target_under_every_field(world: QuietWorld) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("town", {"name": "#.city"}))
     world.put("p", address={"key": "1234567"}, town=[{"key": "1234567"}], plain={"key": "1234567"})
     world.settle()
@@ -76,7 +73,7 @@ def test_d10_what_a_transform_makes_follows_its_target_under_every_field(world: 
     }
 
 
-def test_d10_a_links_own_key_wins_and_the_source_has_its_key(world: QuietWorld) -> None:
+def test_a_links_own_key_wins_and_the_source_has_its_key(world: QuietWorld) -> None:
     transforms.put(
         world.ports,
         PutTransformRequest.from_request("l", {"key": "another", "of": "#.key", "inner": {"key": "1234567", "n": 1}}),
@@ -88,7 +85,7 @@ def test_d10_a_links_own_key_wins_and_the_source_has_its_key(world: QuietWorld) 
     }
 
 
-def test_d10_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(world: QuietWorld) -> None:
+def test_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(world: QuietWorld) -> None:
     assert world.put("p", address=[{"key": "nobody"}, {"key": None}, {"key": "p"}])["address"] == [
         {"key": "nobody", "link_missing": True},
         {"key": None, "link_missing": True},
@@ -103,7 +100,7 @@ def test_d10_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself
     assert world.shown("897654")["address"] == SHOWN_FULL
 
 
-def test_d10_a_put_is_refused_where_a_transform_makes_no_object_and_nothing_is_lost(world: QuietWorld) -> None:
+def test_a_put_is_refused_where_a_transform_makes_no_object_and_nothing_is_lost(world: QuietWorld) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
     world.put("t", detail={"n": 1})
     world.put("p", part=[{"key": "t"}])
@@ -115,7 +112,7 @@ def test_d10_a_put_is_refused_where_a_transform_makes_no_object_and_nothing_is_l
     assert world.record("documents/p") == before
 
 
-def test_d10_a_copy_whose_target_can_no_longer_be_transformed_is_marked_and_reported_until_it_can(
+def test_a_copy_whose_target_can_no_longer_be_transformed_is_marked_and_reported_until_it_can(
     world: QuietWorld,
 ) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
@@ -131,7 +128,7 @@ def test_d10_a_copy_whose_target_can_no_longer_be_transformed_is_marked_and_repo
     assert world.shown("p")["part"] == {"key": "t", "n": 2}
 
 
-def test_d10_a_transform_that_contains_a_key_is_no_link_and_comes_back_to_the_letter(world: QuietWorld) -> None:
+def test_a_transform_that_contains_a_key_is_no_link_and_comes_back_to_the_letter(world: QuietWorld) -> None:
     transform = {"a": {"key": "1234567"}, "b": [[{"key": "x"}]]}
     stored = transforms.put(world.ports, PutTransformRequest.from_request("l", transform))
     assert (stored.transform, stored.created) == (transform, True)
@@ -140,7 +137,7 @@ def test_d10_a_transform_that_contains_a_key_is_no_link_and_comes_back_to_the_le
     assert world.ids("wanted") == []
 
 
-def test_d10_a_transform_is_replaced_when_stored_again_and_an_unknown_one_is_not_found(world: QuietWorld) -> None:
+def test_a_transform_is_replaced_when_stored_again_and_an_unknown_one_is_not_found(world: QuietWorld) -> None:
     first = transforms.get(world.ports, "address")
     again = transforms.put(world.ports, PutTransformRequest.from_request("address", {"n": 1}))
     assert (again.transform, again.created) == ({"n": 1}, False)
@@ -150,7 +147,7 @@ def test_d10_a_transform_is_replaced_when_stored_again_and_an_unknown_one_is_not
             call(world.ports, "nobody")
 
 
-def test_d10_what_is_no_transform_or_no_fields_name_is_refused_and_stores_nothing() -> None:
+def test_what_is_no_transform_or_no_fields_name_is_refused_and_stores_nothing() -> None:
     world = QuietWorld()
     with pytest.raises(BadTransform):
         transforms.put(world.ports, PutTransformRequest.from_request("address", "text"))
@@ -159,7 +156,7 @@ def test_d10_what_is_no_transform_or_no_fields_name_is_refused_and_stores_nothin
     assert [world.ids(collection) for collection in ("transforms", "outbox")] == [[], []]
 
 
-def test_d11_the_documents_follow_when_a_transform_is_changed_deleted_and_stored_again(world: QuietWorld) -> None:
+def test_the_documents_follow_when_a_transform_is_changed_deleted_and_stored_again(world: QuietWorld) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.settle()
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
@@ -172,7 +169,7 @@ def test_d11_the_documents_follow_when_a_transform_is_changed_deleted_and_stored
     assert world.ids("outbox") == []
 
 
-def test_d11_a_change_of_a_transform_travels_on_to_those_who_embed_the_documents(world: QuietWorld) -> None:
+def test_a_change_of_a_transform_travels_on_to_those_who_embed_the_documents(world: QuietWorld) -> None:
     world.put("team", members=[{"key": "897654"}])
     world.settle()
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
@@ -180,7 +177,7 @@ def test_d11_a_change_of_a_transform_travels_on_to_those_who_embed_the_documents
     assert world.shown("team")["members"][0]["address"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_d11_a_transform_stored_as_it_was_has_no_walk(world: QuietWorld) -> None:
+def test_a_transform_stored_as_it_was_has_no_walk(world: QuietWorld) -> None:
     before = transforms.get(world.ports, "address")
     cost = world.cost_of(lambda: transforms.put(world.ports, PutTransformRequest.from_request("address", dict(FULL))))
     assert cost == Cost(round_trips=1, reads=1)
@@ -188,7 +185,7 @@ def test_d11_a_transform_stored_as_it_was_has_no_walk(world: QuietWorld) -> None
     assert transforms.get(world.ports, "address") == before
 
 
-def test_d11_a_walk_takes_page_after_page_and_hands_its_cursor_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_takes_page_after_page_and_hands_its_cursor_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "walk_documents_max", 2)
     world = QuietWorld()
     world.put("t", n=1)
@@ -205,7 +202,7 @@ def test_d11_a_walk_takes_page_after_page_and_hands_its_cursor_on_first(monkeypa
     assert [world.shown(f"p{n}") for n in range(5)] == [{"key": f"p{n}", "a": made, "b": plain} for n in range(5)]
 
 
-def test_d11_the_walk_of_a_change_whose_process_died_is_the_sweepers(world: QuietWorld) -> None:
+def test_the_walk_of_a_change_whose_process_died_is_the_sweepers(world: QuietWorld) -> None:
     world.refusal = Unavailable("the queue is away")
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     assert world.tasks == []
@@ -216,7 +213,7 @@ def test_d11_the_walk_of_a_change_whose_process_died_is_the_sweepers(world: Quie
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_d11_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: QuietWorld) -> None:
+def test_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: QuietWorld) -> None:
     for change in (FULL | {"n": 1}, FULL, None, FULL):
         if change is None:
             transforms.delete(world.ports, "address")

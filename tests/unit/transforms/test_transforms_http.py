@@ -19,6 +19,7 @@ TITLES = {
     "not-json": "Invalid JSON",
     "bad-key": "Invalid key",
     "bad-value": "Invalid value",
+    "bad-query": "Invalid query",
     "bad-transform": "Invalid transform",
     "too-deep": "Nested too deep",
     "too-large": "Request too large",
@@ -148,6 +149,12 @@ def test_a_body_that_is_no_transform_is_refused_and_nothing_stored(
     client: FlaskClient, world: QuietWorld, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
     refused(client.put("/address", data=body), status, slug, field)
+    untouched(world)
+
+
+@pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, world: QuietWorld, method: str) -> None:
+    refused(client.open("/address?force=true", method=method, json=FULL), 400, "bad-query", "force")
     untouched(world)
 
 
