@@ -19,22 +19,17 @@ depth is that of transform and source, which have their own limits.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from shared.core.rules import values
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import TransformFailed
-
-Scope = Mapping[str, Any]
+from shared.transforms.rules.botl_steps import PASSED, STEPS, Scope, no_results
 
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _UNCLOSED = re.compile(r"\{\{(?!((?!\{\{).)*?\}\})", re.DOTALL)
-_INDEX = re.compile(r"-?\d+", re.ASCII)
-_SLICE = re.compile(r"(-?\d+)?:(-?\d+)?(?::(-?\d+)?)?", re.ASCII)
-_DIGITS_MAX = 18
-"""Of an index: no list is longer, and Python refuses to parse thousands of digits."""
 
 
 def apply(transform: Any, source: Any) -> Any:
@@ -45,7 +40,7 @@ def apply(transform: Any, source: Any) -> Any:
 def may_produce_an_object(transform: Any) -> bool:
     """Return whether this transform produces an object from some source."""
     if isinstance(transform, str):
-        return transform.startswith("#") and all(step[0] in _STEPS for step in transform[1:].split())
+        return transform.startswith("#") and all(step[0] in STEPS for step in transform[1:].split())
     if not isinstance(transform, dict) or "ref" not in transform:
         return isinstance(transform, dict)
     return may_produce_an_object(transform.get("transform", "#"))
@@ -116,7 +111,7 @@ class _Run:
     def _selected(self, selector: str, scope: Scope) -> list[Any]:
         found = [self._source]
         for step in selector.split():
-            take = _STEPS.get(step[0], _nothing)
+            take = STEPS.get(step[0], no_results)
             found = self._distinct(one for value in found for one in self._counted(take(value, step[1:], scope)))
         return found
 
@@ -138,11 +133,11 @@ class _Run:
         return tuple(map(self._comparable, value)) if isinstance(value, list) else value
 
     def _counted(self, found: Iterator[Any]) -> Iterator[Any]:
-        """Iterate over the results of a step, after counting all it visits; `_PASSED` stands for one that is none."""
+        """Iterate over the results of a step, after counting all it visits; `PASSED` stands for one that is none."""
         self._step()
         for value in found:
             self._step()
-            if value is not _PASSED:
+            if value is not PASSED:
                 yield value
 
     def _step(self) -> None:
@@ -156,49 +151,6 @@ class _Run:
         if self._bytes < 0:
             raise TransformFailed(f"A transform produces at most {LIMITS.transform_output_bytes_max:,} bytes.")
         return value
-
-
-_PASSED = object()
-
-
-def _nothing(_value: Any, _name: str, _scope: Scope) -> Iterator[Any]:
-    return iter(())
-
-
-def _member(value: Any, name: str, _: Scope) -> Iterator[Any]:
-    if isinstance(value, dict) and name in value:
-        yield value[name]
-
-
-def _members_within(value: Any, name: str, _: Scope) -> Iterator[Any]:
-    if isinstance(value, dict) and name in value:
-        yield value[name]
-    inner = [value[each] for each in sorted(value)] if isinstance(value, dict) else value
-    for item in inner if isinstance(inner, list) else ():
-        yield _PASSED
-        yield from _members_within(item, name, _)
-
-
-def _variable(_: Any, name: str, scope: Scope) -> Iterator[Any]:
-    if name in scope:
-        yield scope[name]
-
-
-def _items(value: Any, index: str, _: Scope) -> Iterator[Any]:
-    if not isinstance(value, list | str) or max(map(len, index.split(":"))) > _DIGITS_MAX:
-        return
-    if _INDEX.fullmatch(index) and -len(value) <= int(index) < len(value):
-        yield value[int(index)]
-    elif (bounds := _SLICE.fullmatch(index)) and int(bounds[3] or 1) != 0:
-        yield from value[slice(*(int(bound) if bound else None for bound in bounds.groups()))]
-
-
-_STEPS: Mapping[str, Callable[[Any, str, Scope], Iterator[Any]]] = {
-    ".": _member,
-    ">": _members_within,
-    "!": _variable,
-    "@": _items,
-}
 
 
 def _printed(value: Any) -> str:
