@@ -66,7 +66,7 @@ def test_a_change_travels_through_a_chain_of_copies_five_deep(stage: Stage) -> N
     assert innermost == {"key": f"d{DEEP}", "n": 2, "new": True}
 
 
-def test_cycles_and_self_links_come_to_rest_with_every_copy_true(stage: Stage) -> None:
+def test_fan_outs_of_cycles_and_self_links_end_with_every_copy_up_to_date(stage: Stage) -> None:
     ring: dict[str, Content] = {
         "a": {"n": 1, "to": {"key": "b"}},
         "b": {"n": 1, "to": {"key": "c"}, "back": {"key": "a"}},

@@ -63,7 +63,7 @@ def test_copies_follow_their_target_and_the_transform_of_their_field(client: htt
     assert shown(client, plain) == plain
 
 
-def test_what_a_transform_cannot_make_is_refused_with_the_field_it_concerns(client: httpx.Client) -> None:
+def test_a_put_is_refused_with_the_field_where_output_is_not_an_object(client: httpx.Client) -> None:
     never = client.put("transforms/part", json=["#.detail"])
     assert (never.status_code, never.json()["type"]) == (400, "urn:signalbox:problem:bad-transform")
     assert client.put("transforms/part", json="#.detail").status_code == 201

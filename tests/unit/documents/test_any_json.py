@@ -91,7 +91,7 @@ def test_any_object_that_is_put_comes_back_equal_or_is_refused_with_a_reason(sen
 
 @EXAMPLES
 @given(objects)
-def test_any_object_in_a_call_of_many_ends_as_a_put_of_it_would(sent: dict[str, Any]) -> None:
+def test_any_object_in_a_bulk_put_has_the_outcome_of_a_put(sent: dict[str, Any]) -> None:
     with front() as single:
         put = single.ask("PUT", "/a", sent)
     with front() as at:
@@ -107,7 +107,7 @@ def test_any_object_in_a_call_of_many_ends_as_a_put_of_it_would(sent: dict[str, 
 
 @EXAMPLES
 @given(objects.filter(linkless), objects.filter(linkless), st.sampled_from(Null))
-def test_any_merge_gives_what_the_rfc_says_or_is_refused_with_a_reason(
+def test_any_merge_has_the_result_of_the_rfc_or_is_refused_with_a_reason(
     held: dict[str, Any], patch: dict[str, Any], null: Null
 ) -> None:
     kind = "application/json" if null is Null.IS_A_VALUE else "application/merge-patch+json"
@@ -137,7 +137,7 @@ OWN = {"version": 1, "linked": False, "link_keys": ["t"], "author": "put"}
     ],
 )
 @pytest.mark.parametrize("value", [OWN, None, {}, []])
-def test_the_kits_own_fields_can_be_set_by_nobody(method: str, path: str, kind: str, value: Any) -> None:
+def test_metadata_cannot_be_set_by_callers(method: str, path: str, kind: str, value: Any) -> None:
     with front() as at:
         before = at.ask("PUT", "/a", {"n": 1}).headers["ETag"]
         answer = at.ask(method, path, {"key": "a", RESERVED: value}, Content_Type=kind)
@@ -147,7 +147,7 @@ def test_the_kits_own_fields_can_be_set_by_nobody(method: str, path: str, kind: 
         assert at.client.get("/a").headers["ETag"] == before
 
 
-def test_the_kits_own_fields_are_seen_nowhere() -> None:
+def test_metadata_is_shown_nowhere() -> None:
     """Not in a document, a copy, a copy of a copy, an answer of many, nor by asking for them."""
     with front() as at:
         at.ask("PUT", "/t", {"n": 1})
@@ -166,7 +166,7 @@ def test_the_kits_own_fields_are_seen_nowhere() -> None:
 
 
 @pytest.mark.parametrize("name", [RESERVED, f"{RESERVED}.version"])
-def test_further_down_a_name_like_the_kits_own_is_a_name_like_any_other(name: str) -> None:
+def test_the_reserved_name_is_ordinary_in_nested_objects(name: str) -> None:
     with front() as at:
         assert at.ask("PUT", "/a", {"in": {name: OWN}}).status_code == 201
         assert at.ask("PATCH", "/a", {"in": {"m": 1}}).json == {"key": "a", "in": {name: OWN, "m": 1}}

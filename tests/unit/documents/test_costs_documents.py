@@ -53,19 +53,19 @@ def test_a_put_without_links_reads_once_and_writes_once_whether_new_or_not(world
     assert put(world, "new", n=2) == Cost(round_trips=2, reads=1, writes=1)
 
 
-def test_the_event_of_a_new_document_looks_once_who_wants_it(world: QuietWorld) -> None:
+def test_the_event_of_a_new_document_reads_its_wanted_note_once(world: QuietWorld) -> None:
     world.put("new", n=1)
     assert world.deliver() == Cost(round_trips=1, reads=1)
     assert (world.events, world.tasks) == ([], [])
 
 
-def test_the_event_of_a_change_of_what_nobody_embeds_costs_nothing(world: QuietWorld) -> None:
+def test_the_event_of_a_change_of_an_unlinked_document_costs_nothing(world: QuietWorld) -> None:
     world.put("t", n=2)
     assert world.deliver() == NOTHING
     assert (world.events, world.tasks) == ([], [])
 
 
-def test_a_put_that_brings_copies_in_reads_each_target_and_transform_at_the_put_and_once_more_at_its_event(
+def test_a_put_reads_each_input_of_new_copies_once_and_its_event_once_more(
     world: QuietWorld,
 ) -> None:
     copies = [{"key": key} for key in ("t", "u", "v")]
@@ -93,7 +93,7 @@ def test_a_put_that_changes_no_copy_has_an_event_that_costs_nothing(world: Quiet
     assert world.deliver() == NOTHING
 
 
-def test_the_event_of_a_refreshed_copy_that_nobody_embeds_costs_nothing(world: QuietWorld) -> None:
+def test_the_event_of_a_refresh_of_an_unlinked_document_costs_nothing(world: QuietWorld) -> None:
     world.put("p", a={"key": "t"})
     world.settle()
     world.put("t", n=2)

@@ -35,7 +35,7 @@ def paged(world: QuietWorld, *where: str, order_by: tuple[str, ...] = ()) -> lis
     return collected
 
 
-def test_a_document_comes_back_as_it_was_put_with_its_key_and_nothing_of_the_kits() -> None:
+def test_a_document_is_returned_as_put_with_its_key_and_without_metadata() -> None:
     world = QuietWorld()
     content = {"n": 1, "f": 1.0, "l": [[1, []], {}], "m": {"[]": {"[][]": None}}, "t": "x" * 700, "é.b": True}
     stored = documents.put(world.ports, PutRequest.from_request("a", {**content, "key": "a"}))
@@ -67,7 +67,7 @@ def test_an_etag_is_not_that_of_an_earlier_life() -> None:
     assert documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag != first
 
 
-def test_an_etag_stays_when_a_document_only_learns_that_somebody_embeds_it() -> None:
+def test_an_etag_stays_when_a_document_is_only_marked_as_linked() -> None:
     world = QuietWorld()
     etag = documents.put(world.ports, PutRequest.from_request("t", {"n": 1})).etag
     world.put("p", a={"key": "t"})
@@ -89,7 +89,7 @@ def test_every_write_of_another_client_has_an_etag_of_its_own() -> None:
     assert len(set(etags)) == len(etags)
 
 
-def test_a_record_that_another_client_puts_back_whole_shows_what_its_etag_showed() -> None:
+def test_a_record_that_another_client_restores_has_its_former_etag() -> None:
     world = QuietWorld()
     first = documents.put(world.ports, PutRequest.from_request("a", {"n": 1}))
     record = world.record(path_of("a"))
@@ -222,7 +222,7 @@ def test_documents_are_found_by_what_they_hold_or_embed(
     assert paged(people, *where) == found
 
 
-def test_a_query_gives_documents_as_get_does(people: QuietWorld) -> None:
+def test_a_query_returns_documents_as_get_does(people: QuietWorld) -> None:
     [bob] = find(people, "name==Bob").documents
     assert bob == people.shown("bob")
     assert bob["address"] == {"key": "work", "zipcode": 12345, "tags": ["other"]}
@@ -246,7 +246,7 @@ def test_pages_of_an_order_follow_each_other(
     assert paged(people, *where, order_by=order_by) == found
 
 
-def test_a_page_token_stays_good_when_what_it_names_is_gone(people: QuietWorld) -> None:
+def test_a_page_token_stays_valid_when_its_document_is_deleted(people: QuietWorld) -> None:
     page = find(people, order_by=("name",), limit="2")
     documents.delete(people.ports, "bob")
     people.put("abe", name="Abe")

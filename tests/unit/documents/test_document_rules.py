@@ -81,7 +81,7 @@ def test_the_reserved_name_is_free_further_inside() -> None:
 
 
 @given(CONTENTS)
-def test_every_content_comes_back_from_its_record_in_shape(content: documents.Content) -> None:
+def test_every_content_round_trips_through_its_record_and_matches_its_stamp(content: documents.Content) -> None:
     document = documents.stamped(None, content, "put", NOON, linked=True, hops=3)
     read = documents.Document.from_record(document.to_record([], []))
     assert read == document
@@ -110,7 +110,7 @@ def test_equal_contents_share_a_digest_and_others_do_not() -> None:
     assert len({documents.digest(content) for content in contents}) == len(contents)
 
 
-def test_a_document_that_just_fits_is_taken_and_one_byte_more_is_not() -> None:
+def test_a_document_of_the_largest_size_is_accepted_and_one_byte_more_is_not() -> None:
     room = LIMITS.document_bytes_max - len("n\0") - len("\0") - 2  # two empty lists of links take a byte each
     fitting = documents.stamped(None, {"n": "x" * room}, "put", NOON, linked=False)
     assert len(fitting.to_record([], [])["n"]) == room
@@ -162,13 +162,13 @@ def test_there_is_no_document_where_there_is_no_record() -> None:
 
 
 @pytest.mark.parametrize("reserved", [None, 1, "x", [], {}, {"version": 1}, {"version": "1", "author": "put"}])
-def test_a_record_without_the_kits_map_has_content_and_nothing_known(reserved: Any) -> None:
+def test_a_record_without_the_reserved_map_has_content_and_no_metadata(reserved: Any) -> None:
     assert documents.Document.from_record({"n": 1, RESERVED: reserved}) == Document({"n": 1}, None, None)
     assert documents.Document.from_record({"n": 1}) == Document({"n": 1}, None, None)
 
 
 @pytest.mark.parametrize(("name", "value"), [("author", "me"), ("version", None), ("digest", 1), ("hops", "0")])
-def test_a_stamp_that_is_not_whole_is_none(name: str, value: object) -> None:
+def test_an_incomplete_stamp_is_none(name: str, value: object) -> None:
     record = stored({"n": 1})
     record[RESERVED][name] = value
     assert documents.Document.from_record(record) == Document({"n": 1}, None, linked=False)
@@ -182,7 +182,7 @@ def test_linked_is_known_only_if_it_is_true_or_false() -> None:
     assert (read.linked, read.stamp is None) == (None, False)
 
 
-def test_content_that_another_client_changed_under_the_stamp_is_not_in_shape() -> None:
+def test_content_that_another_client_changed_does_not_match_its_stamp() -> None:
     read = documents.Document.from_record(stored({"n": 1}) | {"n": 2})
     assert read is not None
     assert (read.content, read.stamp_matches) == ({"n": 2}, False)

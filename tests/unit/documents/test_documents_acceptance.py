@@ -68,7 +68,7 @@ def test_long_strings_come_back(at: Front, letters: int) -> None:
     assert at.seen("a") == {"key": "a", "t": "é" * letters}
 
 
-def test_a_read_gives_the_json_and_the_key_and_no_field_of_the_kits_own(at: Front) -> None:
+def test_a_read_returns_the_json_and_the_key_without_metadata(at: Front) -> None:
     assert (at.seen("1234567"), at.seen("897654")) == (COPY, FRED)
 
 
@@ -80,13 +80,13 @@ def test_a_link_is_any_object_with_a_key_at_any_depth_and_only_its_key_counts(at
 
 
 @pytest.mark.parametrize("key", ["nobody", None, "", 5])
-def test_a_link_to_what_is_unknown_null_or_empty_says_so(at: Front, key: Any) -> None:
+def test_a_link_to_an_unknown_null_or_empty_key_is_marked_missing(at: Front, key: Any) -> None:
     missing = {"key": key, "link_missing": True}
     assert at.ask("PUT", "/a", {"l": {"key": key}}).json == {"key": "a", "l": missing}
     assert at.ask("PATCH", "/a", {"m": {"key": key}}).json == {"key": "a", "l": missing, "m": missing}
 
 
-def test_a_put_brings_the_targets_own_links_along(at: Front) -> None:
+def test_a_put_embeds_the_targets_own_copies(at: Front) -> None:
     assert at.ask("PUT", "/a", {"who": {"key": "897654"}}).json == {"key": "a", "who": FRED}
 
 
@@ -108,7 +108,7 @@ def test_every_copy_follows_a_change_a_merge_a_delete_and_a_new_life(at: Front) 
     assert at.seen("a") == {"key": "a", "who": FRED}
 
 
-def test_cycles_and_links_to_oneself_come_to_rest(at: Front) -> None:
+def test_fan_outs_of_cycles_and_self_links_end(at: Front) -> None:
     """Whichever of them changes."""
     at.ask("PATCH", "/1234567", {"who": {"key": "897654"}, "me": {"key": "1234567"}})
     at.world.settle()
@@ -137,7 +137,7 @@ def test_a_fan_out_that_runs_twice_and_backwards_leaves_the_newest_copies_and_ev
 
 
 @pytest.mark.parametrize("order", ["target first", "target last"])
-def test_a_copy_whose_names_would_make_too_long_a_path_is_marked_and_the_rest_is_stored(at: Front, order: str) -> None:
+def test_a_copy_with_too_long_a_field_path_is_marked_and_the_rest_is_stored(at: Front, order: str) -> None:
     """At a put and at a refresh alike."""
     target = {"n" * 1_000: {"m" * 400: 1}}
     bodies: list[tuple[str, Any]] = [("/t", target), ("/p", {"l": {"key": "t"}, "o" * 100: [{"key": "t"}], "n": 1})]

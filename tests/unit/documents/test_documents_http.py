@@ -120,7 +120,7 @@ def test_every_json_value_comes_back_exactly(client: FlaskClient, content: dict[
     ("path", "key"),
     [("/%C3%A9%20", "é "), ("/...", "..."), ("/__", "__"), ("/a%252Fb", "a%2Fb"), ("/" + "a" * 1_500, "a" * 1_500)],
 )
-def test_odd_keys_are_keys(client: FlaskClient, world: QuietWorld, path: str, key: str) -> None:
+def test_unusual_keys_are_valid(client: FlaskClient, world: QuietWorld, path: str, key: str) -> None:
     assert client.put(path, json={}).status_code == 201
     answer = client.get(path)
     assert (answer.status_code, answer.json) == (200, {"key": key})
@@ -138,7 +138,7 @@ def test_a_query_finds_documents_by_what_they_embed(client: FlaskClient) -> None
     assert client.get("/?where=address.zipcode==1").json == {"documents": []}
 
 
-def test_a_query_takes_several_conditions_an_order_and_pages(client: FlaskClient) -> None:
+def test_a_query_has_several_conditions_an_order_and_pages(client: FlaskClient) -> None:
     for n in range(5):
         client.put(f"/d{n}", json={"n": n, "even": n % 2 == 0})
     query = "/?where=n>=0&where=even==true&order_by=-n&limit=2"
@@ -148,7 +148,7 @@ def test_a_query_takes_several_conditions_an_order_and_pages(client: FlaskClient
     assert last == {"documents": [{"key": "d0", "n": 0, "even": True}]}
 
 
-def test_a_store_that_is_away_is_503_with_a_time_to_ask_again(client: FlaskClient, world: QuietWorld) -> None:
+def test_an_unavailable_store_is_503_with_retry_after(client: FlaskClient, world: QuietWorld) -> None:
     class Away:
         def __init__(self) -> None:
             self.query, self.count = world.store.query, world.store.count
@@ -201,7 +201,7 @@ DEEP = 20 * '{"a":' + "{}" + 20 * "}"
         (b'{"' + b"a" * 1_501 + b'": 1}', 400, "bad-value", "a" * 1_501),
     ],
 )
-def test_a_body_that_is_no_document_is_refused_and_nothing_stored(
+def test_an_invalid_document_is_refused_and_nothing_stored(
     client: FlaskClient, world: QuietWorld, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
     refused(client.put("/a", data=body), status, slug, field)
@@ -289,5 +289,5 @@ def test_every_other_method_is_405_with_those_that_are_allowed(
         ("order_by=n&page_token=" + base64.urlsafe_b64encode(b'[[[1]], "a"]').decode(), "bad-query", "page_token"),
     ],
 )
-def test_a_query_that_cannot_be_asked_is_refused(client: FlaskClient, query: str, slug: str, field: str | None) -> None:
+def test_an_invalid_query_is_refused(client: FlaskClient, query: str, slug: str, field: str | None) -> None:
     refused(client.get(f"/?{query}"), 400, slug, field)

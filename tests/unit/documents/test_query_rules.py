@@ -168,7 +168,7 @@ def test_an_order_by_key_that_firestore_keeps_no_index_of_is_refused(
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("", False), ("true", True)])
-def test_a_count_is_asked_for_with_true(text: str, wanted: bool) -> None:
+def test_count_is_true_or_absent(text: str, wanted: bool) -> None:
     assert queries.wants_count(text) is wanted
 
 

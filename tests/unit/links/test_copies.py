@@ -1,26 +1,13 @@
 """Copies once all is quiet: they equal their sources, whichever client wrote those."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
-
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.operations.ports import Change, Field, Outcome, Put, Snapshot, Write
-from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadValue, TooLarge, Unavailable
 from shared.documents.operations import documents
-from shared.documents.rules.documents import RESERVED, path_of
+from shared.documents.rules.documents import RESERVED
 from shared.documents.rules.queries import FindRequest
-from shared.links.operations import fan_out as links
-from shared.links.operations import pages
+from tests.unit.links.embedding_world import MISSING, embedding_world, linked
 from tests.unit.quiet_world import QuietWorld
-
-from tests.unit.links.embedding_world import MISSING, embedding_world, linked, works
-
 
 
 @pytest.fixture
@@ -52,7 +39,7 @@ def test_a_person_lives_at_an_address_that_moves() -> None:
     ]
 
 
-def test_a_copy_of_what_is_deleted_says_so_and_is_filled_again(embedding: QuietWorld) -> None:
+def test_a_copy_of_a_deleted_document_is_marked_and_filled_again(embedding: QuietWorld) -> None:
     documents.delete(embedding.ports, "t")
     embedding.settle()
     assert embedding.shown("p") == {"key": "p", "a": MISSING}
@@ -84,7 +71,7 @@ def test_a_change_travels_over_two_links() -> None:
     assert world.record("documents/a")[RESERVED]["hops"] == 2
 
 
-def test_documents_that_embed_each_other_come_to_rest() -> None:
+def test_fan_outs_of_documents_that_embed_each_other_end() -> None:
     world = QuietWorld()
     world.put("a", n=1, b={"key": "b"}, me={"key": "a"})
     world.put("b", n=1, a={"key": "a"})
@@ -126,7 +113,7 @@ def test_a_copy_that_no_longer_fits_is_marked_and_placed_again_when_it_fits() ->
     assert world.shown("p")["a"] == {"key": "t", "x": "small"}
 
 
-def test_a_refresh_changes_no_word_of_the_users_and_counts_as_no_put(embedding: QuietWorld) -> None:
+def test_a_refresh_keeps_the_users_content_and_is_not_a_put(embedding: QuietWorld) -> None:
     embedding.put("p", a={"key": "t"}, n=[1, [2.0]])
     embedding.settle()
     embedding.put("t", n=2)
@@ -139,7 +126,7 @@ def test_a_refresh_changes_no_word_of_the_users_and_counts_as_no_put(embedding: 
 # --- another client ---
 
 
-def test_what_another_client_writes_is_brought_into_shape_and_followed(embedding: QuietWorld) -> None:
+def test_a_write_of_another_client_is_normalized_and_copied(embedding: QuietWorld) -> None:
     embedding.write_past("t", {"n": 5})
     embedding.write_past("q", {"a": {"key": "t", "n": 0}})
     embedding.settle()
@@ -160,7 +147,7 @@ def test_a_field_key_of_another_client_does_not_take_the_place_of_a_links_key(em
 
 
 @pytest.mark.parametrize("also_older", [False, True], ids=["of the same version", "of an older version"])
-def test_a_restored_record_that_says_nobody_embeds_it_is_still_followed(also_older: bool) -> None:
+def test_a_restored_record_that_is_unlinked_is_still_copied(also_older: bool) -> None:
     world = QuietWorld()
     world.put("t", n=1)
     old = world.record("documents/t")
@@ -176,7 +163,7 @@ def test_a_restored_record_that_says_nobody_embeds_it_is_still_followed(also_old
     assert world.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
 
 
-def test_what_another_client_writes_that_no_put_would_take_is_reported_and_left(embedding: QuietWorld) -> None:
+def test_a_write_of_another_client_that_a_put_would_refuse_is_logged_and_left(embedding: QuietWorld) -> None:
     embedding.write_past("q", {"l": [{"key": "t"}] * 501})
     embedding.settle()
     assert embedding.record("documents/q") == {"l": [{"key": "t"}] * 501}

@@ -51,9 +51,7 @@ CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", documents.digest({"
         "changed only in kind",
     ],
 )
-def test_an_event_of_the_kits_own_write_calls_for(
-    before: Document | None, after: Document | None, reaction: Reaction
-) -> None:
+def test_reaction_to_the_kits_own_write(before: Document | None, after: Document | None, reaction: Reaction) -> None:
     assert events.react(before, after) == reaction
 
 
@@ -117,9 +115,7 @@ def test_the_targets_of_copies_that_a_put_changed_are_verified(
         "a mark where nothing was known",
     ],
 )
-def test_another_clients_write_is_brought_into_shape(
-    before: Document | None, after: Document, reaction: Reaction
-) -> None:
+def test_another_clients_write_is_normalized(before: Document | None, after: Document, reaction: Reaction) -> None:
     assert events.react(before, after) == reaction
 
 
@@ -133,5 +129,5 @@ def test_another_clients_write_is_brought_into_shape(
     ],
     ids=["nothing there", "a document", "an embedded one", "another client's"],
 )
-def test_an_event_without_its_data_counts_as_a_change_of_everything(after: Document | None, reaction: Reaction) -> None:
+def test_an_event_without_data_counts_as_a_change_of_everything(after: Document | None, reaction: Reaction) -> None:
     assert events.react_to_unknown(after) == reaction

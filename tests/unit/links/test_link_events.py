@@ -1,26 +1,14 @@
 """Events of documents: which tasks each enqueues, and what it costs."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from shared.adapters.meter import Cost
-from shared.core.operations.ports import Change, Field, Outcome, Put, Snapshot, Write
-from shared.core.rules.effects import Effect
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadValue, TooLarge, Unavailable
 from shared.documents.operations import documents
-from shared.documents.rules.documents import RESERVED, path_of
-from shared.documents.rules.queries import FindRequest
 from shared.links.operations import fan_out as links
-from shared.links.operations import pages
-from tests.unit.quiet_world import QuietWorld
-
 from tests.unit.links.embedding_world import MISSING, embedding_world, linked, works
-
+from tests.unit.quiet_world import QuietWorld
 
 
 @pytest.fixture
@@ -28,7 +16,7 @@ def embedding() -> QuietWorld:
     return embedding_world()
 
 
-def test_the_event_of_a_new_document_looks_whether_it_is_wanted() -> None:
+def test_the_event_of_a_new_document_reads_its_wanted_note() -> None:
     world = QuietWorld()
     world.put("t", n=1)
     assert world.deliver() == Cost(reads=1, round_trips=1)
@@ -49,7 +37,7 @@ def test_the_first_embedding_marks_the_target_and_the_next_finds_it_marked(embed
     assert embedding.record("documents/t") == before
 
 
-def test_a_verification_writes_no_copy_itself_but_leaves_it_to_a_task() -> None:
+def test_an_event_writes_no_copy_but_enqueues_a_task() -> None:
     world = QuietWorld()
     world.put("t", n=1)
     world.put("p", a={"key": "t"})
@@ -65,13 +53,13 @@ def test_a_verification_writes_no_copy_itself_but_leaves_it_to_a_task() -> None:
     assert world.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
 
 
-def test_a_verification_that_finds_all_as_it_was_put_asks_for_nothing(embedding: QuietWorld) -> None:
+def test_a_put_whose_targets_are_unchanged_enqueues_nothing(embedding: QuietWorld) -> None:
     embedding.put("q", a={"key": "t"}, l=[{"key": "nobody"}])
     embedding.deliver()
     assert embedding.tasks == []
 
 
-def test_an_event_that_comes_twice_asks_for_the_same_task(embedding: QuietWorld) -> None:
+def test_a_redelivered_event_enqueues_the_same_task(embedding: QuietWorld) -> None:
     embedding.put("t", n=2)
     [event] = embedding.events
     for _ in range(3):
@@ -79,7 +67,7 @@ def test_an_event_that_comes_twice_asks_for_the_same_task(embedding: QuietWorld)
     assert works(embedding) == [{"key": "t", "cursor": ""}]
 
 
-def test_two_events_ask_for_two_tasks(embedding: QuietWorld) -> None:
+def test_two_events_enqueue_two_tasks(embedding: QuietWorld) -> None:
     embedding.put("t", n=2)
     embedding.put("t", n=3)
     embedding.deliver()
@@ -87,7 +75,7 @@ def test_two_events_ask_for_two_tasks(embedding: QuietWorld) -> None:
     assert works(embedding) == [{"key": "t", "cursor": ""}] * 2
 
 
-def test_an_event_without_its_data_reads_the_document_and_takes_all_as_changed(embedding: QuietWorld) -> None:
+def test_an_event_without_data_reads_the_document_and_counts_all_as_changed(embedding: QuietWorld) -> None:
     embedding.put("t", n=2)
     bare = replace(embedding.events.pop(), before=None, after=None)
     assert embedding.cost_of(lambda: links.fan_out(embedding.ports, bare)) == Cost(reads=1, round_trips=2, tasks=1)
@@ -95,7 +83,7 @@ def test_an_event_without_its_data_reads_the_document_and_takes_all_as_changed(e
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
 
 
-def test_an_event_without_its_data_of_what_is_gone_marks_the_copies(embedding: QuietWorld) -> None:
+def test_an_event_without_data_of_a_deleted_document_marks_the_copies(embedding: QuietWorld) -> None:
     documents.delete(embedding.ports, "t")
     bare = replace(embedding.events.pop(), before=None, after=None)
     links.fan_out(embedding.ports, bare)
@@ -103,7 +91,7 @@ def test_an_event_without_its_data_of_what_is_gone_marks_the_copies(embedding: Q
     assert embedding.shown("p") == {"key": "p", "a": MISSING}
 
 
-def test_an_event_without_its_data_of_a_document_that_embeds_verifies_its_copies() -> None:
+def test_an_event_without_data_verifies_the_copies_of_its_document() -> None:
     world = QuietWorld()
     world.put("t", n=1)
     world.put("p", a={"key": "t"})

@@ -84,12 +84,12 @@ def test_a_document_without_links_stays_as_it_is() -> None:
     assert shape("p", content, {}) == content
 
 
-def test_a_link_to_nothing_says_so() -> None:
+def test_a_link_to_a_missing_document_is_marked() -> None:
     assert shape("p", {"a": {"key": "t", "n": 1}}, {"t": None}) == {"a": {"key": "t", "link_missing": True}}
 
 
 @pytest.mark.parametrize("key", [None, "", 5, True, "a/b", "..", "__x__", "a" * 1_501, {"key": "t"}, ["t"]])
-def test_a_link_to_what_can_be_no_key_says_so_and_needs_no_source(key: Any) -> None:
+def test_a_link_with_an_invalid_key_is_marked_and_needs_no_source(key: Any) -> None:
     assert shape("p", {"a": {"key": key, "n": 1}}, {}) == {"a": {"key": key, "link_missing": True}}
 
 
@@ -172,13 +172,13 @@ def test_a_document_must_have_room_for_a_mark_at_each_link() -> None:
     assert refused.value.status == 413
 
 
-def test_500_links_are_taken_and_one_more_is_not() -> None:
+def test_500_links_are_accepted_and_one_more_is_not() -> None:
     assert len(shape("p", {"l": [{"key": "t"}] * LIMITS.links_max}, {"t": {}})["l"]) == 500
     with pytest.raises(TooLarge):
         shape("p", {"l": [{"key": "t"}] * (LIMITS.links_max + 1)}, {"t": {}})
 
 
-def test_a_change_that_has_come_too_far_unmarks_nothing() -> None:
+def test_a_change_beyond_the_last_hop_unmarks_nothing() -> None:
     marked = {"key": "t", "link_too_large": True}
     content = {"a": marked, "b": {"key": "t"}}
     copy = {"key": "t", "n": 1}
@@ -186,7 +186,7 @@ def test_a_change_that_has_come_too_far_unmarks_nothing() -> None:
     assert shape("p", content, {"t": {"n": 1}}, hops=LIMITS.hops_max + 1) == {"a": marked, "b": copy}
 
 
-def test_shaping_again_changes_nothing() -> None:
+def test_embedding_again_changes_nothing() -> None:
     sources: dict[str, Content | None] = {"t": {"u": {"key": "u", "p": {"key": "p"}}}, "u": None, "big": {"x": HALF}}
     content = {"a": {"key": "t"}, "l": [{"key": "big"}, {"key": "big"}, {"key": "p"}, {"key": None}, {"key": "u"}]}
     once = shape("p", content, {**sources, "p": content})
@@ -218,7 +218,7 @@ def test_a_refresh_marks_what_is_gone_and_fills_what_is_back() -> None:
         ({"n": 1}, {"n": 2}),
     ],
 )
-def test_a_refresh_that_would_change_nothing_says_so(content: Content, source: Content | None) -> None:
+def test_a_refresh_that_would_change_nothing_is_unchanged(content: Content, source: Content | None) -> None:
     assert refresh("p", document(content), "t", source) is Refresh.UNCHANGED
 
 
@@ -238,7 +238,7 @@ def test_equal_to_python_is_not_the_same(n: Any) -> None:
     ],
     ids=["without a stamp", "changed under its stamp", "has a mark", "too large", "too deep"],
 )
-def test_what_cannot_be_decided_by_one_source_is_left_to_reshaping(read: Document, source: Content) -> None:
+def test_a_refresh_that_needs_all_targets_is_left_to_normalization(read: Document, source: Content) -> None:
     assert refresh("p", read, "t", source) is Refresh.NORMALIZE
 
 
@@ -253,7 +253,7 @@ SOURCES = st.fixed_dictionaries(dict.fromkeys("ptuv", st.none() | CONTENTS))
 
 
 @given(CONTENTS, SOURCES, st.none() | CONTENTS)
-def test_a_refresh_gives_what_a_put_now_would_embed(
+def test_a_refresh_returns_what_a_put_now_would_embed(
     content: Content, sources: dict[str, Content | None], moved: Content | None
 ) -> None:
     before = shape("p", content, sources)

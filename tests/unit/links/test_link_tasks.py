@@ -7,27 +7,21 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost
 from shared.core.operations.ports import Change, Field, Outcome, Put, Snapshot, Write
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadValue, TooLarge, Unavailable
-from shared.documents.operations import documents
-from shared.documents.rules.documents import RESERVED, path_of
-from shared.documents.rules.queries import FindRequest
+from shared.documents.rules.documents import RESERVED
 from shared.links.operations import fan_out as links
 from shared.links.operations import pages
+from tests.unit.links.embedding_world import embedding_world, linked, works
 from tests.unit.quiet_world import QuietWorld
-
-from tests.unit.links.embedding_world import MISSING, embedding_world, linked, works
 
 NO_CONTENT: Field = (RESERVED, "other")
 """A field that is no part of a document's content: writing it makes guards lose and changes nothing else."""
 
 
 SOME_TASK = Effect("name", "links", "link_refresh", "refresh", {})
-
-
 
 
 @pytest.fixture
@@ -72,7 +66,7 @@ class Told(Through):
         return super().write_each(writes)
 
 
-def test_a_page_hands_on_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_enqueues_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "page_copies_max", 2)
     world = Recording()
     world.put("t", n=1)
@@ -133,7 +127,7 @@ def test_a_refresh_never_loses_a_concurrent_write(embedding: QuietWorld) -> None
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}, "mine": 0}
 
 
-def test_a_page_that_keeps_losing_gives_its_turn_back(embedding: QuietWorld) -> None:
+def test_a_page_that_keeps_losing_its_guards_is_unavailable(embedding: QuietWorld) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
@@ -159,7 +153,7 @@ class Moving(Through):
         return outcomes
 
 
-def test_a_page_whose_source_moved_starts_anew_before_it_is_done(embedding: QuietWorld) -> None:
+def test_a_page_whose_source_changed_starts_over_before_it_is_acknowledged(embedding: QuietWorld) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
@@ -179,7 +173,7 @@ class Refusing(Through):
         return tuple(refusal if write.path == self._path else self._store.write_each([write])[0] for write in writes)
 
 
-def test_what_can_never_be_written_is_reported_and_the_others_follow(embedding: QuietWorld) -> None:
+def test_a_permanent_error_is_logged_and_the_others_are_refreshed(embedding: QuietWorld) -> None:
     embedding.put("o", a={"key": "t"})
     embedding.put("q", a={"key": "t"})
     embedding.settle()
@@ -193,7 +187,7 @@ def test_what_can_never_be_written_is_reported_and_the_others_follow(embedding: 
     ]
 
 
-def test_a_page_that_runs_twice_writes_once(embedding: QuietWorld) -> None:
+def test_a_redelivered_page_writes_once(embedding: QuietWorld) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
@@ -203,7 +197,7 @@ def test_a_page_that_runs_twice_writes_once(embedding: QuietWorld) -> None:
     assert embedding.store.read("documents/p")[0].update_time == record.update_time
 
 
-def test_a_page_of_an_older_change_brings_the_newest_content(embedding: QuietWorld) -> None:
+def test_a_page_of_an_older_change_copies_the_newest_content(embedding: QuietWorld) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     embedding.put("t", n=3)
@@ -211,7 +205,7 @@ def test_a_page_of_an_older_change_brings_the_newest_content(embedding: QuietWor
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 3}}
 
 
-def test_a_task_for_what_is_gone_or_links_no_more_does_nothing(embedding: QuietWorld) -> None:
+def test_a_task_for_a_deleted_or_unlinked_document_is_a_no_op(embedding: QuietWorld) -> None:
     embedding.put("p", n=1)
     for document in ("p", "nobody"):
         embedding.tasks = [replace(SOME_TASK, payload={"event": "e", "work": {"key": "t", "document": document}})]
@@ -219,7 +213,7 @@ def test_a_task_for_what_is_gone_or_links_no_more_does_nothing(embedding: QuietW
     assert embedding.shown("p") == {"key": "p", "n": 1}
 
 
-def test_a_refresh_of_a_document_that_another_client_wrote_brings_it_into_shape(embedding: QuietWorld) -> None:
+def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: QuietWorld) -> None:
     embedding.store.commit([Put("documents/p", {"a": {"key": "t"}, "b": {"key": "nobody"}})])
     links.run_link_task(embedding.ports, {"event": "e", "work": {"key": "t", "document": "p"}})
     nobody = {"key": "nobody", "link_missing": True}
@@ -237,12 +231,12 @@ def test_a_refresh_of_a_document_that_another_client_wrote_brings_it_into_shape(
         {"event": "e", "work": [1]},
     ],
 )
-def test_a_payload_that_is_no_work_is_refused_for_good(payload: dict[str, Any]) -> None:
+def test_an_invalid_payload_is_a_permanent_error(payload: dict[str, Any]) -> None:
     with pytest.raises(BadValue):
         links.run_link_task(QuietWorld().ports, payload)
 
 
-def test_a_mark_that_keeps_losing_gives_the_turn_back(embedding: QuietWorld) -> None:
+def test_a_mark_that_keeps_losing_its_guard_is_unavailable(embedding: QuietWorld) -> None:
     embedding.put("u", n=1)
     embedding.put("p", a={"key": "u"})
     event = embedding.events[-1]

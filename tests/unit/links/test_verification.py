@@ -89,7 +89,7 @@ def test_a_change_and_a_deletion_whose_events_were_lost_reach_all_copies(embeddi
     assert embedding.shown("q")["a"] == {"key": "t", "link_missing": True}
 
 
-def test_a_repair_travels_on_to_those_who_embed_what_was_repaired(embedding: QuietWorld) -> None:
+def test_a_repair_refreshes_the_copies_of_the_repaired_document(embedding: QuietWorld) -> None:
     embedding.put("a", q={"key": "q"})
     embedding.settle()
     embedding.put("t", n=2)
@@ -98,7 +98,7 @@ def test_a_repair_travels_on_to_those_who_embed_what_was_repaired(embedding: Qui
     assert embedding.shown("a")["q"] == {"key": "q", "a": {"key": "t", "n": 2}}
 
 
-def test_a_target_that_says_nobody_embeds_it_is_marked_and_its_next_change_is_followed(embedding: QuietWorld) -> None:
+def test_an_unmarked_target_is_marked_and_its_next_change_is_copied(embedding: QuietWorld) -> None:
     embedding.store.commit([Change("documents/t", {(RESERVED, "linked"): False})])
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=4, drifted=1, repaired=1)
@@ -117,7 +117,7 @@ def test_a_missing_target_without_its_note_gets_one(embedding: QuietWorld) -> No
 
 
 @pytest.mark.parametrize("field", ["link_keys", "link_fields"])
-def test_a_record_that_does_not_list_its_links_is_written_anew(embedding: QuietWorld, field: str) -> None:
+def test_a_record_without_its_link_keys_is_rewritten(embedding: QuietWorld, field: str) -> None:
     whole = embedding.record("documents/p")[RESERVED][field]
     embedding.store.commit([Change("documents/p", {(RESERVED, field): REMOVE})])
     lose_events(embedding)
@@ -128,7 +128,7 @@ def test_a_record_that_does_not_list_its_links_is_written_anew(embedding: QuietW
     assert embedding.shown("p")["a"] == {"key": "t", "n": 2}
 
 
-def test_what_another_client_wrote_and_no_event_told_of_is_brought_into_shape(embedding: QuietWorld) -> None:
+def test_a_write_of_another_client_whose_event_was_lost_is_normalized(embedding: QuietWorld) -> None:
     embedding.write_past("new", {"a": {"key": "t"}})
     embedding.write_past("t", {"n": 5})
     lose_events(embedding)
@@ -169,7 +169,7 @@ def test_pages_follow_each_other_and_each_tells_what_it_found(
     ]
 
 
-def test_a_page_that_comes_twice_is_counted_once(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redelivered_page_is_counted_once(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
     run = verification.begin(embedding.ports, "test").run
     first = embedding.tasks[0].payload
@@ -181,7 +181,7 @@ def test_a_page_that_comes_twice_is_counted_once(embedding: QuietWorld, monkeypa
     assert (verification.get(embedding.ports, run).found.looked, embedding.tasks) == (4, [])
 
 
-def test_one_walk_goes_at_a_time_and_an_operation_begins_one(embedding: QuietWorld) -> None:
+def test_one_walk_runs_at_a_time_and_an_operation_begins_one(embedding: QuietWorld) -> None:
     first = verification.begin(embedding.ports, "night 1")
     assert verification.begin(embedding.ports, "night 1") == first
     assert verification.begin(embedding.ports, "by hand") == first
@@ -194,14 +194,14 @@ def test_one_walk_goes_at_a_time_and_an_operation_begins_one(embedding: QuietWor
     assert second.run != first.run
 
 
-def test_a_walk_that_was_lost_keeps_no_other_from_beginning(embedding: QuietWorld) -> None:
+def test_an_abandoned_walk_does_not_keep_another_from_beginning(embedding: QuietWorld) -> None:
     first = verification.begin(embedding.ports, "night 1")
     embedding.tasks.clear()
     embedding.pass_time(LIMITS.verify_abandoned_seconds)
     assert verification.begin(embedding.ports, "night 2").run != first.run
 
 
-def test_a_beginning_that_another_overtakes_is_to_be_asked_again(embedding: QuietWorld) -> None:
+def test_a_walk_that_begins_while_another_does_is_unavailable(embedding: QuietWorld) -> None:
     class Overtaken:
         """Another walk begins between the two reads of a beginning."""
 
@@ -221,7 +221,7 @@ def test_a_beginning_that_another_overtakes_is_to_be_asked_again(embedding: Quie
     assert len(embedding.tasks) == 1
 
 
-def test_an_unknown_walk_is_not_found_and_another_payload_is_no_page(embedding: QuietWorld) -> None:
+def test_an_unknown_walk_is_not_found_and_an_invalid_payload_is_refused(embedding: QuietWorld) -> None:
     with pytest.raises(NotFound):
         verification.get(embedding.ports, "nothing")
     with pytest.raises(BadValue):
@@ -267,7 +267,7 @@ def test_a_scheduled_call_that_is_repeated_begins_one_walk(client: FlaskClient, 
     assert (runs[0] == runs[1], runs[1] == runs[2]) == (True, False)
 
 
-def test_people_begin_a_walk_and_read_its_report(client: FlaskClient, embedding: QuietWorld) -> None:
+def test_a_caller_begins_a_walk_and_reads_its_report(client: FlaskClient, embedding: QuietWorld) -> None:
     begun = client.post("/").get_json()
     assert begun == {
         "run": begun["run"],

@@ -40,7 +40,7 @@ def world() -> QuietWorld:
     return world
 
 
-def test_a_put_places_what_the_transform_of_the_field_makes_of_the_target(world: QuietWorld) -> None:
+def test_a_put_embeds_the_output_of_the_fields_transform(world: QuietWorld) -> None:
     assert world.shown("897654") == {"key": "897654", "type": "Person", "name": "Fred", "address": SHOWN_FULL}
     assert documents.find(
         world.ports, FindRequest.from_request(["address.fulladdr==1 thing st, stuffville 54321"], [], "", "")
@@ -58,7 +58,7 @@ def test_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: Q
     }
 
 
-def test_what_a_transform_makes_follows_its_target_under_every_field(world: QuietWorld) -> None:
+def test_output_follows_its_target_under_every_field(world: QuietWorld) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("town", {"name": "#.city"}))
     world.put("p", address={"key": "1234567"}, town=[{"key": "1234567"}], plain={"key": "1234567"})
     world.settle()
@@ -100,7 +100,7 @@ def test_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(wor
     assert world.shown("897654")["address"] == SHOWN_FULL
 
 
-def test_a_put_is_refused_where_a_transform_makes_no_object_and_nothing_is_lost(world: QuietWorld) -> None:
+def test_a_put_is_refused_where_output_is_not_an_object_and_nothing_is_lost(world: QuietWorld) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
     world.put("t", detail={"n": 1})
     world.put("p", part=[{"key": "t"}])
@@ -112,7 +112,7 @@ def test_a_put_is_refused_where_a_transform_makes_no_object_and_nothing_is_lost(
     assert world.record("documents/p") == before
 
 
-def test_a_copy_whose_target_can_no_longer_be_transformed_is_marked_and_reported_until_it_can(
+def test_a_copy_whose_transform_fails_is_marked_and_logged_until_it_succeeds(
     world: QuietWorld,
 ) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
@@ -128,7 +128,7 @@ def test_a_copy_whose_target_can_no_longer_be_transformed_is_marked_and_reported
     assert world.shown("p")["part"] == {"key": "t", "n": 2}
 
 
-def test_a_transform_that_contains_a_key_is_no_link_and_comes_back_to_the_letter(world: QuietWorld) -> None:
+def test_a_key_in_a_transform_is_not_a_link(world: QuietWorld) -> None:
     transform = {"a": {"key": "1234567"}, "b": [[{"key": "x"}]]}
     stored = transforms.put(world.ports, PutTransformRequest.from_request("l", transform))
     assert (stored.transform, stored.created) == (transform, True)
@@ -137,7 +137,7 @@ def test_a_transform_that_contains_a_key_is_no_link_and_comes_back_to_the_letter
     assert world.ids("wanted") == []
 
 
-def test_a_transform_is_replaced_when_stored_again_and_an_unknown_one_is_not_found(world: QuietWorld) -> None:
+def test_a_put_replaces_a_transform_and_an_unknown_one_is_not_found(world: QuietWorld) -> None:
     first = transforms.get(world.ports, "address")
     again = transforms.put(world.ports, PutTransformRequest.from_request("address", {"n": 1}))
     assert (again.transform, again.created) == ({"n": 1}, False)
@@ -147,7 +147,7 @@ def test_a_transform_is_replaced_when_stored_again_and_an_unknown_one_is_not_fou
             call(world.ports, "nobody")
 
 
-def test_what_is_no_transform_or_no_fields_name_is_refused_and_stores_nothing() -> None:
+def test_an_invalid_transform_or_name_is_refused_and_stores_nothing() -> None:
     world = QuietWorld()
     with pytest.raises(BadTransform):
         transforms.put(world.ports, PutTransformRequest.from_request("address", "text"))
@@ -156,7 +156,7 @@ def test_what_is_no_transform_or_no_fields_name_is_refused_and_stores_nothing() 
     assert [world.ids(collection) for collection in ("transforms", "outbox")] == [[], []]
 
 
-def test_the_documents_follow_when_a_transform_is_changed_deleted_and_stored_again(world: QuietWorld) -> None:
+def test_documents_follow_a_transform_that_is_changed_deleted_and_stored_again(world: QuietWorld) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.settle()
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
@@ -169,7 +169,7 @@ def test_the_documents_follow_when_a_transform_is_changed_deleted_and_stored_aga
     assert world.ids("outbox") == []
 
 
-def test_a_change_of_a_transform_travels_on_to_those_who_embed_the_documents(world: QuietWorld) -> None:
+def test_a_change_of_a_transform_reaches_copies_of_its_documents(world: QuietWorld) -> None:
     world.put("team", members=[{"key": "897654"}])
     world.settle()
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
@@ -177,7 +177,7 @@ def test_a_change_of_a_transform_travels_on_to_those_who_embed_the_documents(wor
     assert world.shown("team")["members"][0]["address"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_a_transform_stored_as_it_was_has_no_walk(world: QuietWorld) -> None:
+def test_a_put_of_an_equal_transform_starts_no_walk(world: QuietWorld) -> None:
     before = transforms.get(world.ports, "address")
     cost = world.cost_of(lambda: transforms.put(world.ports, PutTransformRequest.from_request("address", dict(FULL))))
     assert cost == Cost(round_trips=1, reads=1)
@@ -185,7 +185,7 @@ def test_a_transform_stored_as_it_was_has_no_walk(world: QuietWorld) -> None:
     assert transforms.get(world.ports, "address") == before
 
 
-def test_a_walk_takes_page_after_page_and_hands_its_cursor_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_enqueues_its_cursor_before_each_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "walk_documents_max", 2)
     world = QuietWorld()
     world.put("t", n=1)
@@ -202,7 +202,7 @@ def test_a_walk_takes_page_after_page_and_hands_its_cursor_on_first(monkeypatch:
     assert [world.shown(f"p{n}") for n in range(5)] == [{"key": f"p{n}", "a": made, "b": plain} for n in range(5)]
 
 
-def test_the_walk_of_a_change_whose_process_died_is_the_sweepers(world: QuietWorld) -> None:
+def test_the_sweeper_starts_the_walk_of_a_process_that_died(world: QuietWorld) -> None:
     world.refusal = Unavailable("the queue is away")
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     assert world.tasks == []
@@ -230,7 +230,7 @@ def test_a_transform_stored_while_a_document_is_put_is_noticed_by_the_puts_event
     assert world.shown("p")["other"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_a_walk_makes_a_target_known_before_it_copies_it_though_the_puts_event_is_still_to_come() -> None:
+def test_a_walk_marks_a_target_before_it_copies_it() -> None:
     world = QuietWorld()
     world.put("p", address={"key": "t"})
     put = world.events.pop()
@@ -259,7 +259,7 @@ class Changing:
 
 
 @pytest.mark.parametrize("work", [{"transform": "address", "cursor": ""}, {"key": "1234567", "cursor": ""}])
-def test_a_page_whose_transform_changed_meanwhile_starts_anew(world: QuietWorld, work: dict[str, str]) -> None:
+def test_a_page_whose_transform_changed_starts_over(world: QuietWorld, work: dict[str, str]) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     latest = world.record("transforms/address") | {"botl": '{"code": "#.zipcode"}'}
     links.run_link_task(replace(world.ports, store=Changing(world, latest)), {"event": "e", "work": work})
@@ -308,7 +308,7 @@ def test_a_change_travels_through_transforms_over_a_bounded_number_of_links(chai
     assert chain.shown(f"d{LIMITS.hops_max + 1}")["x"] == {"key": f"d{LIMITS.hops_max}", "link_cycle": True}
 
 
-def test_a_put_of_what_had_come_too_far_fills_the_copies_again_though_it_changes_nothing(chain: QuietWorld) -> None:
+def test_a_put_fills_copies_that_were_cut_at_the_last_hop(chain: QuietWorld) -> None:
     chain.put("d0", n="b")
     chain.settle()
     far = f"d{LIMITS.hops_max}"
@@ -324,7 +324,7 @@ def test_a_put_of_what_had_come_too_far_fills_the_copies_again_though_it_changes
     [{"x": "{{.x .x}}+"}, {"x": ["#.x .x", "#.n"]}, {"x": ["#.x .x @:", "{{.x .x}}"]}, {"x": {"x": "#.x .x"}}],
     ids=["a letter a hop", "a level a hop", "twice as long each hop", "an object a hop"],
 )
-def test_what_grows_round_a_cycle_of_documents_comes_to_rest(transform: Any) -> None:
+def test_growth_round_a_cycle_of_documents_ends(transform: Any) -> None:
     world = QuietWorld()
     transforms.put(world.ports, PutTransformRequest.from_request("x", transform))
     for key, target in ("ab", "bc", "ca"):

@@ -98,7 +98,7 @@ def test_documents_follow_a_transform_that_is_stored_and_deleted(client: FlaskCl
 @pytest.mark.parametrize(
     "transform", ["#", "#.part", {}, {"key": "t", "a": [[1, 2.0, None]]}, {"é": "{{.x}}", "link_missing": True}]
 )
-def test_a_transform_comes_back_to_the_letter(client: FlaskClient, transform: object) -> None:
+def test_a_transform_is_returned_unchanged(client: FlaskClient, transform: object) -> None:
     client.put("/address", json=transform)
     assert json.dumps(client.get("/address").json, sort_keys=True) == json.dumps(transform, sort_keys=True)
 
@@ -107,7 +107,7 @@ def test_a_transform_comes_back_to_the_letter(client: FlaskClient, transform: ob
     ("path", "name"),
     [("/%C3%A9%20", "é "), ("/_signalbox", "_signalbox"), ("/__", "__"), ("/" + "a" * 1_500, "a" * 1_500)],
 )
-def test_odd_names_are_names(client: FlaskClient, world: QuietWorld, path: str, name: str) -> None:
+def test_unusual_names_are_valid(client: FlaskClient, world: QuietWorld, path: str, name: str) -> None:
     assert client.put(path, json=FULL).status_code == 201
     assert client.get(path).json == FULL
     assert world.ids("transforms") == [name]
@@ -118,7 +118,7 @@ def test_odd_names_are_names(client: FlaskClient, world: QuietWorld, path: str, 
 
 @pytest.mark.parametrize("path", ["/key", "/.", "/..", "/__x__", "/" + "a" * 1_501, "/a%2Fb", "/a%0Ab"])
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
-def test_a_name_that_no_transform_has_is_refused(
+def test_an_invalid_name_of_a_transform_is_refused(
     client: FlaskClient, world: QuietWorld, method: str, path: str
 ) -> None:
     refused(client.open(path, method=method, json=FULL), 400, "bad-key", "name")
@@ -145,7 +145,7 @@ def test_a_name_that_no_transform_has_is_refused(
         (json.dumps({"a": "x" * LIMITS.transform_bytes_max}).encode(), 413, "too-large", None),
     ],
 )
-def test_a_body_that_is_no_transform_is_refused_and_nothing_stored(
+def test_an_invalid_transform_is_refused_and_nothing_stored(
     client: FlaskClient, world: QuietWorld, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
     refused(client.put("/address", data=body), status, slug, field)
