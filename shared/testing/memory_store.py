@@ -33,9 +33,10 @@ from shared.core.operations.ports import (
 )
 from shared.core.operations.query_validation import check_query
 from shared.core.operations.write_validation import check_commit, check_each
+from shared.core.rules.keys import check_path
 from shared.core.rules.ordering import same
 from shared.core.rules.problems import Problem
-from shared.core.rules.record_limits import RECORD_BYTES_MAX, check_path, data_bytes, record_bytes
+from shared.core.rules.record_values import RECORD_BYTES_MAX, map_bytes, record_bytes
 from shared.core.rules.times import instant, microseconds
 from shared.testing.memory_writes import Stored, after_change, after_put, copied_map, masked
 from shared.testing.query_evaluation import found
@@ -191,7 +192,7 @@ def _changed(
     data, values = after_change(change, before.data, server_time)
     bound = before.bytes_bound + added_bytes
     if bound > RECORD_BYTES_MAX:
-        bound = record_bytes(change.path, data_bytes(data.items()))
+        bound = record_bytes(change.path, map_bytes(data))
     return _kept_or_new(before, data, bound, at), values
 
 

@@ -13,7 +13,7 @@ from grpc import StatusCode
 
 from shared.core.operations.ports import AlreadyExists, Guard, Must, NotFound, Stale
 from shared.core.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
-from shared.core.rules.record_limits import RECORD_BYTES_MAX
+from shared.core.rules.record_values import RECORD_BYTES_MAX
 
 UNKNOWN_OUTCOME = frozenset(
     (

@@ -20,8 +20,8 @@ from shared.adapters.record_ids import random_id
 from shared.core.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
 from shared.core.operations.query_validation import check_query
 from shared.core.operations.write_validation import COMMIT_BYTES_MAX, check_commit, check_each, check_write
+from shared.core.rules.keys import check_path
 from shared.core.rules.problems import Problem, TooLarge, Unavailable
-from shared.core.rules.record_limits import check_path
 
 BATCH_BYTES_MAX = 3 * 1024 * 1024
 """Of one BatchWrite: under the emulator's 4 MiB a request, and far under the cloud's 10."""

@@ -42,13 +42,6 @@ class Increment:
     by: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayUnion:
-    """Append to a list what it does not hold yet."""
-
-    values: tuple[Any, ...]
-
-
 class Marker(Enum):
     """Values that only the server can fill in."""
 
@@ -64,7 +57,7 @@ REMOVE = Marker.REMOVE
 class Put:
     """Write the whole record; what it held before goes. With `Must.NOT_EXIST`: create it.
 
-    Top-level values may be `Increment`, `ArrayUnion` or `SERVER_TIME`.
+    Top-level values may be `Increment` or `SERVER_TIME`.
     """
 
     path: str
@@ -76,7 +69,7 @@ class Put:
 class Change:
     """Write the named fields of a record that exists and leave the others.
 
-    A value may be a `Marker`, `Increment` or `ArrayUnion`. ``fields`` maps a field (a tuple of keys) to its value.
+    A value may be a `Marker` or an `Increment`. ``fields`` maps a field (a tuple of keys) to its value.
     The guard is `Must.EXIST` or an update time.
     """
 

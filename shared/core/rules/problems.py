@@ -51,7 +51,7 @@ class BadValue(Problem):
     title = "Invalid value"
 
 
-class TooDeep(Problem):
+class TooDeep(BadValue):
     title = "Nested too deep"
 
 

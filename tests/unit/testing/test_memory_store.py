@@ -8,7 +8,6 @@ import pytest
 
 from shared.core.operations.ports import (
     AlreadyExists,
-    ArrayUnion,
     Change,
     Conflict,
     Delete,
@@ -41,7 +40,7 @@ class Observed:
 def test_what_was_put_does_not_change_with_the_callers_data() -> None:
     store = MemoryStore(stopped)
     data = {"m": {"x": 1}, "l": [{"y": 1}]}
-    store.commit([Put("d/a", data), Put("d/b", {"l": ArrayUnion((data,))})])
+    store.commit([Put("d/a", data), Put("d/b", {"l": [data]})])
     store.commit([Change("d/a", {("n",): data})])
     data["m"]["x"] = 2  # type: ignore[index]
     data["l"].append(3)  # type: ignore[attr-defined]
