@@ -2,11 +2,11 @@
 
 Path = tuple[str | int, ...]
 
-CHARACTERS_MAX = 200
+CHARACTERS_MAX = 2_000
 
 
 def field_name(place: Path) -> str:
-    """Return a place as a problem's `field` names it: ``address.tags[2]``, cut to 200 characters.
+    """Return a place as a problem's `field` names it: ``address.tags[2]``, cut to 2,000 characters.
 
     Lone surrogates are escaped, so that it can be sent.
     """

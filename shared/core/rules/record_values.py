@@ -141,7 +141,7 @@ class ValueRules:
         size = name_bytes(name) if type(name) is str else 0
         if not size or names_bytes + size > PATH_BYTES_MAX + 1:
             self._refuse(
-                f"{printable(name)} cannot be a field's name: it has 1 to {PATH_BYTES_MAX:,} bytes of UTF-8, the names "
+                f"{printable(name)} cannot be a field's name: it has 1 to {PATH_BYTES_MAX} bytes of UTF-8, the names "
                 "above and their dots included, and is not __…__.",
                 (*place, name),
             )
