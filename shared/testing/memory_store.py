@@ -1,10 +1,10 @@
-"""The store in this process: what Firestore does, in a dictionary, for simulation, tests and machines without Java.
+"""An in-memory store that behaves like Firestore, for simulation, tests and machines without Java.
 
-One lock makes every call one instant. Time is the server's: no commit shares a microsecond with another or precedes
-what was read, however coarse the clock given. A write that changes nothing keeps the update time, as in Firestore.
+One lock makes every call atomic. Time is the server's: commit times are distinct and later than every read, however
+coarse the clock. A write that changes nothing keeps the update time, as in Firestore.
 
-`observe` hears of every record that really changed, in commit order. It is called inside the lock, which is what keeps
-the order: it may read the store, but should be quick, and must not write.
+`observe` is called for every record that changed, in commit order, inside the lock: it may read the store, should be
+quick, and must not write.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ from shared.testing.memory_writes import Stored, after_change, after_put, copied
 from shared.testing.query_evaluation import found
 
 Observer = Callable[[str, Snapshot, Snapshot], None]
-"""Is told the path, the record before and the record after. Both snapshots are its own to keep."""
+"""Called with the path, the record before and the record after. Both snapshots are copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One write of a commit, worked out and not yet done."""
+    """One write of a commit, computed and not yet applied."""
 
     path: str
     before: Record | None
@@ -66,7 +66,7 @@ class _Step:
 
 
 class MemoryStore:
-    """A `Store` that forgets when the process ends. `now` gives aware datetimes; `new_id` draws record ids."""
+    """A `Store` in this process. `now` returns aware datetimes; `new_id` returns record ids."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""What a write makes of a record's data, as Firestore computes it. Pure: stored data is never altered, only shared.
+"""The effect of a write on a record's data, as Firestore computes it. Pure: stored data is never changed, only shared.
 
-Values that come in are copied, and so are those that go out, so that nobody holds a piece of what is stored.
+Values are copied on the way in and out, so that nobody holds a reference into what is stored.
 """
 
 from collections.abc import Iterable
@@ -38,14 +38,14 @@ def copied_map(data: Any) -> Stored:
 
 
 def after_put(put: Put, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
-    """Give the record's new data and the new values of its increments."""
+    """Return the record's new data and the new values of its increments."""
     plain = {key: value for key, value in put.data.items() if not is_server_value(value)}
     fill = [((key,), value) for key, value in put.data.items() if is_server_value(value)]
     return _filled_in(copied_map(plain), fill, server_time)
 
 
 def after_change(change: Change, before: Stored, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
-    """Give the record's new data and the new values of its increments."""
+    """Return the record's new data and the new values of its increments."""
     data = before
     for field, value in change.fields.items():
         if value is REMOVE:
@@ -57,7 +57,7 @@ def after_change(change: Change, before: Stored, server_time: datetime) -> tuple
 
 
 def masked(data: Stored, fields: Iterable[Field] | None) -> Stored:
-    """Give of a record's data what a mask names and is there; None: all of it."""
+    """Return the fields of a mask that a record has; None: all of them."""
     if fields is None:
         return data
     chosen: Stored = {}
@@ -86,14 +86,14 @@ def _new_value(marker: Any, old: Any, server_time: datetime) -> Any:
 
 
 def _sum(old: Any, by: int) -> int | float:
-    """Add. What is no number counts as 0; integers stop at their bounds."""
+    """Return a sum. What is not a number counts as 0; integers saturate."""
     if type(old) is float:
         return old + by
     return max(-INTEGER_MAX - 1, min(INTEGER_MAX, old + by)) if type(old) is int else by
 
 
 def _with(data: Stored, field: Field, value: Any) -> Stored:
-    """Set a field; what stands in its way and is no map goes."""
+    """Return the data with a field set; a value in its way that is not a map is replaced."""
     key, *rest = field
     if rest:
         inner = data.get(key)
@@ -102,7 +102,7 @@ def _with(data: Stored, field: Field, value: Any) -> Stored:
 
 
 def _without(data: Stored, field: Field) -> Stored:
-    """Remove a field; the maps above it stay, even empty."""
+    """Return the data without a field; the maps above it stay, even empty."""
     if value_at(data, field) is MISSING:
         return data
     if len(field) > 1:

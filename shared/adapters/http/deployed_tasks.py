@@ -1,7 +1,7 @@
-"""Calls that a request names are held to the catalogue before anything is stored.
+"""Checks of the calls in a request against the catalogue, before anything is stored.
 
-A task for a function or a queue that there is not would be asked for again and again, long after its caller has gone.
-So whoever names one hears of it at once.
+A task for a function or a queue that does not exist would be retried long after its caller has gone. So the request
+that names it is refused.
 """
 
 from shared.adapters.settings import settings
@@ -10,14 +10,14 @@ from shared.core.rules.problems import BadCall
 
 
 def check_deployed(**calls: Call | None) -> None:
-    """Refuse calls that this deployment cannot carry out; each goes by the name of its field. Raises `BadCall`."""
+    """Check calls, each passed under the name of its field. Raises `BadCall` for one that cannot run here."""
     for field, call in calls.items():
         if call is not None:
             deployed(call, field)
 
 
 def deployed(call: Call, field: str = "continuation") -> Call:
-    """Give the call back if this deployment can carry it out. Raises `BadCall` with what there is instead."""
+    """Return the call. Raises `BadCall` if its function or queue is not deployed, with those that are."""
     chosen = settings()
     _listed("function that takes tasks", call.function, chosen.task_functions, f"{field}.function")
     _listed("queue for tasks", call.queue, chosen.task_queues, f"{field}.queue")
@@ -27,4 +27,4 @@ def deployed(call: Call, field: str = "continuation") -> Call:
 def _listed(what: str, name: str, listed: frozenset[str] | None, field: str) -> None:
     if listed is not None and name not in listed:
         known = ", ".join(sorted(listed)) or "none"
-        raise BadCall(f"The catalogue has no {what} of the name {name!r}; there is: {known}.", field=field)
+        raise BadCall(f"The catalogue has no {what} {name!r}; it has: {known}.", field=field)
