@@ -143,7 +143,7 @@ def test_a_field_has_at_most_twenty_keys_and_its_value_the_rest(store: Store) ->
 
 
 @pytest.mark.parametrize("value", [Increment(2**63), Increment(True)], ids=repr)
-def test_what_the_server_fills_in_is_checked_too(store: Store, value: object) -> None:
+def test_server_values_are_checked_too(store: Store, value: object) -> None:
     store.commit([Put("d/a", {})])
     for write in (Change("d/a", {("m", "x"): value}), Put("d/a", {"x": value})):
         with pytest.raises(BadValue):

@@ -183,7 +183,7 @@ def test_what_firestore_can_hold_is_let_through(content: Any) -> None:
     ("at", "name"),
     [((), ""), (("a",), "a"), (("a", 0, "b", 12), "a[0].b[12]"), (("a", 0, 1), "a[0][1]"), (("\ud800",), "\\ud800")],
 )
-def test_a_place_is_written_as_people_do(at: values.Path, name: str) -> None:
+def test_a_field_is_named_as_people_write_it(at: values.Path, name: str) -> None:
     assert values.field_name(at) == name
 
 
