@@ -15,7 +15,7 @@ from shared.adapters.http.responses import problem_response
 from shared.adapters.meter import MeteredQueue
 from shared.core.operations.ports import Log, TaskQueue
 from shared.core.rules.effects import Effect
-from shared.core.rules.problems import NotAllowed, NotFound, Problem
+from shared.core.rules.problems import NotFound, PermissionDenied, Problem
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -47,7 +47,7 @@ def _refusal(function: Function, environ: "WSGIEnvironment") -> Problem | None:
         return None
     if caller == "people":
         return NotFound(f"{function.name} is closed to the outside: invoked_by in the catalogue does not say people")
-    return NotAllowed(f"{function.name} may not be called so: invoked_by in the catalogue does not say {caller}")
+    return PermissionDenied(f"{function.name} may not be called so: invoked_by in the catalogue does not say {caller}")
 
 
 class AuthorizedQueue(MeteredQueue):

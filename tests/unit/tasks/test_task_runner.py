@@ -159,7 +159,14 @@ def test_a_unit_of_a_batch_that_has_ended_does_not_run(scene: Scene) -> None:
 
 
 def test_a_completion_is_given_to_the_code(scene: Scene) -> None:
-    state = {"id": "b", "state": "completed", "size": 2, "succeeded": 1, "failed": 1, "reason": "unknown to this version"}
+    state = {
+        "id": "b",
+        "state": "completed",
+        "size": 2,
+        "succeeded": 1,
+        "failed": 1,
+        "reason": "unknown to this version",
+    }
     assert scene.run({"batch": state}) == [("run", Completion("b", "completed", 2, 1, 1))]
 
 
