@@ -16,6 +16,7 @@ Made = list[tuple[str, list[str]]]
 
 TESTS = (
     "batches/test_batches",
+    "batches/test_units",
     "core/test_outbox",
     "links/test_link_operations",
     "links/test_verification",
