@@ -137,7 +137,7 @@ class Documents:
         return f"{self._collection}/{quote(key, safe='')}"
 
     def _request(self, method: str, url: str, *, allowed: tuple[int, ...] = (), **request: Any) -> httpx.Response:
-        """Send a request until it has a definite answer. Raises `GaveUp`, or `Refused` if it is not 2xx or `allowed`."""
+        """Send a request until it has a definite answer. Raises `GaveUp`, or `Refused` if neither 2xx nor `allowed`."""
         give_up_at = time.monotonic() + self._retry_seconds
         for pause_seconds in _pauses():
             answer = self._try(method, url, **request)

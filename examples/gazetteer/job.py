@@ -19,7 +19,8 @@ from examples.gazetteer.steps import Change, Step
 
 CALLS_AT_ONCE = 16
 LOAD_DOCUMENTS = 500
-"""Documents of one bulk call of a load: as many as a call takes. Several threads load at once."""
+"""Documents of one bulk call of a load: as many as a call takes. One call follows the other, so that later ones embed
+what earlier ones have stored."""
 SETTLE_SECONDS_MIN = 600.0
 SETTLE_SECONDS_PER_DOCUMENT = 0.25  # an emulator without indexes looks at every document for each one that is created
 POLL_SECONDS = 0.1
@@ -67,12 +68,19 @@ class Job:
     """Runs steps with one client at one site."""
 
     def __init__(
-        self, client: Client, site: Site, on_progress: OnProgress, *, settle_seconds_max: float | None = None
+        self,
+        client: Client,
+        site: Site,
+        on_progress: OnProgress,
+        *,
+        settle_seconds_max: float | None = None,
+        load_documents: int = LOAD_DOCUMENTS,
     ) -> None:
         self._client = client
         self._site = site
         self._on_progress = on_progress
         self._settle_seconds_max = settle_seconds_max
+        self._load_documents = load_documents
 
     def run(self, steps: Iterable[Step]) -> Iterator[Result]:
         """Run all steps, also when a check has failed."""
@@ -92,8 +100,9 @@ class Job:
 
     def _write(self, step: Step) -> Check:
         """Write the changes: many puts in bulk calls, all else one by one."""
-        calls = list(_calls(step.changes))
-        wrong = [key for keys in self._each(step, "write", self._change, calls) for key in keys]
+        calls = list(_calls(step.changes, self._load_documents))
+        threads = 1 if len(calls) < len(step.changes) else CALLS_AT_ONCE
+        wrong = [key for keys in self._each(step, "write", self._change, calls, threads) for key in keys]
         fault = f"{len(wrong):,} answered with something else, the first {wrong[0]}" if wrong else ""
         return Check(f"{len(step.changes):,} changes accepted in {len(calls):,} calls", fault)
 
@@ -153,9 +162,11 @@ class Job:
         expected = {key: shown(key, step.after) for key in step.reads if key in step.after}
         return [check_reads(read, expected)] if read else []
 
-    def _each(self, step: Step, phase: Phase, call: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """Call for each item from several threads; iterate over the answers in the order of the items."""
-        pool = ThreadPoolExecutor(CALLS_AT_ONCE)
+    def _each(
+        self, step: Step, phase: Phase, call: Callable[[T], R], items: Sequence[T], threads: int = CALLS_AT_ONCE
+    ) -> Iterator[R]:
+        """Call for each item from so many threads; iterate over the answers in the order of the items."""
+        pool = ThreadPoolExecutor(threads)
         try:
             for done, answer in enumerate(pool.map(call, items), 1):
                 self._on_progress(step, phase, done, len(items))
@@ -164,7 +175,7 @@ class Job:
             pool.shutdown(cancel_futures=True)
 
 
-def _calls(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-    """Iterate over the changes of each call: up to `LOAD_DOCUMENTS` puts, or one delete."""
-    size = LOAD_DOCUMENTS if all(change.content is not None for change in changes) else 1
+def _calls(changes: Sequence[Change], load_documents: int) -> Iterator[Sequence[Change]]:
+    """Iterate over the changes of each call: up to so many puts, or one delete."""
+    size = load_documents if all(change.content is not None for change in changes) else 1
     return (changes[first : first + size] for first in range(0, len(changes), size))
