@@ -56,11 +56,10 @@ class Flow:
 
     def deploy(self, planned: bool = False) -> bool:
         """Bring the project to what the catalogue says, and test it; `planned` applies the plan that `plan` kept."""
+        engine = self._checked()
         if planned:
-            engine = self._terraform(self._account())
             self._bring_about(engine)
         else:
-            engine = self._checked()
             plan = self._planned(engine)
             if not plan.empty:
                 self._agreed()
@@ -69,7 +68,7 @@ class Flow:
 
     def smoke(self) -> bool:
         """Test what is deployed, through its own URLs, and tell whether all of it worked."""
-        return self._tested(self._terraform(self._account()))
+        return self._tested(self._checked())
 
     def destroy(self) -> None:
         """Destroy the environment, once its name was typed: for prod, and the project's name behind it."""

@@ -24,7 +24,10 @@ def main() -> int:
         with contextlib.suppress(KeyboardInterrupt), Stack(int(port), FOLDER) as stack:
             _introduce(stack)
             stack.wait()
-    except (StackError, CatalogueError, OSError) as error:
+    except OSError as error:
+        sys.stderr.write(f"{error.strerror or error}\n")
+        return 1
+    except (StackError, CatalogueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0

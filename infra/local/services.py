@@ -57,8 +57,8 @@ def plan(
     In the settings it replaces where things are on this machine, and what Google knows without being told: the triggers
     and the indexes.
     """
-    functions_socket = socket.create_server(("127.0.0.1", port or 0), backlog=BACKLOG)
-    events_socket = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+    functions_socket = _listen(port or 0)
+    events_socket = _listen(0)
     names = ("firestore", "cloud-tasks", "keys", "events-deliver")
     ports = dict(zip(names, processes.free_ports(len(names)), strict=True))
     ports |= {"functions": functions_socket.getsockname()[1], "events-receive": events_socket.getsockname()[1]}
@@ -76,6 +76,15 @@ def plan(
     return Plan(
         catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket
     )
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"Port {port} is taken ({error.strerror}). Choose another: PORT={port + 1}"
+        ) from error
 
 
 def parts(plan: Plan) -> list[Service]:

@@ -24,6 +24,7 @@ from typing import Self
 from infra import catalogue as catalogues
 from infra.local import firestore_emulator
 from infra.local.environment import settings_of
+from infra.local.folder_lock import FolderInUse, locked
 from infra.local.idle import IdleMonitor
 from infra.local.log_stats import LogStats
 from infra.local.services import parts, plan, stats
@@ -94,12 +95,12 @@ class Stack:
         return {each.name: self.base_url + each.segment for each in functions if "people" in each.invoked_by}
 
     def __enter__(self) -> Self:
-        _clear(self.folder, self.service_names)
         self._exits.callback(self._plan.events_socket.close)
         self._exits.callback(self._plan.functions_socket.close)
-        self._exits.callback(self._supervisor.stop)
-        self._exits.enter_context(_sigterm_raises())
         try:
+            self._hold_folder()
+            self._exits.callback(self._supervisor.stop)
+            self._exits.enter_context(_sigterm_raises())
             self._supervisor.start()
         except BaseException:
             self._exits.close()
@@ -114,6 +115,13 @@ class Stack:
         self._exits.close()
         if error is None:
             self._supervisor.check()
+
+    def _hold_folder(self) -> None:
+        try:
+            self._exits.enter_context(locked(self.folder))
+        except FolderInUse as error:
+            raise StackError(str(error)) from error
+        _clear(self.folder, self.service_names)
 
     def wait(self) -> None:
         """Run until the stack fails. Raises its `StackError`."""
@@ -168,7 +176,6 @@ def _check(catalogue: catalogues.Catalogue) -> None:
 
 def _clear(folder: Path, service_names: Sequence[str]) -> None:
     """Remove what an earlier stack left: its queues and events are about documents that are gone."""
-    folder.mkdir(parents=True, exist_ok=True)
     for leftover in (*folder.glob("*.sqlite*"), *(folder / f"{name}.log" for name in service_names)):
         if leftover.name.partition(".")[0] in (*service_names, "events"):
             leftover.unlink(missing_ok=True)

@@ -99,6 +99,20 @@ def test_nothing_is_destroyed_without_its_words(typed: str) -> None:
     assert script.asked == []
 
 
+@pytest.mark.parametrize("goal", ["smoke", "plan", "kept plan"])
+def test_without_a_login_terraform_is_not_started_and_the_command_is_named(place: target.Target, goal: str) -> None:
+    script = Script(**{"gcloud auth list": None, "gcloud auth application-default": None})
+    steps = Flow(place, lambda _: None, lambda _: "y", script)
+    commands: dict[str, Callable[[], object]] = {
+        "smoke": steps.smoke,
+        "plan": steps.plan,
+        "kept plan": lambda: steps.deploy(planned=True),
+    }
+    with pytest.raises(Stopped, match="gcloud auth login"):
+        commands[goal]()
+    assert script.count("terraform init") == 0
+
+
 def test_a_smoke_test_of_nothing_says_so(place: target.Target) -> None:
     with pytest.raises(Stopped, match="Nothing is deployed as dev"):
         Flow(place, lambda _: None, lambda _: "", Script(**{"terraform output": "{}"})).smoke()
