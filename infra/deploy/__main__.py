@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from infra.deploy import target
 from infra.deploy.commands import CommandFailed
-from infra.deploy.flow import Flow, Stopped
+from infra.deploy.flow import Aborted, Flow
 from infra.packaging.imports import PackagingError
 
 GOALS = ("deploy", "plan", "smoke", "destroy", "bootstrap")
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return 0 if _do(options) else 1
-    except (Stopped, CommandFailed, PackagingError) as error:
+    except (Aborted, CommandFailed, PackagingError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:

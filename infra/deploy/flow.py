@@ -32,7 +32,7 @@ that Cloud Functions keeps for sources, and the database where Terraform did not
 queues' names cannot be used again for some days: give a new deployment in this project another prefix until then."""
 
 
-class Stopped(Exception):
+class Aborted(Exception):
     """Nothing was changed. The message says why and what to do."""
 
 
@@ -74,7 +74,7 @@ class Flow:
         """Destroy the environment, once its name was typed: for prod, and the project's name behind it."""
         words = confirmation(self.target)
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
-            raise Stopped(f"Nothing was destroyed: that takes the words {words!r} (or CONFIRM={words!r}).")
+            raise Aborted(f"Nothing was destroyed: that takes the words {words!r} (or CONFIRM={words!r}).")
         engine = self._checked()
         self._packaged()  # Terraform reads what it is told of, the zips too, before it destroys
         self.say(str(engine.plan("-destroy")))
@@ -83,7 +83,7 @@ class Flow:
 
     def bootstrap(self) -> None:
         """Prepare a project: the bucket for the state and the account that deploys."""
-        found = self._ready(lambda target, found: list(prerequisites.access_lacks(target, found)))
+        found = self._ready(lambda target, found: list(prerequisites.missing_access(target, found)))
         if found.state_bucket and not self.target.prepared_here:
             self.say(f"{self.target.project} was prepared from another machine: {self.target.state_bucket} is there.")
             return
@@ -96,7 +96,7 @@ class Flow:
             self._bring_about(engine)
 
     def _checked(self) -> terraform.Terraform:
-        return self._terraform(self._ready(prerequisites.lacks).account)
+        return self._terraform(self._ready(prerequisites.missing).account)
 
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
@@ -110,12 +110,12 @@ class Flow:
 
     def _agreed(self) -> None:
         if self.agree("Apply it? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise Stopped("Nothing was changed: nobody agreed (YES=1 agrees beforehand).")
+            raise Aborted("Nothing was changed: nobody agreed (YES=1 agrees beforehand).")
 
     def _bring_about(self, engine: terraform.Terraform) -> None:
         """Apply the plan that was kept, and what is left of it once more if only Eventarc's rights were late."""
         if not engine.plan_file.exists():
-            raise Stopped("There is no plan to apply. Run make plan first.")
+            raise Aborted("There is no plan to apply. Run make plan first.")
         outcome = engine.apply()
         if EVENTARC_LAG in outcome.text + outcome.error:
             self.say(f"Eventarc's agent has no rights yet. Once more in {EVENTARC_PAUSE_SECONDS:g} s.")
@@ -131,17 +131,17 @@ class Flow:
     def _tested(self, engine: terraform.Terraform) -> bool:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
-            raise Stopped(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
+            raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
         self.say(f"Smoke test of {base_url}")
         works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run), self.say)
         self.say(WORKS.format(base_url=base_url) if works else FAILED)
         return works
 
-    def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Lack]]) -> facts.Facts:
+    def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Missing]]) -> facts.Facts:
         found = facts.gather(self.target, self.run)
         if missing := lacking(self.target, found):
             where = f"{self.target.environment} of {self.target.project}"
-            raise Stopped("\n".join([f"Not ready for {where}; nothing was changed.", *map(str, missing)]))
+            raise Aborted("\n".join([f"Not ready for {where}; nothing was changed.", *map(str, missing)]))
         return found
 
     def _account(self) -> str:

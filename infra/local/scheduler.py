@@ -5,10 +5,8 @@ the next one comes anyway. Each call presents a token of the schedules' account,
 """
 
 import argparse
-import http.client
 import logging
 import time
-import urllib.request
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +14,10 @@ from threading import Thread
 from urllib.parse import quote
 
 from infra import catalogue as catalogues
+from infra import http_client
 from infra.catalogue import Schedule, url_segment
 
-ANSWER_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
+RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
 
 log = logging.getLogger("scheduler")
 
@@ -37,7 +36,7 @@ class Caller:
             time.sleep(schedule.local_every_seconds)
             try:
                 self.call(schedule)
-            except (OSError, http.client.HTTPException) as error:
+            except OSError as error:
                 log.warning("schedule %s: %s", schedule.name, error)
 
     def call(self, schedule: Schedule) -> None:
@@ -50,18 +49,14 @@ class Caller:
             "X-CloudScheduler-JobName": schedule.name,
             "X-CloudScheduler-ScheduleTime": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        request = urllib.request.Request(url, b"", headers, method="POST")  # noqa: S310 (the stack's own address)
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):  # noqa: S310
-            return
+        http_client.send("POST", url, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)
 
     def token(self, audience: str) -> str:
         """Get a token that says who calls, for one address. Raises `OSError`."""
         accounts = f"{self.identity_url}/computeMetadata/v1/instance/service-accounts"
         url = f"{accounts}/{quote(self.account, safe='')}/identity?audience={quote(audience, safe='')}"
-        request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})  # noqa: S310 (the stack's own)
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310
-            token: bytes = answer.read()
-            return token.decode()
+        headers = {"Metadata-Flavor": "Google"}
+        return http_client.send("GET", url, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX).decode()
 
 
 def main() -> None:

@@ -1,16 +1,15 @@
 """What the local stack consists of, as command lines: from a catalogue, a folder and free ports to the parts to run."""
 
-import http.client
 import json
 import os
 import socket
 import sys
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from infra import http_client
 from infra.catalogue import Catalogue
 from infra.local import firestore_emulator, processes
 from infra.local.environment import environment_of
@@ -19,7 +18,7 @@ from infra.local.supervisor import ROOT, Service
 from infra.local.triggers import Events
 from shared.adapters.settings import EMBEDDED, Settings
 
-ANSWER_SECONDS_MAX = 1.0
+RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 BACKLOG = 1_024
 
@@ -108,10 +107,8 @@ def stats(url: str) -> Any:
 
 def _fetched(url: str) -> bytes | None:
     try:
-        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310 (a part's address)
-            content: bytes = answer.read()
-            return content
-    except (OSError, http.client.HTTPException):
+        return http_client.send("GET", url, timeout_seconds=RESPONSE_SECONDS_MAX)
+    except OSError:
         return None
 
 

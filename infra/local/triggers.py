@@ -4,15 +4,15 @@ The emulator forgets its triggers, as it forgets its documents, when it ends.
 """
 
 import json
-import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from infra import http_client
 from infra.catalogue import Trigger
 from infra.local.event_bridge.receive import MARKER_DOCUMENT, MARKER_FIELD, MARKER_TRIGGER
 
-ANSWER_SECONDS_MAX = 10
+RESPONSE_SECONDS_MAX = 10
 MARKER = Trigger(
     name=MARKER_TRIGGER,
     function="none",
@@ -45,6 +45,4 @@ class Events:
     def _send(self, method: str, path: str, body: object) -> None:
         headers = {"Content-Type": "application/json", "Authorization": "Bearer owner"}
         url, content = f"http://{self.host}{path}", json.dumps(body).encode()
-        request = urllib.request.Request(url, content, headers, method=method)
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):  # noqa: S310 (the emulator's address)
-            return
+        http_client.send(method, url, content=content, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)

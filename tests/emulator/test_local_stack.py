@@ -265,7 +265,7 @@ def test_a_port_that_is_taken_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     catalogue = project(tmp_path)
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(OSError, match="is taken .*in use.* Choose another: PORT="),
+        pytest.raises(OSError, match=r"is taken .*in use.* Choose another: PORT="),
     ):
         Stack(port=taken.getsockname()[1], folder=tmp_path / "state", catalogue=catalogue)
 

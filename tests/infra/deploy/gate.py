@@ -15,7 +15,7 @@ PASSED_ON = ("Content-Type", "If-Match", "Idempotency-Key")
 
 @contextlib.contextmanager
 def gate(base_url: Callable[[], str], token: str, prefix: str) -> Iterator[str]:
-    """Serve in front of a base URL, asked for at a call; give the address. Calls with the token pass, others do not."""
+    """Serve in front of a base URL, asked for at a call; give the address. Calls with the token pass."""
 
     class Gate(http.server.BaseHTTPRequestHandler):
         def handle_call(self) -> None:

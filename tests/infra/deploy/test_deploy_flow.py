@@ -7,7 +7,7 @@ import pytest
 
 from infra.deploy import flow, smoke, target
 from infra.deploy.commands import CommandFailed, Outcome
-from infra.deploy.flow import EVENTARC_LAG, EVENTARC_PAUSE_SECONDS, Flow, Stopped, confirmation
+from infra.deploy.flow import EVENTARC_LAG, EVENTARC_PAUSE_SECONDS, Aborted, Flow, confirmation
 from infra.deploy.plans import Plan, read
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
@@ -66,14 +66,14 @@ def test_nothing_is_applied_unless_somebody_agrees(
     deploy: Callable[..., tuple[list[str], list[float]]], answer: str
 ) -> None:
     script = Script()
-    with pytest.raises(Stopped, match="nobody agreed"):
+    with pytest.raises(Aborted, match="nobody agreed"):
         deploy(script, answer)
     assert script.count("terraform apply") == 0
 
 
 def test_a_plan_is_applied_only_if_one_was_kept(place: target.Target) -> None:
     script = Script()
-    with pytest.raises(Stopped, match="no plan to apply"):
+    with pytest.raises(Aborted, match="no plan to apply"):
         Flow(place, lambda _: None, lambda _: "y", script).deploy(planned=True)
     assert script.count("terraform apply") == 0
 
@@ -94,7 +94,7 @@ def test_prod_is_destroyed_for_two_words_only(environment: str, words: str) -> N
 @pytest.mark.parametrize("typed", ["", "yes", "prod"])
 def test_nothing_is_destroyed_without_its_words(typed: str) -> None:
     script = Script()
-    with pytest.raises(Stopped, match=f"takes the words 'prod {PROJECT}'"):
+    with pytest.raises(Aborted, match=f"takes the words 'prod {PROJECT}'"):
         Flow(target.read(PROJECT, "prod"), lambda _: None, lambda _: typed, script).destroy()
     assert script.asked == []
 
@@ -108,13 +108,13 @@ def test_without_a_login_terraform_is_not_started_and_the_command_is_named(place
         "plan": steps.plan,
         "kept plan": lambda: steps.deploy(planned=True),
     }
-    with pytest.raises(Stopped, match="gcloud auth login"):
+    with pytest.raises(Aborted, match="gcloud auth login"):
         commands[goal]()
     assert script.count("terraform init") == 0
 
 
 def test_a_smoke_test_of_nothing_says_so(place: target.Target) -> None:
-    with pytest.raises(Stopped, match="Nothing is deployed as dev"):
+    with pytest.raises(Aborted, match="Nothing is deployed as dev"):
         Flow(place, lambda _: None, lambda _: "", Script(**{"terraform output": "{}"})).smoke()
 
 
