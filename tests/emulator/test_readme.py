@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
 READY_SECONDS_MAX = 60
 FOLLOW_SECONDS_MAX = 20
+END_SECONDS_MAX = 5
 
 
 def block(marker: str) -> str:
@@ -52,13 +54,14 @@ def answers(port: int) -> bool:
 
 
 def running() -> dict[int, int]:
-    """Give each process's parent."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    return {int(pid): int(parent) for pid, parent in map(str.split, listed.splitlines())}
+    """Return each process's parent, without processes that have ended and are not yet reaped."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = map(str.split, listed.splitlines())
+    return {int(pid): int(parent) for pid, parent, state in rows if not state.startswith("Z")}
 
 
 def descendants(pid: int) -> set[int]:
-    """Give all processes that a process has started, and theirs."""
+    """Return all processes that a process has started, and theirs."""
     parents = running()
     found = {pid}
     while more := {child for child, parent in parents.items() if parent in found} - found:
@@ -123,6 +126,9 @@ def test_ctrl_c_leaves_no_process_behind(dev: tuple[subprocess.Popen[bytes], int
     os.killpg(serving.pid, signal.SIGINT)
     serving.wait(30)
     assert len(started) > 5
+    deadline = time.monotonic() + END_SECONDS_MAX  # of what was killed with its group, make waits for the leaders only
+    while started & running().keys() and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert started & running().keys() == set()
 
 
