@@ -58,7 +58,7 @@ def _agreed() -> str:
 
 
 def _typed(beforehand: str) -> Callable[[str], str]:
-    """Give who answers questions: what was said beforehand, else a person at a terminal, else nobody."""
+    """Return a function that answers questions: what was said beforehand, else a person at a terminal, else nobody."""
 
     def answer(question: str) -> str:
         if beforehand or not sys.stdin.isatty():

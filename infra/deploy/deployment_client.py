@@ -63,14 +63,14 @@ class DeploymentClient:
         return response.json() if response.content and response.status_code != 404 else None
 
     def status(self, path: str, *, signed: bool = True) -> int:
-        """Give the status of a GET, with or without a token; 0 without an answer."""
+        """Return the status of a GET, with or without a token; 0 without an answer."""
         try:
             return self._send("GET", path, None, signed=signed).status_code
         except httpx.TransportError:
             return 0
 
     def _try(self, method: str, path: str, body: Any) -> tuple[httpx.Response | None, str]:
-        """Give a definite answer or None, and what came."""
+        """Return a definite answer or None, and what came."""
         try:
             response = self._send(method, path, body)
         except httpx.TransportError as error:
@@ -95,7 +95,7 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str) -> Fo
 
 
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
-    """Give what makes identity tokens for a function's URL; each is asked for once, and is good for an hour."""
+    """Return what makes identity tokens for a function's URL; each is asked for once, and is good for an hour."""
     kept: dict[str, str] = {}
 
     def token(url: str) -> str:

@@ -74,7 +74,7 @@ def gather(target: Target, run: Run) -> Facts:
 
 
 def account(target: Target, run: Run) -> str:
-    """Give gcloud's active account, or an empty text."""
+    """Return gcloud's active account, or an empty text."""
     outcome = _ask({"account": ACCOUNT}, target.root, run)["account"]
     return outcome.text.strip() if outcome.ok else ""
 

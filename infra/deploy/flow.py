@@ -154,6 +154,6 @@ class Flow:
 
 
 def confirmation(target: Target) -> str:
-    """Give the words that must be typed before an environment is destroyed."""
+    """Return the words that must be typed before an environment is destroyed."""
     guarded = target.environment == "prod" or target.setting("environment", "") == "prod"
     return f"{target.environment} {target.project}" if guarded else target.environment

@@ -22,7 +22,7 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Tell whether applying it would change nothing."""
+        """Return whether applying it would change nothing."""
         return not (self.created or self.changed or self.replaced or self.destroyed or self.outputs_change)
 
     def __str__(self) -> str:

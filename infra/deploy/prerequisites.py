@@ -1,4 +1,4 @@
-"""Say what is missing before anything is changed: all of it at once, each with the one command that mends it.
+"""Report what is missing before anything is changed: all of it at once, each with the one command that mends it.
 
 Pure: `lacks` compares facts with what a deployment needs. What cannot be known is not held against anybody: an account
 that may deploy need not be one that may see the billing.

@@ -45,7 +45,7 @@ class Terraform:
         return outcome
 
     def output(self, name: str) -> Any:
-        """Give an output of what is applied, or None."""
+        """Return an output of what is applied, or None."""
         return self._json("output", "-json").get(name, {}).get("value")
 
     def _json(self, *arguments: str) -> Any:
@@ -61,14 +61,14 @@ class Terraform:
 
 
 def of(target: Target, account: str, run: Run) -> Terraform:
-    """Give Terraform for the functions of an environment, deployed by an account."""
+    """Return Terraform for the functions of an environment, deployed by an account."""
     values = {"project_id": target.project, "region": target.region, "deployer": member(account)}
     file = f"-var-file=environments/{target.environment}.tfvars"
     return Terraform(target.infra, target.work, [file, *_given(values)], run)
 
 
 def of_project(target: Target, run: Run) -> Terraform:
-    """Give Terraform for what a project needs once (`infra/bootstrap`); its state stays on this machine."""
+    """Return Terraform for what a project needs once (`infra/bootstrap`); its state stays on this machine."""
     data = target.work.with_name(f"{target.project}-bootstrap")
     values = _given({"project_id": target.project, "region": target.region})
     return Terraform(target.infra / "bootstrap", data, values, run, workspace=target.project)

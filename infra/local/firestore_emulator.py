@@ -89,7 +89,7 @@ class Emulator:
     host: str = ""
 
     def command(self, port: int, functions_port: int | None = None) -> list[str]:
-        """Give the command line; events go to `functions_port` of 127.0.0.1, if there is one."""
+        """Return the command line; events go to `functions_port` of 127.0.0.1, if there is one."""
         flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", HEAP, "-Duser.language=en"]
         events = [f"--functions_emulator=127.0.0.1:{functions_port}"] if functions_port else []
         target = ["--host=127.0.0.1", f"--port={port}", *events]
@@ -128,7 +128,7 @@ def find_installed() -> Emulator | None:
 
 
 def answers(host: str) -> bool:
-    """Tell whether an emulator is up at ``HOST:PORT``."""
+    """Return whether an emulator is up at ``HOST:PORT``."""
     try:
         http_client.send("GET", f"http://{host}/", timeout_seconds=RESPONSE_SECONDS_MAX)
     except OSError:

@@ -1,4 +1,4 @@
-"""Tell the Firestore emulator which events to send, and pass it a marker to learn that it has sent them.
+"""Register triggers with the Firestore emulator, and write markers that show which events it has sent.
 
 The emulator forgets its triggers, as it forgets its documents, when it ends.
 """
@@ -22,7 +22,7 @@ MARKER = Trigger(
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class EmulatorEvents:
     """The events side of an emulator at `host`, for one database of one project."""
 
     host: str
@@ -30,7 +30,7 @@ class Events:
     database: str = "(default)"
 
     def register(self, triggers: Iterable[Trigger]) -> None:
-        """Ask for the events of these triggers, and for the markers'. Raises `OSError`."""
+        """Register these triggers, and the markers' own. Raises `OSError`."""
         for trigger in (*triggers, MARKER):
             path = f"/emulator/v1/projects/{self.project}/eventarcTrigger?eventarcTriggerId={quote(trigger.name)}"
             document = {"value": trigger.document, "matchType": "PATH_PATTERN"}

@@ -41,7 +41,7 @@ def parsed(path: str, source: bytes) -> ast.Module:
 
 
 def shared_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes]:
-    """Give the files of ``shared/`` that the Python files `sources` need, by path. Raises `PackagingError`.
+    """Return the files of ``shared/`` that the Python files `sources` need, by path. Raises `PackagingError`.
 
     The keys of `sources` are paths from the root of the zip (``main.py``).
     """
@@ -59,7 +59,7 @@ def shared_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes
 
 @lru_cache(maxsize=1024)
 def references(path: str, source: bytes) -> tuple[Reference, ...]:
-    """Give every module that a file imports, with absolute names. Kept, since most files go into several zips."""
+    """Return every module that a file imports, with absolute names. Kept, since most files go into several zips."""
     return tuple(_references(path, parsed(path, source)))
 
 
@@ -98,7 +98,7 @@ def _absolute(node: ast.ImportFrom, path: str) -> str:
 
 
 def _literal_load(call: ast.Call) -> str:
-    """Give the module that ``import_module("a.b")`` loads; empty for any other call."""
+    """Return the module that ``import_module("a.b")`` loads; empty for any other call."""
     if _loader(call.func) and call.args and isinstance(call.args[0], ast.Constant):
         name = call.args[0].value
         return name if isinstance(name, str) and not name.startswith(".") else ""

@@ -33,7 +33,7 @@ class Package:
     files: Mapping[str, bytes]
 
     def zipped(self) -> bytes:
-        """Give the zip."""
+        """Return the zip."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
             for path, content in sorted(self.files.items()):

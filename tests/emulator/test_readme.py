@@ -24,7 +24,7 @@ END_SECONDS_MAX = 5
 
 
 def block(marker: str) -> str:
-    """Give the fenced block after a marker."""
+    """Return the fenced block after a marker."""
     found = re.search(rf"<!-- {re.escape(marker)} -->\n```sh\n(.*?)```", README, re.DOTALL)
     assert found, f"the README has no block marked {marker!r}"
     return found[1]

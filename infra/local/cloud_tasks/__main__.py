@@ -66,7 +66,7 @@ def _chaos(text: str) -> Chaos:
 
 
 def identity_from(storage: TaskStorage) -> Identity:
-    """Give the identity that the storage keeps, and make it at the first start."""
+    """Return the identity that the storage keeps, and make it at the first start."""
     private_pem = storage.secret(PRIVATE_KEY)
     if private_pem is None:
         private_pem = new_private_key()

@@ -66,7 +66,7 @@ class BatchMethods:
         return self._operations[request.name]
 
     def _finish(self, name: str, metadata_type: Message, outcomes: Sequence[Message], response: Message) -> Message:
-        """Give the finished operation, with what failed by index. When everything failed, it is an error."""
+        """Return the finished operation, with what failed by index. When everything failed, it is an error."""
         failed = {index: _status(outcome) for index, outcome in enumerate(outcomes) if isinstance(outcome, RpcError)}
         operation = operations_pb2.Operation(name=name, done=True)
         operation.metadata.Pack(self._metadata(metadata_type, failed))

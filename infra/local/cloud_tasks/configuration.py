@@ -26,7 +26,7 @@ class Settings:
     retry_seconds_max: float = 0.0
 
     def queue(self, name: str) -> Message:
-        """Give the queue, checked. Raises `RpcError` for values that the service refuses."""
+        """Return the queue, checked. Raises `RpcError` for values that the service refuses."""
         message = Queue(name=name)
         message.rate_limits.max_dispatches_per_second = self.dispatches_per_second
         message.rate_limits.max_concurrent_dispatches = self.concurrent_max

@@ -77,7 +77,7 @@ class Dispatcher:
 
 
 def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
-    """Give the headers of a delivery: the task's own, less what Cloud Tasks replaces, and Cloud Tasks'."""
+    """Return the headers of a delivery: the task's own, less what Cloud Tasks replaces, and Cloud Tasks'."""
     signed = bool(spec.http_request.oidc_token.service_account_email)
     kept = {name: value for name, value in spec.http_request.headers.items() if not _replaced(name.lower(), signed)}
     queue_name, _, task_id = spec.name.rpartition("/tasks/")

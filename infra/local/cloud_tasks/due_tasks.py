@@ -31,7 +31,7 @@ class QueuedTask:
 
     @property
     def gone(self) -> bool:
-        """Tell whether the task is done, dropped or deleted."""
+        """Return whether the task is done, dropped or deleted."""
         return self.ticket == GONE
 
 
@@ -57,7 +57,7 @@ class DueTasks:
         self._set_ticket(task, GONE)
 
     def next_due_at(self) -> float | None:
-        """Give the time of the first task; None when nobody waits."""
+        """Return the time of the first task; None when nobody waits."""
         while self._heap and self._heap[0][1] != self._heap[0][2].ticket:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -49,7 +49,7 @@ class Identity:
         self._tokens: dict[tuple[str, str], tuple[float, str]] = {}
 
     def token(self, account: str, audience: str, now: float) -> str:
-        """Give a token that says the bearer is `account`, for `audience`. It is valid for at least 50 minutes."""
+        """Return a token that says the bearer is `account`, for `audience`. It is valid for at least 50 minutes."""
         made_at, token = self._tokens.get((account, audience), (0.0, ""))
         if not token or now - made_at >= RENEW_SECONDS:
             token = self._sign(account, audience, int(now))

@@ -138,7 +138,7 @@ class LocalQueue:
         self._due.put(task, task.progress.due_at + self._context.chaos.delay_seconds())
 
     def _wait_seconds(self) -> float | None:
-        """Tell how long until the next dispatch: 0 for now, None when only an event can change it."""
+        """Return how long until the next dispatch: 0 for now, None when only an event can change it."""
         due_at = self._due.next_due_at()
         if due_at is None or not self._may_start():
             return None

@@ -67,12 +67,12 @@ def retries_of(config: Message) -> RetryPolicy:
 
 
 def new_progress(spec: Message) -> Progress:
-    """Give the progress of a task that has just been created."""
+    """Return the progress of a task that has just been created."""
     return Progress(due_at=seconds_of(spec.schedule_time))
 
 
 def task_view(spec: Message, progress: Progress, view: int) -> Message:
-    """Give a task as callers see it: without its body, unless they ask for the full view."""
+    """Return a task as callers see it: without its body, unless they ask for the full view."""
     task = Task()
     task.CopyFrom(spec)
     task.view = FULL if view == FULL else BASIC

@@ -45,7 +45,7 @@ class DispatchResult:
 
     @property
     def throttles(self) -> bool:
-        """Tell whether the worker asked for less."""
+        """Return whether the worker asked for less."""
         return self.status in THROTTLING_STATUSES
 
 
@@ -97,6 +97,6 @@ class Progress:
         )
 
     def expired(self, retries: RetryPolicy, created_at: float, now: float) -> bool:
-        """Tell whether a task that just failed is dropped."""
+        """Return whether a task that just failed is dropped."""
         first = self.first_dispatched_at if self.first_dispatched_at is not None else now
         return retries.exhausted(self.dispatches, now - first) or now - created_at >= RETENTION_SECONDS

@@ -28,7 +28,7 @@ class QueueRegistry:
         return iter(self._queues.values())
 
     def find(self, name: str) -> LocalQueue:
-        """Give a queue. Raises `RpcError` when there is none."""
+        """Return a queue. Raises `RpcError` when there is none."""
         queue = self._queues.get(name)
         if queue is not None:
             return queue
@@ -73,7 +73,7 @@ class QueueRegistry:
         return queue
 
     async def reconfigure(self, queue: LocalQueue, message: Message) -> None:
-        """Give a queue another configuration; its state is not part of it."""
+        """Return a queue another configuration; its state is not part of it."""
         message.state = queue.message.state
         if queue.message.HasField("purge_time"):
             message.purge_time.CopyFrom(queue.message.purge_time)

@@ -45,14 +45,14 @@ class RetryPolicy:
     doublings_max: int
 
     def backoff_seconds(self, attempts: int) -> float:
-        """Give the pause after the attempt of this number (the first is 1)."""
+        """Return the pause after the attempt of this number (the first is 1)."""
         doublings_max = min(self.doublings_max, DOUBLINGS_MAX)
         doublings = min(attempts - 1, doublings_max)
         steps = max(1, attempts - doublings_max)
         return min(self.backoff_min_seconds * math.exp2(doublings) * steps, self.backoff_max_seconds)
 
     def exhausted(self, attempts: int, seconds_since_first: float) -> bool:
-        """Tell whether a task that failed now is given up: only when attempts and time are both used up.
+        """Return whether a task that failed now is given up: only when attempts and time are both used up.
 
         A limit that is not set counts as used up, except that a task without any limit is never given up.
         """
@@ -105,7 +105,7 @@ class Throttle:
         return replace(self, tokens=self.tokens - 1)
 
     def wait_seconds(self) -> float:
-        """Tell how long until there is a token; 0 when there is one."""
+        """Return how long until there is a token; 0 when there is one."""
         return max(0.0, 1 - self.tokens) / self._rate(self.at)
 
     def throttled(self, now: float) -> "Throttle":

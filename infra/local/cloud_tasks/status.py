@@ -23,7 +23,7 @@ from infra.local.cloud_tasks.queue_registry import QueueRegistry
 
 
 def queue_stats(queue: LocalQueue) -> dict[str, int | float | None]:
-    """Give a queue's numbers. `waiting` tasks are in no delivery's hands: an idle queue has 0, and 0 `running`."""
+    """Return a queue's numbers. `waiting` tasks are in no delivery's hands: an idle queue has 0, and 0 `running`."""
     queue_stats = {"waiting": queue.waiting, "running": queue.running, "next_due_at": queue.next_due_at}
     return queue_stats | asdict(queue.counts)
 

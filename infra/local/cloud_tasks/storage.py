@@ -68,7 +68,7 @@ class TaskStorage:
             yield Queue.FromString(message)
 
     def tasks(self) -> Iterator[tuple[str, bool, Message, Progress]]:
-        """Give every task: its queue, whether its name was chosen by the caller, itself, its progress."""
+        """Return every task: its queue, whether its name was chosen by the caller, itself, its progress."""
         for _, queue, named, message, *progress in self._database.execute("SELECT * FROM tasks"):
             yield queue, bool(named), Task.FromString(message), Progress(*progress)
 

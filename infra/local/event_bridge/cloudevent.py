@@ -37,7 +37,7 @@ class Event:
 
 
 def decoded(body: bytes) -> bytes:
-    """Give the protobuf message in the emulator's base64 text. Raises `NotAnEventError`."""
+    """Return the protobuf message in the emulator's base64 text. Raises `NotAnEventError`."""
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as error:
@@ -53,7 +53,7 @@ def parsed(message: bytes) -> Any:
 
 
 def changed_something(data: Any) -> bool:
-    """Tell whether the cloud would send this: not a write of equal content, nor a create and delete in one."""
+    """Return whether the cloud would send this: not a write of equal content, nor a create and delete in one."""
     had, has = data.HasField("old_value"), data.HasField("value")
     if had and has:
         return bool(data.old_value.fields != data.value.fields)

@@ -50,7 +50,7 @@ class Deliverer:
         return application
 
     async def stats(self, _: web.Request) -> web.Response:
-        """Say how many events wait, are being delivered, and were ever received, delivered and given up."""
+        """Respond with how many events wait, are being delivered, and were ever received, delivered and given up."""
         counts, running = self._inbox.counts(), len(self._running)
         totals = {"received": counts.received, "delivered": counts.delivered, "given_up": counts.given_up}
         return web.json_response({"waiting": max(0, counts.left - running), "running": running, **totals})

@@ -55,7 +55,7 @@ class Receiver:
         return _acknowledged()
 
     async def stats(self, _: web.Request) -> web.Response:
-        """Say how many events were received, ever, and which marker came last."""
+        """Respond with how many events were received, ever, and which marker came last."""
         return web.json_response({"received": self._inbox.counts().received, "marker": self._marker})
 
 

@@ -40,7 +40,7 @@ def gate(base_url: Callable[[], str], token: str, prefix: str) -> Iterator[str]:
         do_GET = do_PUT = do_POST = do_DELETE = handle_call  # noqa: N815  named as the server asks for them
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  named as the server names it
-            """Say nothing."""
+            """Log nothing."""
 
     with httpx.Client(timeout=60) as functions:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gate)

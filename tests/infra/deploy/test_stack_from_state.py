@@ -183,6 +183,6 @@ def test_the_end_of_one_environment_leaves_the_other_as_it_was(site: Site, stack
 
 
 def statuses(stack: Stack, function: str) -> set[object]:
-    """Give how the calls of a function ended so far, out of its log."""
+    """Return how the calls of a function ended so far, out of its log."""
     lines = [json.loads(line) for line in (stack.folder / "functions.log").read_text().splitlines() if line[:1] == "{"]
     return {line.get("status") for line in lines if (line["message"], line.get("function")) == ("handled", function)}
