@@ -10,6 +10,8 @@ READY := .venv/matches-the-locks
 SEEDS ?= 10000
 COPIES ?= 20000
 ARGS ?=
+# One worker a core, and the tests of a file in one worker: they share its stack or emulator.
+IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 # From the command line only: a shell's own ENV or PROJECT must not choose what is deployed or destroyed.
 ENV := dev
 PROJECT :=
@@ -32,10 +34,10 @@ dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(PYTHON_IN_VENV) -m infra.local
 
 test: $(READY) ## Run the tests, without the slow ones (ARGS="-k word" goes to pytest)
-	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips -m "not slow" $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.no_skips -m "not slow" $(ARGS)
 
 test-all: $(READY) ## Run all tests
-	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.no_skips $(ARGS)
 
 fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation in openapi.yaml
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz $(ARGS)
