@@ -26,7 +26,7 @@ Found = TypeVar("Found")
 
 
 class SmokeTestFailed(Exception):
-    """The deployed functions did not do what they should."""
+    """The deployed functions did not behave as expected."""
 
 
 class DeploymentClient:
@@ -46,7 +46,7 @@ class DeploymentClient:
         self._http.close()
 
     def request(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = (200, 201, 202, 204)) -> Any:
-        """Call and give the JSON of the answer, or None; for what may run twice. Raises `SmokeTestFailed`."""
+        """Send an idempotent request and return the response's JSON, or None. Raises `SmokeTestFailed`."""
         answers: list[str] = []
 
         def definite() -> httpx.Response | None:
@@ -63,14 +63,14 @@ class DeploymentClient:
         return response.json() if response.content and response.status_code != 404 else None
 
     def status(self, path: str, *, signed: bool = True) -> int:
-        """Return the status of a GET, with or without a token; 0 without an answer."""
+        """Return the status of a GET, with or without a token; 0 without a response."""
         try:
             return self._send("GET", path, None, signed=signed).status_code
         except httpx.TransportError:
             return 0
 
     def _try(self, method: str, path: str, body: Any) -> tuple[httpx.Response | None, str]:
-        """Return a definite answer or None, and what came."""
+        """Return a definite response or None, and a description of what happened."""
         try:
             response = self._send(method, path, body)
         except httpx.TransportError as error:
@@ -95,7 +95,7 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str) -> Fo
 
 
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
-    """Return what makes identity tokens for a function's URL; each is asked for once, and is good for an hour."""
+    """Return a function that returns identity tokens for a URL; each is requested once, and valid for an hour."""
     kept: dict[str, str] = {}
 
     def token(url: str) -> str:

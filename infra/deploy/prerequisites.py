@@ -1,7 +1,7 @@
-"""Report what is missing before anything is changed: all of it at once, each with the one command that mends it.
+"""List what is missing before anything is changed: all at once, each with the command that fixes it.
 
-Pure: `lacks` compares facts with what a deployment needs. What cannot be known is not held against anybody: an account
-that may deploy need not be one that may see the billing.
+Pure: `lacks` compares facts with what a deployment needs. What cannot be read is not reported: an account
+that may deploy need not be allowed to see the billing.
 """
 
 import re
@@ -129,13 +129,13 @@ def _names(target: Target, facts: Facts) -> Iterator[Missing]:
 
 
 def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
-    """Find others' functions under our names: Terraform would fail half-way, or fight with another deployment."""
+    """Find other deployments' functions under these names: Terraform would fail half-way, or overwrite them."""
     found = facts.functions or {}
     ours = {"app": "signalbox", "environment": target.setting("environment", target.environment)}
     names = [target.service(name) for name in facts.names if target.service(name) in found]
     if taken := [name for name in names if {key: found[name].get(key) for key in ours} != ours]:
         yield Missing(
-            f"{target.project} has functions of another deployment under our names: {', '.join(taken)}.",
+            f"{target.project} has functions of another deployment with the same names: {', '.join(taken)}.",
             f"Choose another prefix in infra/environments/{target.environment}.tfvars",
         )
 
@@ -145,8 +145,8 @@ def _database(target: Target, facts: Facts) -> Iterator[Missing]:
     creates = target.setting("create_database", "true") == "true"
     if location and location != target.database_location:
         yield Missing(
-            f"The database {target.database} is in {location}, not in {target.database_location}: its events would go "
-            "nowhere.",
+            f"The database {target.database} is in {location}, not in {target.database_location}: its events would "
+            "get lost.",
             f'Say database_location = "{location}" in infra/environments/{target.environment}.tfvars',
         )
     if not creates and facts.databases is not None and location is None:
@@ -162,7 +162,7 @@ def member(account: str) -> str:
 
 
 def is_service_account(account: str) -> bool:
-    """Tell an account of a program from one of a person."""
+    """Return whether an account is a service account."""
     return account.endswith(".gserviceaccount.com")
 
 

@@ -1,4 +1,4 @@
-"""Test a deployment through its own URLs: the shortest way to what only a real project can prove.
+"""Smoke-test a deployment through its own URLs: what only a real project can prove.
 
 Documents, a copy that follows (so Firestore's event came, and a queue's task was let in), a semaphore, a batch, a task
 of a function that also answers people, the last run of what runs every minute, and that a call without a token is
@@ -31,7 +31,7 @@ Step = tuple[str, Callable[[], None]]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a deployment answers, and as whom it is called."""
+    """The address of a deployment, and the account that calls it."""
 
     target: Target
     base_url: str
@@ -40,7 +40,7 @@ class Site:
 
 
 def passes(site: Site, say: Callable[[str], None]) -> bool:
-    """Take every step, say how each went and how long it took, and tell whether all went well."""
+    """Run every step, print its result and duration, and return whether all passed."""
     catalogue = load(site.target.infra / "catalogue.yaml")
     with DeploymentClient(site.base_url, tokens(site.target, site.account, site.run)) as client:
         results = [_taken(step, say) for step in _steps(site, catalogue, client, f"smoke-{secrets.token_hex(4)}")]
@@ -153,7 +153,7 @@ def _schedule(site: Site, name: str) -> None:
 
 @contextmanager
 def _made(client: DeploymentClient, path: str, body: dict[str, object]) -> Iterator[None]:
-    """Put something and delete it at the end, also when what lies between fails."""
+    """Put something and delete it at the end, also after a failure."""
     client.request("PUT", path, body)
     try:
         yield

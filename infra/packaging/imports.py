@@ -1,9 +1,9 @@
 """Find the part of `shared/` that a function imports, directly or through other modules of `shared/`.
 
 The source is read, not run: every ``import`` counts, wherever it stands (in a function, under a condition, for types
-only), so what is found is at least what runs. A module brings the ``__init__.py`` of each package above it. What
-reading cannot follow is refused: an import whose name is computed, a star import from a package, an import of
-something that no zip carries.
+only), so the result includes all that runs. A module includes the ``__init__.py`` of each package above it. What
+static reading cannot follow is refused: an import whose name is computed, a star import from a package, an import of
+something that no zip contains.
 """
 
 import ast
@@ -13,7 +13,9 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 SHARED = "shared"
-LEFT_BEHIND = frozenset({"examples", "functions", "infra", "tests"})  # the project's other folders: no zip carries them
+LEFT_BEHIND = frozenset(
+    {"examples", "functions", "infra", "tests"}
+)  # the project's other folders: no zip contains them
 LOADERS = frozenset({"__import__", "import_module", "resolve_name", "run_module"})
 
 
@@ -31,7 +33,7 @@ class Reference:
 
 
 def parsed(path: str, source: bytes) -> ast.Module:
-    """Parse and compile a file, so that every syntax error shows, also those that only the compiler finds."""
+    """Parse and compile a file, which finds all syntax errors."""
     try:
         tree = ast.parse(source, path)
         compile(tree, path, "exec", dont_inherit=True)
@@ -59,7 +61,7 @@ def shared_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes
 
 @lru_cache(maxsize=1024)
 def references(path: str, source: bytes) -> tuple[Reference, ...]:
-    """Return every module that a file imports, with absolute names. Kept, since most files go into several zips."""
+    """Return every module that a file imports, with absolute names. Cached, since most files go into several zips."""
     return tuple(_references(path, parsed(path, source)))
 
 

@@ -58,8 +58,8 @@ def with_settings(**settings: str) -> target.Target:
         (f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state", None, "no bucket", "make bootstrap"),
         ("gcloud functions regions list", "europe-west1", "us-central1 is no region", "gcloud functions regions list"),
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
-        (FUNCTIONS, OTHERS_FUNCTION, "under our names: dev-sweep", "Choose another prefix"),
-        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "under our names: dev-sweep", "Choose another prefix"),
+        (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
+        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
         ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", 'database_location = "eur3"'),
     ],
 )
