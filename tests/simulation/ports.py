@@ -55,9 +55,11 @@ def _call(world: World, what: str, call: Callable[[], Answer]) -> Answer:
     """Make one round trip: it may not arrive, or its answer may not come back."""
     world.step(what)
     if world.inject_fault(world.fault_rates.abort):
+        world.log("  FAULT: the call does not arrive")
         raise Unavailable("aborted")
     answer = call()
     if world.inject_fault(world.fault_rates.lose_answer):
+        world.log("  FAULT: it took effect, and its answer is lost")
         raise Unavailable("the answer was lost")
     return answer
 
