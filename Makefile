@@ -18,7 +18,7 @@ TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(erro
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate fuzz bench check package bootstrap plan deploy smoke destroy lock setup clean
+.PHONY: help demo dev test test-all simulate fuzz bench check docs package bootstrap plan deploy smoke destroy lock setup clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ check: $(READY) ## Lint, check the format and the types, and look for what must 
 	$(PYTHON_IN_VENV) -m mypy shared infra examples tests $(wildcard functions/*/*.py) || status=1; \
 	$(PYTHON_IN_VENV) -m infra.setup.tracked_files || status=1; \
 	exit $$status
+
+docs: $(READY) ## Write the tables in docs/ that are made from openapi.yaml and from the code
+	@$(PYTHON_IN_VENV) -m infra.setup.generated_pages
 
 package: $(READY) ## Build dist/NAME.zip of each function, the same bytes everywhere
 	@$(PYTHON_IN_VENV) -m infra.packaging

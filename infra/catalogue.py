@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_origin
 
 import yaml
 
-from infra.catalogue_agreement import Catalogue
+from infra.catalogue_consistency import Catalogue
 from infra.catalogue_entries import (
     CatalogueError,
     Function,

@@ -23,6 +23,7 @@ SECONDS_MAX = 3_600
 INSTANCES_MAX = 1_000
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
@@ -52,6 +53,7 @@ class Function:
     folder: Path
     invoked_by: tuple[str, ...]
     enqueues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
     public: bool = False
     memory: str = "512Mi"
     cpu: float = 1
@@ -69,6 +71,11 @@ class Function:
         refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
         tasks_too = self.public and {"queue", "schedule"} & set(self.invoked_by)
         refuse(bool(tasks_too), "public would let anybody pose as its queue: give tasks a function of their own")
+        refuse(
+            bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
+        )
+        for task in self.tasks:
+            refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
 

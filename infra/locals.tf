@@ -26,6 +26,7 @@ locals {
     schedule   = contains(entry.invoked_by, "schedule")
     public     = lookup(entry, "public", false)
     enqueues   = toset(lookup(entry, "enqueues", []))
+    tasks      = sort(lookup(entry, "tasks", []))
     users_own  = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")
     resources = {
       memory          = lookup(entry, "memory", null)
@@ -49,7 +50,7 @@ locals {
     SIGNALBOX_QUEUE_PREFIX      = local.begin
     SIGNALBOX_TASKS_ACCOUNT     = google_service_account.kit["tasks"].email
     SIGNALBOX_SCHEDULER_ACCOUNT = google_service_account.kit["scheduler"].email
-    SIGNALBOX_TASK_FUNCTIONS    = jsonencode([for name, function in local.functions : name if function.users_own && function.queue])
+    SIGNALBOX_TASK_FUNCTIONS    = jsonencode({ for name, function in local.functions : name => function.tasks if function.queue && (function.users_own || length(function.tasks) > 0) })
     SIGNALBOX_TASK_QUEUES       = jsonencode([for name, queue in local.queues : name if queue.attempts_max == -1])
   }
 }

@@ -69,9 +69,9 @@ def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[C
     results = units_of(client, batch)
     times = Counter(unit["index"] for unit in results)
     misplaced = [unit["index"] for unit in results if _place(unit["result"]) != divmod(unit["index"], columns)]
-    counted = [stands[name] for name in ("state", "size", "done", "failed")] == ["completed", size, size, 0]
+    counted = [stands[name] for name in ("state", "size", "succeeded", "failed")] == ["completed", size, size, 0]
     return (
-        Check(f"{size:,} of {size:,} done, none failed", "" if counted else str(stands), 1),
+        Check(f"{size:,} of {size:,} succeeded, none failed", "" if counted else str(stands), 1),
         Check("each unit once", "" if sorted(times.elements()) == list(range(size)) else _odd(times, size), size),
         Check("each result its own unit's", ", ".join(map(str, misplaced[:5])), size),
         once(client, batch, size),

@@ -44,7 +44,7 @@ def delete(request: Request, key: str) -> Response:
     return Response(204)
 
 
-@routes.on("GET", "/")
+@routes.on("GET", "/", query=("where", "order_by", "limit", "page_token", "count"))
 def find(request: Request) -> Response:
     query = request.query
     if wants_count(query.get("count", "")):

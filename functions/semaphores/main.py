@@ -25,7 +25,7 @@ def get(_: Request, name: str) -> Response:
     return Response(200, as_json(operations.get(runtime.ports(), name)))
 
 
-@routes.on("GET", "/")
+@routes.on("GET", "/", query=("waiting",))
 def find(request: Request) -> Response:
     parse_listing(request.query)
     return Response(200, {"semaphores": as_json(operations.list_waiting(runtime.ports()))})
@@ -37,7 +37,7 @@ def delete(_: Request, name: str) -> Response:
     return Response(204)
 
 
-@routes.on("DELETE", "/{name}/leases/{id}")
+@routes.on("DELETE", "/{name}/leases/{id}", query=("reason",))
 def end(request: Request, name: str, id: str) -> Response:
     released = operations.end_by_hand(runtime.ports(), name, id, request.query.get("reason", ""))
     return Response(200, {"released": released})

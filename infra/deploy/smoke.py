@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from infra.catalogue import Catalogue, load
-from infra.deploy.calls import Calls, Wrong, tokens, until
 from infra.deploy.commands import CommandFailed, Run
+from infra.deploy.http_client import Calls, Wrong, tokens, until
 from infra.deploy.target import Target
 
 REACHED_SECONDS = 300.0  # a new right of IAM takes so long to be known everywhere
@@ -132,7 +132,7 @@ def _completed(calls: Calls, batch: str) -> None:
         return stands if stands["state"] == "completed" else None
 
     stands = until(complete, FOLLOWED_SECONDS, f"the batch {batch} is not completed")
-    _expect((stands["size"], stands["done"], stands["failed"]) == (UNITS, UNITS, 0), f"it ended as {stands}")
+    _expect((stands["size"], stands["succeeded"], stands["failed"]) == (UNITS, UNITS, 0), f"it ended as {stands}")
 
 
 def _schedule(site: Site, name: str) -> None:

@@ -22,8 +22,8 @@ from werkzeug.wrappers import Request
 
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
+from infra.local.iam import AuthorizedQueue, guarded
 from infra.local.local_store import local_store
-from infra.local.rights import EntitledQueue, guarded
 from shared.adapters import runtime
 from shared.adapters.http.responses import Response, problem_response, response_of
 from shared.adapters.settings import settings
@@ -39,7 +39,7 @@ def application(catalogue: str) -> "WSGIApplication":
     """Serve the functions of the catalogue file of that name."""
     chosen = settings()
     ports = runtime.connect(chosen, local_store(chosen))
-    runtime.bind(replace(ports, queue=EntitledQueue(ports.queue, ports.log)))
+    runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, ports.log)))
     return mounted(catalogues.load(Path(catalogue)))
 
 

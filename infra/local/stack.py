@@ -24,10 +24,12 @@ from typing import Self
 from infra import catalogue as catalogues
 from infra.local import firestore_emulator
 from infra.local.environment import settings_of
-from infra.local.parts import parts, plan, stats
-from infra.local.quiet import Quiet
-from infra.local.supervisor import StackError, Supervisor
-from infra.local.tally import Tally
+from infra.local.idle import IdleMonitor
+from infra.local.log_stats import LogStats
+from infra.local.services import parts, plan, stats
+from infra.local.supervisor import ROOT, StackError, Supervisor
+from infra.packaging.checks import check_all
+from infra.packaging.imports import PackagingError
 from shared.adapters.settings import EMBEDDED, Settings
 
 __all__ = ["Stack", "StackError"]
@@ -59,13 +61,14 @@ class Stack:
         self.store = "emulator" if emulator else EMBEDDED
         chaos = chaos or os.environ.get("CHAOS", "")
         content = catalogues.load(catalogue)
+        _check(content)
         settings = settings or settings_of(content)
         self._plan = plan(catalogue.resolve(), content, self.folder, emulator, settings, port, chaos)
         listed = parts(self._plan)
-        self.part_names = tuple(part.name for part in listed)
+        self.service_names = tuple(part.name for part in listed)
         self._supervisor = Supervisor(listed, self.folder)
-        self._tally = Tally(self.folder / "functions.log")
-        self._quiet = Quiet(self._plan)
+        self._log_stats = LogStats(self.folder / "functions.log")
+        self._idle_monitor = IdleMonitor(self._plan)
         self._events: Mapping[str, int] = {}
         self._exits = contextlib.ExitStack()
 
@@ -91,7 +94,7 @@ class Stack:
         return {each.name: self.base_url + each.segment for each in functions if "people" in each.invoked_by}
 
     def __enter__(self) -> Self:
-        _clear(self.folder, self.part_names)
+        _clear(self.folder, self.service_names)
         self._exits.callback(self._plan.events_socket.close)
         self._exits.callback(self._plan.functions_socket.close)
         self._exits.callback(self._supervisor.stop)
@@ -136,14 +139,14 @@ class Stack:
         """Count since the start: what the functions did (``calls``, ``reads``, …) and the ``events`` received."""
         self._events = stats(self._plan.url("events-deliver")) or self._events
         events = {"events": self._events.get("received", 0), "events_delivered": self._events.get("delivered", 0)}
-        return {**self._tally.sums(), **events}
+        return {**self._log_stats.sums(), **events}
 
     def idle(self) -> bool:
         """Tell whether nothing is under way: no task, no event, and nothing that led to one while we looked.
 
         Tasks count unless they are scheduled far ahead. Calls by the caller are the caller's business.
         """
-        return self._quiet.idle()
+        return self._idle_monitor.idle()
 
     def wait_until_idle(self, timeout_seconds: float) -> None:
         """Return when nothing is under way. Raises `TimeoutError` with what still is, or `StackError`."""
@@ -151,15 +154,23 @@ class Stack:
         while not self.idle():
             self._supervisor.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._quiet.activity()}")
+                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._idle_monitor.activity()}")
             time.sleep(IDLE_PAUSE_SECONDS)
 
 
-def _clear(folder: Path, part_names: Sequence[str]) -> None:
+def _check(catalogue: catalogues.Catalogue) -> None:
+    """Refuse here what would not run in the cloud. Raises `StackError` with what to change."""
+    try:
+        check_all(catalogue, ROOT)
+    except PackagingError as error:
+        raise StackError(str(error)) from error
+
+
+def _clear(folder: Path, service_names: Sequence[str]) -> None:
     """Remove what an earlier stack left: its queues and events are about documents that are gone."""
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in (*folder.glob("*.sqlite*"), *(folder / f"{name}.log" for name in part_names)):
-        if leftover.name.partition(".")[0] in (*part_names, "events"):
+    for leftover in (*folder.glob("*.sqlite*"), *(folder / f"{name}.log" for name in service_names)):
+        if leftover.name.partition(".")[0] in (*service_names, "events"):
             leftover.unlink(missing_ok=True)
 
 

@@ -35,7 +35,7 @@ class StackError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Service:
     """A process to keep running.
 
     `prepare` is called whenever it has become `ready`, and again after an `OSError`. `inherits` are file descriptors.
@@ -53,7 +53,7 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class _Child:
-    part: Part
+    part: Service
     log_file: Path
     process: Popen[bytes] | None = None
     prepared: bool = False
@@ -112,7 +112,7 @@ class _Child:
 class Supervisor:
     """Runs parts until stopped. All methods may be called from any thread."""
 
-    def __init__(self, parts: Sequence[Part], folder: Path) -> None:
+    def __init__(self, parts: Sequence[Service], folder: Path) -> None:
         self._children = {part.name: _Child(part, folder / f"{part.name}.log") for part in parts}
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._up, self._stopping, self._ended = threading.Event(), threading.Event(), threading.Event()

@@ -1,24 +1,23 @@
 """A function of a user's own: handlers and tasks by decorator, and the one entry point that the framework calls."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import flask
 
 from shared.adapters import runtime
-from shared.adapters.http import tasks as queues
 from shared.adapters.http.paths import match, segments_of_pattern
 from shared.adapters.http.request_log import entry_point
 from shared.adapters.http.responses import EntryPoint, Response
 from shared.adapters.http.routes import Routes
+from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import UnknownTask
 from shared.core.rules.task_context import TaskContext
-from shared.kit.batch_liveness_cache import is_wanted
+from shared.kit.batch_liveness_cache import is_live
 from shared.kit.idempotency import acting_for
 from shared.tasks.operations import task_runner as running
 from shared.tasks.operations.task_runner import Attempt, RetryLimits
@@ -47,8 +46,7 @@ class Task(Generic[P, R]):
     def call(self, **arguments: Json) -> Call:
         """Ask for this task with these arguments, which travel as JSON. Raises `BadArgument` naming one that is not."""
         self._signature.check(arguments)
-        call = Call(self._function, self.name, arguments)
-        return Call.parse(dataclasses.asdict(call), self.name)
+        return Call(self._function, self.name, arguments).checked(self.name)
 
     def run(self, payload: Mapping[str, Any], context: TaskContext | None) -> Any:
         """Run it with arguments that have arrived. Raises `BadArgument`, and what the code raises."""
@@ -65,16 +63,23 @@ class Function:
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
 
-    def http(self, method: str, pattern: str = "/") -> Callable[[Handler], Handler]:
+    def http(
+        self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
+    ) -> Callable[[Handler], Handler]:
         """Response people at ``{base}NAME`` + `pattern`; each ``{part}`` of it is a text argument, after the request.
 
-        What the handler returns goes back as JSON with 200; None: 204; an `Response` as it is.
+        What the handler returns goes back as JSON with 200; None: 204; an `Response` as it is. ``query`` names the
+        allowed query parameters, any other is answered with 400; None: the handler gets them all.
+
+        Raises `ValueError` for a pattern that does not begin with a slash, or that tasks have.
         """
         if f"{pattern}/".startswith(TASKS):
             raise ValueError(f"{TASKS} is where the tasks are: choose another pattern than {pattern}")
 
+        route = self._routes.on(method, pattern, query=query)
+
         def register(handler: Handler) -> Handler:
-            self._routes.on(method, pattern)(lambda request, **parts: _answer(handler(request, **parts)))
+            route(lambda request, **parts: _answer(handler(request, **parts)))
             return handler
 
         return register
@@ -126,13 +131,13 @@ class Function:
         """Give the plain function that the framework calls, with a request or with an event."""
         if self._events is not None:
             return self._events
-        return entry_point(self.name, _forked(self._routes.entry_point(), queues.task_entry(self.name)(self._handle)))
+        return entry_point(self.name, _forked(self._routes.entry_point(), task_entry(self.name)(self._handle)))
 
     def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
         """Use this store, queue and clock from now on, in this process: for tests."""
         runtime.bind(Ports(store, queue, clock, runtime.log()))
 
-    def _handle(self, delivered: queues.Task) -> None:
+    def _handle(self, delivered: TaskDelivery) -> None:
         task = self._tasks.get(delivered.name)
         retry_limits = task.retry_limits if task else RetryLimits(LIMITS.executions_max, LIMITS.retries_max)
         delivery = Attempt(delivered.context, delivered.executions, delivered.retries)
@@ -143,7 +148,7 @@ class Function:
             return task.run(delivered.payload, context)
 
         with acting_for(delivered.operation):
-            running.run(runtime.ports(), delivery, retry_limits, is_wanted, code)
+            running.run(runtime.ports(), delivery, retry_limits, is_live, code)
 
 
 def _forked(people: EntryPoint, tasks: EntryPoint) -> EntryPoint:

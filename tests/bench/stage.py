@@ -16,8 +16,8 @@ from typing import Any, Self
 import httpx
 
 from infra import catalogue
+from infra.local.log_stats import LogStats
 from infra.local.stack import Stack
-from infra.local.tally import Tally
 from infra.local.triggers import Events
 from shared.adapters.firestore.store import FirestoreStore
 from shared.core.operations.ports import Condition, Put, Query
@@ -42,7 +42,7 @@ class Stage:
         settings = stack.settings
         self.host, self.project = settings.firestore_emulator, settings.project
         self.store = FirestoreStore(self.project, DATABASE, self.host)
-        self.followers = Tally(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
+        self.followers = LogStats(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
         self._events = Events(self.host, self.project)
         self._triggers = tuple(catalogue.load().triggers.values())
 

@@ -16,7 +16,7 @@ from infra.local.stack import Stack
 SECONDS_MAX = 30.0
 CATALOGUE = """
 functions:
-  door: {invoked_by: [people, queue], enqueues: [knocks]}
+  door: {invoked_by: [people, queue], enqueues: [knocks], tasks: [knock]}
   tick: {invoked_by: [schedule]}
   yearly: {invoked_by: [schedule]}
 queues:

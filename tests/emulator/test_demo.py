@@ -11,6 +11,7 @@ import pytest
 from infra.local.stack import Stack
 
 ELSEWHERE = {"function": "elsewhere", "task": "eat", "payload": {}}
+NO_TASK = {"function": "quilt", "task": "sew"}
 KITS_OWN = {"function": "link_refresh", "task": "eat", "payload": {}}
 NO_QUEUE = {"function": "quilt", "task": "paint", "payload": {}, "queue": "fast"}
 
@@ -32,7 +33,7 @@ def test_a_call_of_what_the_catalogue_has_not_is_refused_and_nothing_is_stored(
     monkeypatch.setenv("SIGNALBOX_STORE", "embedded")
     with Stack(folder=tmp_path) as stack, httpx.Client(base_url=stack.base_url) as http:
         http.put("semaphores/s", json={"permits": 1, "lease_seconds": 10}).raise_for_status()
-        for call, part in ((ELSEWHERE, "function"), (KITS_OWN, "function"), (NO_QUEUE, "queue")):
+        for call, part in ((ELSEWHERE, "function"), (KITS_OWN, "function"), (NO_TASK, "task"), (NO_QUEUE, "queue")):
             refused = http.post("semaphore-wait/s", json={"continuation": call})
             assert (refused.status_code, refused.json()["field"]) == (400, f"continuation.{part}")
             refused = http.post("batches", json={"id": "b", "units": [{}], "task": call, "sealed": True})

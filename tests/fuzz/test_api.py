@@ -29,7 +29,7 @@ from infra.catalogue import load
 from infra.local.functions_server import mounted
 from shared.adapters import runtime
 from shared.batches.operations import batches
-from shared.batches.rules.requests import Order
+from shared.batches.rules.requests import BatchSpec
 from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.documents.operations import documents
@@ -81,8 +81,8 @@ def town() -> Iterator[Town]:
         documents.put(ports, name, {"to": {"key": "a"}})
         semaphores.put(ports, name, {"permits": 2, "lease_seconds": 60})
     paint = Call("quilt", "paint", {})
-    batches.populate(ports, "a", Order(units=[1, 2, 3]))
-    batches.populate(ports, "b", Order(units=[{}], task=paint, sealed=True))
+    batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
+    batches.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
     for name in TAKEN:  # the second one waits for the first
         semaphores.wait(ports, "a", Wish(name, paint, permits=2))
     yield created

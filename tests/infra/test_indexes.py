@@ -15,12 +15,12 @@ Field = tuple[str, str]
 Made = list[tuple[str, list[str]]]
 
 TESTS = (
-    "test_batches",
-    "test_costs_semaphores",
-    "test_link_operations",
-    "test_outbox",
-    "test_semaphores_http",
-    "test_verification",
+    "batches/test_batches",
+    "core/test_outbox",
+    "links/test_link_operations",
+    "links/test_verification",
+    "semaphores/test_costs_semaphores",
+    "semaphores/test_semaphores_http",
 )
 KNOWN = {
     ("batches", "due_at"),

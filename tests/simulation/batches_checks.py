@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shared.batches.rules import batches as rules
 from shared.batches.rules.batches import Header
+
+from shared.batches.rules import batches as rules
 from shared.core.operations import outbox
 from shared.core.operations.ports import Query, Snapshot, Store
 from tests.simulation.batches_kinds import Kind

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from shared.batches.rules.batches import Unit
+
 from shared.batches.operations import batches
 from shared.batches.rules import batches as rules
 from shared.batches.rules import requests, units
-from shared.batches.rules.batches import Unit
 from shared.batches.rules.requests import Order
 from shared.core.operations import outbox
 from shared.core.operations.ports import Ports

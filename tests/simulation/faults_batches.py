@@ -8,6 +8,10 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from shared.batches.operations.walk import PASSED
+from shared.batches.rules.batches import Ending, Header, Life, Unit
+from shared.batches.rules.tree import Node
+
 from shared.batches.operations import (
     batches,
 )
@@ -26,11 +30,8 @@ from shared.batches.operations import (
 from shared.batches.operations import (
     walk as batch_walk,
 )
-from shared.batches.operations.walk import PASSED
 from shared.batches.rules import batches as rules
 from shared.batches.rules import tree, units
-from shared.batches.rules.batches import Ending, Header, Life, Unit
-from shared.batches.rules.tree import Node
 from shared.batches.rules.units import Outcome
 from shared.core.operations import outbox
 from shared.core.operations.ports import (

@@ -35,7 +35,7 @@ def _without_a_record(ports: Ports, writes: Sequence[Write], effects: Sequence[E
 def _record_in_a_commit_of_its_own(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
     committed = ports.store.commit(writes)
     record = f"{outbox.COLLECTION}/{ports.store.new_id()}"
-    ports.store.commit([Put(record, outbox.encode(effects), Must.NOT_EXIST)])
+    ports.store.commit([Put(record, outbox.to_record(effects), Must.NOT_EXIST)])
     outbox.hand_over(ports, record, effects)
     return committed
 
@@ -61,7 +61,7 @@ hand_over = outbox.hand_over
 def _time_to_live(ports: Ports) -> int:
     """Delete what is old, whatever it holds, as a time-to-live policy would."""
     for snapshot in ports.store.query(Query(outbox.COLLECTION)):
-        if outbox._left_behind(snapshot):
+        if outbox._is_left_behind(snapshot):
             ports.store.commit([Delete(snapshot.path)])
     return 0
 

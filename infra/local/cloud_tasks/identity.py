@@ -1,6 +1,6 @@
 """Who a task says it is: OIDC tokens, signed as Google signs them, by a key that this server made for itself.
 
-The key is made at the first start and kept in the journal, so a token outlives a restart. The public half is given in
+The key is made at the first start and kept in the storage, so a token outlives a restart. The public half is given in
 the two forms in which Google publishes its own: a JSON Web Key Set, and PEM by key id (what `google.auth.jwt.decode`
 takes).
 """

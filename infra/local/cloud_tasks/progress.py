@@ -11,10 +11,10 @@ never in the second.
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from infra.local.cloud_tasks.queues import RETENTION_SECONDS, Retries
+from infra.local.cloud_tasks.queue_rules import RETENTION_SECONDS, RetryPolicy
 
-PUSH_BACK = frozenset({429, 503})
-LATE, UNREACHED = "DEADLINE_EXCEEDED", "UNAVAILABLE"
+THROTTLING_STATUSES = frozenset({429, 503})
+DEADLINE_EXCEEDED, UNAVAILABLE = "DEADLINE_EXCEEDED", "UNAVAILABLE"
 """Why no answer arrived, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
 
 
@@ -29,8 +29,11 @@ class Executions(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of one attempt. Without a `status` no answer arrived, and `reason` is `LATE` or `UNREACHED`."""
+class DispatchResult:
+    """The result of one attempt.
+
+    Without a `status` there was no response, and `reason` is `DEADLINE_EXCEEDED` or `UNAVAILABLE`.
+    """
 
     status: int | None
     reason: str = ""
@@ -41,9 +44,9 @@ class Answer:
         return self.status is not None and 200 <= self.status < 300
 
     @property
-    def pushes_back(self) -> bool:
+    def throttles(self) -> bool:
         """Tell whether the worker asked for less."""
-        return self.status in PUSH_BACK
+        return self.status in THROTTLING_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Progress:
         )
 
     def failed(
-        self, answer: Answer, retries: Retries, executions: Executions, began_at: float, now: float
+        self, answer: DispatchResult, retries: RetryPolicy, executions: Executions, began_at: float, now: float
     ) -> "Progress":
         """End an attempt that did not succeed and set the time of the next one.
 
@@ -93,7 +96,7 @@ class Progress:
             last_reason=answer.reason,
         )
 
-    def given_up(self, retries: Retries, created_at: float, now: float) -> bool:
+    def expired(self, retries: RetryPolicy, created_at: float, now: float) -> bool:
         """Tell whether a task that just failed is dropped."""
         first = self.first_dispatched_at if self.first_dispatched_at is not None else now
         return retries.exhausted(self.dispatches, now - first) or now - created_at >= RETENTION_SECONDS

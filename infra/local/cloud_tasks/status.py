@@ -18,19 +18,19 @@ from dataclasses import asdict
 from aiohttp import web
 
 from infra.local.cloud_tasks.identity import Identity
-from infra.local.cloud_tasks.line import Line
-from infra.local.cloud_tasks.lines import Lines
+from infra.local.cloud_tasks.local_queue import LocalQueue
+from infra.local.cloud_tasks.queue_registry import QueueRegistry
 
 
-def standing(line: Line) -> dict[str, int | float | None]:
+def queue_stats(queue: LocalQueue) -> dict[str, int | float | None]:
     """Give a queue's numbers. `waiting` tasks are in no delivery's hands: an idle queue has 0, and 0 `running`."""
-    standing = {"waiting": line.waiting, "running": line.running, "next_due_at": line.next_due_at}
-    return standing | asdict(line.counts)
+    queue_stats = {"waiting": queue.waiting, "running": queue.running, "next_due_at": queue.next_due_at}
+    return queue_stats | asdict(queue.counts)
 
 
-def application(lines: Lines, identity: Identity) -> web.Application:
+def application(registry: QueueRegistry, identity: Identity) -> web.Application:
     async def stats(_: web.Request) -> web.Response:
-        return web.json_response({line.name: standing(line) for line in lines})
+        return web.json_response({queue.name: queue_stats(queue) for queue in registry})
 
     async def jwks(_: web.Request) -> web.Response:
         return web.json_response(identity.jwks())

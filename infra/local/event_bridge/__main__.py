@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from infra.local.event_bridge.chaos import chaos
+from infra.local.chaos import parse
 from infra.local.event_bridge.deliver import Deliverer
 from infra.local.event_bridge.inbox import Inbox
 from infra.local.event_bridge.receive import Receiver
@@ -46,7 +46,7 @@ async def application(half: str, database: Path, routes: dict[str, str], faults:
     inbox = Inbox(database)
     if half == "receive":
         return Receiver(inbox, routes).application()
-    return Deliverer(inbox, routes, chaos(faults)).application()
+    return Deliverer(inbox, routes, parse(faults)).application()
 
 
 def main() -> None:

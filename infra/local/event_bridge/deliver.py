@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 from aiohttp import web
 
-from infra.local.event_bridge.chaos import Chaos
+from infra.local.chaos import Chaos
 from infra.local.event_bridge.cloudevent import Event
 from infra.local.event_bridge.inbox import Inbox
 

@@ -16,7 +16,7 @@ from werkzeug.exceptions import HTTPException, InternalServerError, ServiceUnava
 
 from shared.adapters import runtime
 from shared.adapters.firestore.values import decode_fields, timestamp
-from shared.adapters.http.request_log import entry_point, handling
+from shared.adapters.http.request_log import entry_point, logged_request
 from shared.adapters.logs import Headers
 from shared.core.operations.ports import Data, DocumentEvent
 from shared.core.rules.problems import BadValue, Problem, Unavailable
@@ -34,13 +34,13 @@ def document_written(function: str) -> Callable[[Callable[[DocumentEvent], None]
 
     def decorate(handler: Callable[[DocumentEvent], None]) -> EventEntryPoint:
         def entry(event: "CloudEvent") -> None:
-            with handling(function, _headers(event), task=str(event["id"])) as call:
+            with logged_request(function, _headers(event), task=str(event["id"])) as log_entry:
                 try:
                     _handle(handler, event)
                 except HTTPException as answer:
-                    call.status = answer.code or call.status
+                    log_entry.status = answer.code or log_entry.status
                     raise
-                call.status = 200
+                log_entry.status = 200
 
         return entry_point(function, entry)
 
@@ -56,7 +56,7 @@ def _handle(handler: Callable[[DocumentEvent], None], event: "CloudEvent") -> No
         runtime.log().info("unavailable", reason=str(error))
         raise ServiceUnavailable from error
     except Exception as error:
-        runtime.log().error("bug", exception=error)
+        runtime.log().error("unhandled exception", exception=error)
         raise InternalServerError from error
 
 

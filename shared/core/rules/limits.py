@@ -134,16 +134,16 @@ class Limits:
     # --- batches ---
 
     page_units_max: int = 100
-    """Units of one page: its expansion hands over one task each in about a second, and repeats them all if it dies."""
+    """Units of one page: its expansion enqueues one task each in about a second, and repeats them all if it dies."""
 
     page_bytes_max: int = 900_000
-    """A page is one record, and must fit beside its id and times under Firestore's 1 MiB."""
+    """A page is one record, and must fit with its id and times into Firestore's 1 MiB."""
 
     call_units_max: int = 10_000
-    """Units of one call: a hundred pages, each a commit, end well within a function's minute."""
+    """Units of one call: a hundred pages, each a commit, take much less than a function's minute."""
 
     call_bytes_max: int = 8 * 1024 * 1024
-    """Of a call that brings units; it is held in memory as a whole."""
+    """The body of a call that loads units; it is held in memory as a whole."""
 
     counter_units_max: int = 20
     """Units that share a counter: Firestore wants about one write a second on a record, and a unit is about one."""
@@ -151,45 +151,44 @@ class Limits:
     node_children_max: int = 20
     """Children of a node of a batch's tree: few enough that no record is hot, many enough that three levels will do."""
 
-    tree_top: int = 4
-    """The level of a batch's top node; pages' nodes have level 1. Each level multiplies the largest batch by 20."""
+    tree_levels: int = 4
+    """Levels of a batch's tree; pages' nodes are level 1. Each level multiplies the largest batch by 20."""
 
     result_bytes_max: int = 100 * 1024
-    """A unit's result: as large as a payload may be, so that results can be handed on."""
+    """A unit's result: as large as a payload, so that it can become one."""
 
     error_letters_max: int = 2_000
-    """Of a failed unit's error: a message, not a log."""
+    """Characters kept of a failed unit's error: a message, not a log."""
 
     batch_deadline_seconds: int = 7 * 24 * 3600
-    """For a batch that names no deadline. Every batch ends: nothing else would tell of a unit that is never
-    completed."""
+    """The default deadline. Every batch has one: nothing else would report a unit that is never completed."""
 
     batch_deadline_seconds_max: int = 30 * 24 * 3600
-    """Cloud Tasks keeps a task for 31 days: what has not run by then never will."""
+    """Cloud Tasks keeps a task for 31 days: what has not run by then never runs."""
 
     batch_keep_seconds: int = 7 * 24 * 3600
-    """An ended batch and its results are kept so long, then cleaned up; longer than any call or delivery lasts."""
+    """An ended batch and its results are kept this long, then removed; longer than any call or delivery lasts."""
 
-    batch_look_seconds: int = 60
-    """A sealed batch that did not move for so long is walked: what a process that died did not pass on is passed on."""
+    batch_idle_seconds: int = 60
+    """A sealed batch without progress for this long is walked, to propagate what a process that died left full."""
 
     batches_swept_max: int = 20
-    """Batches that one sweep looks at, so that it ends well before the next begins."""
+    """Batches that one sweep handles, so that it ends well before the next begins."""
 
     walk_nodes_max: int = 100
-    """Nodes of one level that a walk reads. What lies beyond is reached when these are done."""
+    """Nodes of one level that a walk reads. Later walks reach the others."""
 
     missing_named_max: int = 100
-    """Units that a batch names when its deadline has come without them."""
+    """Missing units that a batch names when its deadline has come."""
 
     clean_records_max: int = 300
-    """Records that one commit of a clean-up deletes; Firestore takes 500 writes a commit comfortably."""
+    """Records that one commit of a removal deletes; Firestore takes 500 writes a commit."""
 
     clean_commits_max: int = 10
-    """Of one batch in one sweep."""
+    """Commits that one sweep spends on removing one collection of a batch."""
 
     retry_units_max: int = 1_000
-    """Units that one call may name for another try; a call that names none means all that failed."""
+    """Units that one call may name for a retry; a call that names none means all that failed."""
 
     units_listed_max: int = 100
     """Units in one answer: with results of 100 KiB each they still fit into a function's memory."""

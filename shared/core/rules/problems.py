@@ -32,15 +32,15 @@ class Problem(Exception):
 
 
 class NotJson(Problem):
-    title = "Send a body that is JSON"
+    title = "Invalid JSON"
 
 
 class NotAnObject(Problem):
-    title = "Send a JSON object"
+    title = "JSON object required"
 
 
 class BadKey(Problem):
-    title = "Use a key of 1 to 1,500 bytes of UTF-8, without '/' and control signs, not '.', '..' or '__…__'"
+    title = "Invalid key"
 
 
 class ReservedField(Problem):
@@ -48,24 +48,24 @@ class ReservedField(Problem):
 
 
 class BadValue(Problem):
-    title = "Send values that a document can hold"
+    title = "Invalid value"
 
 
 class TooDeep(Problem):
-    title = "Nest less deeply"
+    title = "Nested too deep"
 
 
 class TooLarge(Problem):
     status = 413
-    title = "Send less in one call"
+    title = "Request too large"
 
 
 class BadQuery(Problem):
-    title = "Ask with where=FIELD==VALUE, order_by, limit and page_token"
+    title = "Invalid query"
 
 
 class NeedsIndex(BadQuery):
-    title = "Declare the index that this query needs"
+    title = "Missing index"
 
 
 class BadTransform(Problem):
@@ -79,7 +79,7 @@ class TransformFailed(Problem):
 
 class NotFound(Problem):
     status = 404
-    title = "There is nothing under that name"
+    title = "Not found"
 
 
 class EditsACopy(Problem):
@@ -89,16 +89,16 @@ class EditsACopy(Problem):
 
 class PreconditionFailed(Problem):
     status = 412
-    title = "Read again, and decide again: what is there is not what the condition asks for"
+    title = "Precondition failed"
 
 
 class BadPrecondition(Problem):
-    title = "Send If-Match and If-None-Match as * or as entity tags in quotes, for one document at a time"
+    title = "Invalid If-Match or If-None-Match"
 
 
 class UnsupportedMediaType(Problem):
     status = 415
-    title = "Send one of the media types this address takes"
+    title = "Unsupported media type"
 
 
 class KeyTwice(Problem):
@@ -108,16 +108,20 @@ class KeyTwice(Problem):
 
 class MethodNotAllowed(Problem):
     status = 405
-    title = "Use one of the methods this address has"
+    title = "Method not allowed"
 
 
 class NotAllowed(Problem):
     status = 403
-    title = "Call as somebody who may"
+    title = "Permission denied"
 
 
 class BadCall(Problem):
-    title = "Name a function of the catalogue, one of its tasks, and a payload that is an object"
+    title = "Invalid task call"
+
+
+class BadTaskEnvelope(Problem):
+    title = "Invalid task envelope"
 
 
 class BadArgument(Problem):
@@ -146,27 +150,27 @@ class Unavailable(Exception):
 
 
 class BadBatch(Problem):
-    title = "Send a batch, a page, a seal or a result as documented"
+    title = "Invalid batch request"
 
 
 class OtherBody(Problem):
     status = 409
-    title = "What stands under this name came with another body"
+    title = "The id is in use with a different body"
 
 
 class PageOutOfOrder(Problem):
     status = 409
-    title = "Load pages one after the other, beginning with 0"
+    title = "Pages must be loaded in order, starting with 0"
 
 
 class BatchSealed(Problem):
     status = 409
-    title = "Nothing can be added to a batch that is sealed or has ended"
+    title = "The batch is sealed or has ended"
 
 
 class NothingToRun(Problem):
     status = 409
-    title = "This batch has no task to run its units again"
+    title = "The batch has no task to run"
 
 
 class BadSemaphore(Problem):

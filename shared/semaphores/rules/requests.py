@@ -141,7 +141,7 @@ def optional_seconds(body: Mapping[str, Any], field: str, most: float) -> float 
 
 
 def _call(body: Mapping[str, Any], field: str) -> Call | None:
-    return None if body.get(field) is None else Call.parse(body[field], field)
+    return None if body.get(field) is None else Call.from_request(body[field], field)
 
 
 def _flag(body: Mapping[str, Any], field: str) -> bool:

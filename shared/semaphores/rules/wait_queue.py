@@ -43,14 +43,14 @@ class Waiter:
     def record(self) -> dict[str, Any]:
         """Give the fields of its record, but for its times in the line."""
         names = ("incarnation", "permits", "lease_seconds", "release_on_return", "deadline_at", "state", "grant")
-        calls = {name: None if (call := getattr(self, name)) is None else call.record() for name in _CALLS}
+        calls = {name: None if (call := getattr(self, name)) is None else call.to_record() for name in _CALLS}
         return {name: getattr(self, name) for name in names} | calls | {"answer": self.answer}
 
     @classmethod
     def of(cls, id_: str, data: Mapping[str, Any]) -> Self:
         """Read a record."""
         fields = {name: value for name, value in data.items() if name not in ("since", "expires_at")}
-        calls = {name: Call.of(data[name]) for name in _CALLS if data.get(name)}
+        calls = {name: Call.from_record(data[name]) for name in _CALLS if data.get(name)}
         return cls(id=id_, **(fields | calls))
 
     def late(self, now: datetime) -> bool:
@@ -82,7 +82,7 @@ def pass_on(semaphore: Semaphore, line: Sequence[Waiter], now: datetime) -> tupl
     grants: list[Grant] = []
     size_bytes = 0
     for waiter in line:
-        size_bytes += len(waiter.continuation.record()["payload"])
+        size_bytes += len(waiter.continuation.to_record()["payload"])
         if waiter.permits > semaphore.free(now) or (grants and size_bytes > LIMITS.grant_bytes_max):
             break
         semaphore, granted = grant(semaphore, waiter, now)

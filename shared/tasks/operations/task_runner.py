@@ -16,9 +16,9 @@ from typing import Any
 
 from shared.batches.operations import batches
 from shared.batches.operations import units as batch_units
-from shared.batches.rules.identity import Unit as PlacedUnit
-from shared.batches.rules.requests import Order
-from shared.batches.rules.units import failed, succeeded
+from shared.batches.rules.outcomes import failed, succeeded
+from shared.batches.rules.requests import BatchSpec
+from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import GaveUp, Problem
@@ -28,9 +28,9 @@ from shared.semaphores.operations import semaphores
 IsWanted = Callable[[PlacedUnit], bool]
 """Tells whether a unit's batch goes on; the answer may be some seconds old."""
 
-Code = Callable[[TaskContext | None], Json | Order]
-"""The user's function, its arguments given but for what it runs for. What a unit gives is its result; an `Order`: the
-batch whose end is its result."""
+Code = Callable[[TaskContext | None], Json | BatchSpec]
+"""The user's function, its arguments given but for what it runs for. What a unit gives is its result; a `BatchSpec`:
+the batch whose end is its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class RetryLimits:
 def run(ports: Ports, delivery: Attempt, retry_limits: RetryLimits, is_wanted: IsWanted, code: Code) -> None:
     """Run the code as the table above says. Raises what the queue should hear of."""
 
-    def attempt(context: TaskContext | None) -> Json | Order:
+    def attempt(context: TaskContext | None) -> Json | BatchSpec:
         retry_limits.check(delivery)
         return code(context)
 
@@ -74,7 +74,7 @@ def run(ports: Ports, delivery: Attempt, retry_limits: RetryLimits, is_wanted: I
         case Lease():
             _with_lease(ports, delivery.context["lease"], lambda: retry_limits.check(delivery), code)
         case Unit() as unit:
-            place = PlacedUnit.of(delivery.context["unit"])
+            place = PlacedUnit.from_record(delivery.context["unit"])
             if is_wanted(place) and not (delivery.is_repeated and batch_units.resume_unit(ports, place)):
                 _as_unit(ports, place, lambda: attempt(unit))
         case context:
@@ -104,12 +104,12 @@ def _released_if_refused(ports: Ports, lease: Lease | Mapping[str, Any]) -> Iter
         raise
 
 
-def _as_unit(ports: Ports, unit: PlacedUnit, attempt: Callable[[], Json | Order]) -> None:
+def _as_unit(ports: Ports, unit: PlacedUnit, attempt: Callable[[], Json | BatchSpec]) -> None:
     """Record what the code gives, or begin the batch that will complete the unit in its stead."""
     try:
         given = attempt()
-        if isinstance(given, Order):
-            batches.populate(ports, unit.child, given, parent=unit)
+        if isinstance(given, BatchSpec):
+            batches.populate(ports, unit.sub_batch_id, given, parent=unit)
             return
         outcome = succeeded(given)
     except Problem as problem:

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from infra import applied
+from infra import applied_state
 from infra.catalogue import load
 from infra.deploy import target
-from infra.local.applied_stack import stack_of
 from infra.local.stack import Stack
+from infra.local.stack_from_state import stack_of
 from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.google_provider.server import GoogleProvider
@@ -55,8 +55,8 @@ class Site:
         return said
 
     @cached_property
-    def applied(self) -> applied.Applied:
+    def applied(self) -> applied_state.AppliedState:
         """Give what the clone has applied as a catalogue and its functions' environments."""
         catalogue = load(self.kit.folder / "infra" / "catalogue.yaml")
         folders = {name: function.folder for name, function in catalogue.functions.items()}
-        return applied.read(self.shown, folders, catalogue.root)
+        return applied_state.read(self.shown, folders, catalogue.root)

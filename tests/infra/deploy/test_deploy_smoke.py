@@ -5,9 +5,9 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from infra.deploy import calls, smoke, target
-from infra.deploy.calls import Wrong, tokens, until
+from infra.deploy import http_client, smoke, target
 from infra.deploy.commands import CommandFailed
+from infra.deploy.http_client import Wrong, tokens, until
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
 from tests.infra.deploy.script import Script
 
@@ -67,7 +67,7 @@ class Deployment:
         """Take a result."""
 
     def _get_batches(self, *_: Any) -> Any:
-        return {"state": "completed", "size": smoke.UNITS, "done": smoke.UNITS, "failed": 0}
+        return {"state": "completed", "size": smoke.UNITS, "succeeded": smoke.UNITS, "failed": 0}
 
 
 def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> list[str]:
@@ -126,7 +126,7 @@ def test_what_never_comes_is_wrong_in_the_end() -> None:
 
 
 def test_what_means_ask_again_is_asked_again_and_said_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(http_client, "PAUSE_SECONDS", 0)
     answers: list[httpx.Response | Exception] = [
         httpx.Response(503),
         httpx.ConnectError("broken"),
@@ -140,9 +140,9 @@ def test_what_means_ask_again_is_asked_again_and_said_in_the_end(monkeypatch: py
             raise given
         return given
 
-    with calls.Calls("https://x/dev-", lambda url: f"of {url}", httpx.MockTransport(answer)) as client:
+    with http_client.Calls("https://x/dev-", lambda url: f"of {url}", httpx.MockTransport(answer)) as client:
         assert client.ask("GET", "documents/x") == {"a": 1}
-        monkeypatch.setattr(calls, "PATIENCE_SECONDS", -1)
+        monkeypatch.setattr(http_client, "PATIENCE_SECONDS", -1)
         with pytest.raises(Wrong, match=r"GET documents/x has no answer.*; the last was: 500 a bug"):
             client.ask("GET", "documents/x")
         answers.append(httpx.Response(409, text="no"))

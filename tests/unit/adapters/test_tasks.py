@@ -7,7 +7,7 @@ from typing import Any
 import flask
 import pytest
 
-from shared.adapters.http.tasks import Task, schedule_entry, task_entry
+from shared.adapters.http.tasks import TaskDelivery, schedule_entry, task_entry
 from shared.core.rules.problems import BadValue, Unavailable
 
 ENVELOPE = {"operation": "op-1", "task": "refresh", "payload": {"key": "a"}}
@@ -25,22 +25,22 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 def failing(error: Exception) -> Callable[[flask.Request], flask.Response]:
     @task_entry("page")
-    def page(_: Task) -> None:
+    def page(_: TaskDelivery) -> None:
         raise error
 
     return page
 
 
 def test_a_handler_gets_what_the_task_says_and_how_often_it_was_tried() -> None:
-    got: list[Task] = []
+    got: list[TaskDelivery] = []
     headers = {"X-CloudTasks-TaskExecutionCount": "2", "X-CloudTasks-TaskRetryCount": "5", "traceparent": TRACE}
     assert called(task_entry("page")(got.append), headers=headers).status_code == 204
-    assert got == [Task("op-1", "refresh", {"key": "a"}, executions=2, retries=5, trace=TRACE)]
+    assert got == [TaskDelivery("op-1", "refresh", {"key": "a"}, executions=2, retries=5, trace=TRACE)]
 
 
 @pytest.mark.parametrize("count", [None, "", "many", "-1", "9" * 50])
 def test_a_count_that_is_none_counts_as_zero(count: str | None) -> None:
-    got: list[Task] = []
+    got: list[TaskDelivery] = []
     headers = {} if count is None else {"X-CloudTasks-TaskExecutionCount": count}
     called(task_entry("page")(got.append), headers=headers)
     assert got[0].executions == 0

@@ -74,7 +74,7 @@ def test_a_commit_that_landed_does_not_fail_because_the_queue_does(refusal: Exce
     outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
     [record] = world.ids("outbox")
     assert world.record("counters/a") == {"n": 1}
-    assert world.told == [("handing over is left to the sweeper", {"outbox": f"outbox/{record}", "tasks": 2})]
+    assert world.told == [("tasks left to the sweeper", {"outbox": f"outbox/{record}", "tasks": 2})]
 
 
 def test_the_sweeper_hands_over_what_was_left_behind_under_the_same_names() -> None:
@@ -121,7 +121,7 @@ def test_a_record_that_the_queue_refuses_stays_and_does_not_hold_up_the_others()
     assert sorted(task.name for task in world.tasks) == ["one", "two"]
     [stays] = world.ids("outbox")
     assert world.record(f"outbox/{stays}")["tasks"][0]["name"] == "poison"
-    assert world.reported == [("the queue does not take what the outbox holds", {"outbox": f"outbox/{stays}"})]
+    assert world.reported == [("outbox tasks refused by the queue", {"outbox": f"outbox/{stays}"})]
 
 
 def test_the_sweeper_goes_through_as_many_pages_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_every_part_of_an_effect_comes_back_from_the_outbox() -> None:
     )
     left_behind(world, odd)
     [record] = world.ids("outbox")
-    [read] = outbox.decode(world.record(f"outbox/{record}"))
+    [read] = outbox.from_record(world.record(f"outbox/{record}"))
     assert (read, read.trace) == (odd, odd.trace)
 
 

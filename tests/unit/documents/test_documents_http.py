@@ -19,16 +19,16 @@ from tests.unit.quiet_world import QuietWorld
 from tests.unit.served import bound_world, check_refusal, served
 
 TITLES = {
-    "not-json": "Send a body that is JSON",
-    "not-an-object": "Send a JSON object",
-    "bad-key": "Use a key of 1 to 1,500 bytes of UTF-8, without '/' and control signs, not '.', '..' or '__…__'",
+    "not-json": "Invalid JSON",
+    "not-an-object": "JSON object required",
+    "bad-key": "Invalid key",
     "reserved-field": "Choose another field name: this one belongs to the kit",
-    "bad-value": "Send values that a document can hold",
-    "too-deep": "Nest less deeply",
-    "too-large": "Send less in one call",
-    "bad-query": "Ask with where=FIELD==VALUE, order_by, limit and page_token",
-    "not-found": "There is nothing under that name",
-    "method-not-allowed": "Use one of the methods this address has",
+    "bad-value": "Invalid value",
+    "too-deep": "Nested too deep",
+    "too-large": "Request too large",
+    "bad-query": "Invalid query",
+    "not-found": "Not found",
+    "method-not-allowed": "Method not allowed",
 }
 
 

@@ -184,10 +184,10 @@ def test_a_batch_of_calls_is_done_and_counted(town: Town, kitchen: Any) -> None:
     calls = [kitchen.taste.call(dish=f"dish {number}") for number in range(5)]
     batch("menu").populate(calls)
     town.run(twice=1)
-    assert {name: batch("menu").status()[name] for name in ("state", "size", "done", "failed")} == {
+    assert {name: batch("menu").status()[name] for name in ("state", "size", "succeeded", "failed")} == {
         "state": "completed",
         "size": 5,
-        "done": 5,
+        "succeeded": 5,
         "failed": 0,
     }
     assert batch("menu").populate(calls)["state"] == "completed"
@@ -203,7 +203,12 @@ def test_a_batch_counts_what_its_task_refuses_as_failed(town: Town, kitchen: Any
 def test_a_unit_that_has_units_of_its_own_is_done_when_they_are(town: Town, kitchen: Any, twice: float) -> None:
     batch("dinner").populate(kitchen.course.call(dishes=dishes) for dishes in (0, 1, 3))
     town.run(twice)
-    assert [batch("dinner").status()[name] for name in ("state", "size", "done", "failed")] == ["completed", 3, 3, 0]
+    assert [batch("dinner").status()[name] for name in ("state", "size", "succeeded", "failed")] == [
+        "completed",
+        3,
+        3,
+        0,
+    ]
     inner = [each for each in town.store.query(Query("batches", limit=100)) if each.id != "dinner"]
     assert sorted(batch(each.id).status()["size"] for each in inner) == [0, 1, 3]
 
@@ -229,6 +234,23 @@ def test_two_tasks_of_one_name_and_a_handler_among_the_tasks_are_refused() -> No
         app.task(_cook)
     with pytest.raises(ValueError, match="where the tasks are"):
         app.http("POST", "/tasks/{name}")
+
+
+@pytest.mark.parametrize("pattern", ["dict", "tasks/x", ""])
+def test_a_pattern_without_a_leading_slash_is_refused_at_import(pattern: str) -> None:
+    with pytest.raises(ValueError, match=f'write "/{pattern}"'):
+        Function("kitchen").http("POST", pattern)
+
+
+def test_query_parameters_are_the_functions_own_business_unless_it_names_them(town: Town) -> None:
+    app = Function("kitchen")
+    app.http("GET", "/any")(lambda request: dict(request.query))
+    app.http("GET", "/named", query=("dish",))(lambda request: dict(request.query))
+    entry = app.entry_point()
+    assert town.ask(entry, "/any?wine=red", "GET") == (200, {"wine": "red"})
+    assert town.ask(entry, "/named?dish=soup", "GET") == (200, {"dish": "soup"})
+    status, problem = town.ask(entry, "/named?wine=red", "GET")
+    assert (status, problem["field"]) == (400, "wine")
 
 
 def _cook() -> None: ...

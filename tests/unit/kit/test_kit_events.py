@@ -7,10 +7,10 @@ from cloudevents.http import CloudEvent
 from google.events.cloud.firestore import DocumentEventData
 
 from shared.adapters import runtime
-from shared.batches.rules.identity import Unit
+from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.kit import DocumentEvent, Function
-from shared.kit.batch_liveness_cache import FRESH_SECONDS, is_wanted
+from shared.kit.batch_liveness_cache import FRESH_SECONDS, is_live
 from shared.kit.idempotency import acting_for, id_for
 from shared.testing.memory_store import MemoryStore
 
@@ -59,17 +59,17 @@ def test_whether_a_batch_goes_on_is_asked_of_the_store_once_in_some_seconds(monk
     asked_for: list[int] = []
     now = [1000.0]
 
-    def answer(_: Ports, unit: Unit) -> bool:
+    def answer(_: Ports, unit: PlacedUnit) -> bool:
         asked_for.append(unit.index)
         return True
 
     quiet: Any = None
     runtime.bind(Ports(MemoryStore(lambda: quiet), quiet, quiet, quiet))
-    monkeypatch.setattr("shared.kit.batch_liveness_cache.batch_units.unit_is_wanted", answer)
+    monkeypatch.setattr("shared.kit.batch_liveness_cache.batch_units.unit_is_live", answer)
     monkeypatch.setattr("shared.kit.batch_liveness_cache.time.monotonic", lambda: now[0])
-    units = [Unit("fresh", "i", index, 0, 0, index, 9) for index in range(3)]
-    assert all(map(is_wanted, units))
+    units = [PlacedUnit("fresh", "i", index, 0, 0, index, 9) for index in range(3)]
+    assert all(map(is_live, units))
     now[0] += FRESH_SECONDS
-    assert is_wanted(units[2])
+    assert is_live(units[2])
     runtime.bind(None)
     assert asked_for == [0, 2]

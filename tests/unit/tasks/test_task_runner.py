@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.batches.rules.units import Outcome
+from shared.batches.rules.outcomes import UnitOutcome
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import BadValue, GaveUp, Problem, Unavailable
@@ -40,7 +40,7 @@ class Scene:
         self.seen.append(("resume", unit.index))
         return self.over
 
-    def complete_unit(self, _: Ports, unit: Any, outcome: Outcome) -> None:
+    def complete_unit(self, _: Ports, unit: Any, outcome: UnitOutcome) -> None:
         self.seen.append((outcome.state, unit.index, outcome.text))
 
     def code(self, context: TaskContext | None) -> Json:
@@ -117,7 +117,7 @@ def test_the_last_delivery_but_one_still_runs(scene: Scene) -> None:
 
 def test_a_unit_records_what_the_code_gives(scene: Scene) -> None:
     scene.answer = {"color": "#FFFFFF"}
-    assert scene.run({"unit": UNIT}) == [("run", Unit("b", 3, 0)), ("done", 3, '{"color": "#FFFFFF"}')]
+    assert scene.run({"unit": UNIT}) == [("run", Unit("b", 3, 0)), ("succeeded", 3, '{"color": "#FFFFFF"}')]
 
 
 def test_a_unit_whose_code_says_no_is_recorded_as_failed_and_not_asked_for_again(scene: Scene) -> None:
@@ -159,8 +159,8 @@ def test_a_unit_of_a_batch_that_has_ended_does_not_run(scene: Scene) -> None:
 
 
 def test_a_completion_is_given_to_the_code(scene: Scene) -> None:
-    state = {"id": "b", "state": "completed", "size": 2, "done": 2, "failed": 1, "reason": "unknown to this version"}
-    assert scene.run({"batch": state}) == [("run", Completion("b", "completed", 2, 2, 1))]
+    state = {"id": "b", "state": "completed", "size": 2, "succeeded": 1, "failed": 1, "reason": "unknown to this version"}
+    assert scene.run({"batch": state}) == [("run", Completion("b", "completed", 2, 1, 1))]
 
 
 def test_a_task_that_runs_for_nothing_just_runs_until_it_has_died_too_often(scene: Scene) -> None:

@@ -16,14 +16,14 @@ from tests.unit.served import bound_world, check_refusal, served
 FULL = {"fulladdr": "{{.addr1}}, {{.city}} {{.zipcode}}"}
 
 TITLES = {
-    "not-json": "Send a body that is JSON",
-    "bad-key": "Use a key of 1 to 1,500 bytes of UTF-8, without '/' and control signs, not '.', '..' or '__…__'",
-    "bad-value": "Send values that a document can hold",
+    "not-json": "Invalid JSON",
+    "bad-key": "Invalid key",
+    "bad-value": "Invalid value",
     "bad-transform": "Store a transform that can make an object of a document",
-    "too-deep": "Nest less deeply",
-    "too-large": "Send less in one call",
-    "not-found": "There is nothing under that name",
-    "method-not-allowed": "Use one of the methods this address has",
+    "too-deep": "Nested too deep",
+    "too-large": "Request too large",
+    "not-found": "Not found",
+    "method-not-allowed": "Method not allowed",
 }
 
 
