@@ -71,6 +71,6 @@ def bare_seconds(stage: Stage, copies: int) -> float:
 
 
 def exponent(runs: Sequence[FanOut]) -> float:
-    """Return the power of the number of copies by which time grows, from the smallest run to the largest; 1 is linear."""
+    """Return the exponent by which time grows with the copies, from the smallest run to the largest; 1 is linear."""
     first, last = min(runs, key=lambda run: run.copies), max(runs, key=lambda run: run.copies)
     return math.log(last.shown_seconds / first.shown_seconds) / math.log(last.copies / first.copies)
