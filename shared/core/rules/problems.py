@@ -125,17 +125,17 @@ class BadTaskEnvelope(Problem):
 
 
 class BadArgument(Problem):
-    title = "Call the task with the arguments that its signature names"
+    title = "Task arguments do not match the signature"
 
 
 class UnknownTask(Problem):
     status = 404
-    title = "Name a task that the function has"
+    title = "Unknown task"
 
 
 class GaveUp(Problem):
     status = 500
-    title = "The task died every time"
+    title = "Task failed in every attempt"
 
 
 class Unavailable(Exception):

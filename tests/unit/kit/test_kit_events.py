@@ -11,7 +11,7 @@ from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.kit import DocumentEvent, Function
 from shared.kit.batch_liveness_cache import FRESH_SECONDS, is_live
-from shared.kit.idempotency import acting_for, id_for
+from shared.kit.idempotency import idempotency_key, idempotent_calls
 from shared.testing.memory_store import MemoryStore
 
 
@@ -38,15 +38,15 @@ def test_a_write_under_the_pattern_reaches_its_handler_with_the_parts_of_its_pat
 
 
 def asked() -> list[str | None]:
-    return [id_for("wait", "s"), id_for("wait", "s"), id_for("wait", "t")]
+    return [idempotency_key("wait", "s"), idempotency_key("wait", "s"), idempotency_key("wait", "t")]
 
 
 def test_what_a_task_asks_for_has_the_same_ids_in_every_delivery_and_no_two_are_alike() -> None:
-    with acting_for("operation"):
+    with idempotent_calls("operation"):
         first = asked()
-    with acting_for("operation"):
+    with idempotent_calls("operation"):
         assert asked() == first
-    with acting_for("another"):
+    with idempotent_calls("another"):
         other = asked()
     assert len({*first, *other}) == 6
 

@@ -10,7 +10,7 @@ from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import BadValue, GaveUp, Problem, Unavailable
 from shared.core.rules.task_context import Completion, Lease, TaskContext, Unit
-from shared.tasks.operations import task_runner as running
+from shared.tasks.operations import task_runner
 from shared.tasks.operations.task_runner import Attempt, RetryLimits
 
 LEASE = {"semaphore": "s", "id": "w~1", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
@@ -51,7 +51,7 @@ class Scene:
 
     def run(self, context: dict[str, Any], executions: int = 0, retries: int = 0) -> list[Any]:
         delivery = Attempt(context, executions, retries)
-        running.run(ports(), delivery, PATIENCE, lambda _: self.wanted, self.code)
+        task_runner.run(ports(), delivery, PATIENCE, lambda _: self.wanted, self.code)
         return self.seen
 
 
@@ -71,8 +71,8 @@ def ports() -> Ports:
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     playing = Scene()
-    monkeypatch.setattr(running, "semaphores", playing)
-    monkeypatch.setattr(running, "batch_units", playing)
+    monkeypatch.setattr(task_runner, "semaphores", playing)
+    monkeypatch.setattr(task_runner, "batch_units", playing)
     return playing
 
 
@@ -159,7 +159,14 @@ def test_a_unit_of_a_batch_that_has_ended_does_not_run(scene: Scene) -> None:
 
 
 def test_a_completion_is_given_to_the_code(scene: Scene) -> None:
-    state = {"id": "b", "state": "completed", "size": 2, "succeeded": 1, "failed": 1, "reason": "unknown to this version"}
+    state = {
+        "id": "b",
+        "state": "completed",
+        "size": 2,
+        "succeeded": 1,
+        "failed": 1,
+        "reason": "unknown to this version",
+    }
     assert scene.run({"batch": state}) == [("run", Completion("b", "completed", 2, 1, 1))]
 
 
