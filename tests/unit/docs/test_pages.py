@@ -8,7 +8,6 @@ import pytest
 
 from infra.catalogue import load
 from infra.setup.generated_pages import TABLES, page_with
-from shared import kit
 from tests.unit.test_rings import SUBJECTS
 
 PROJECT = Path(__file__).parents[3]
@@ -124,11 +123,6 @@ def test_the_architecture_page_has_the_table_of_imports_between_subjects() -> No
     )
     table = {subject: tuple(filter(None, others.split(", "))) for subject, others in rows if subject != "subject"}
     assert table == SUBJECTS
-
-
-def test_the_kit_page_has_a_heading_for_every_name_that_the_kit_exports() -> None:
-    headings = re.findall(r"^### `(.+)`$", (PROJECT / "docs" / "kit.md").read_text("utf-8"), re.MULTILINE)
-    assert sorted(headings) == sorted(kit.__all__)
 
 
 @pytest.mark.parametrize(("caller", "invoker"), {"people": "people", "queues": "queue", "events": "event"}.items())
