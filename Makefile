@@ -23,7 +23,7 @@ LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashe
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## Run the five steps of the demo on real input, on local stand-ins for the cloud (CITIES=all or a number)
+demo: $(READY) ## Run the five stages of the demo on real input, on local stand-ins for the cloud (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)

@@ -125,9 +125,9 @@ def key_of(number: int) -> str:
 
 def record(key: str, content: Content, sources: Mapping[str, Content], *, linked: bool) -> Mapping[str, Any]:
     """Make the record that a put leaves behind."""
-    shaped = links.shape(key, content, Embedding(sources))
-    document = documents.written(None, shaped, "put", datetime.now(UTC), linked=linked)
-    return documents.encode(document, links.link_keys(shaped), links.link_fields(shaped))
+    shaped = links.embed_links(key, content, Embedding(sources))
+    document = documents.stamped(None, shaped, "put", datetime.now(UTC), linked=linked)
+    return document.to_record(links.link_keys(shaped), links.link_fields(shaped))
 
 
 def copy_in(data: Mapping[str, Any] | None) -> Mapping[str, Any]:

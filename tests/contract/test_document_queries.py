@@ -1,4 +1,4 @@
-"""What people ask by URL, over both stores (D3, D14): fields of copies, members of lists, kinds, pages under writes."""
+"""Queries by URL, over both stores: fields of copies, members of lists, types, pages under writes."""
 
 import itertools
 import sys
@@ -107,7 +107,6 @@ def fred(asking: Asking) -> Asking:
     ],
 )
 def test_a_document_is_found_by_a_field_of_an_embedded_copy(fred: Asking, condition: str) -> None:
-    """D14."""
     assert "fred" in fred.keys(condition)
     assert "ann" not in fred.keys(condition)
     assert {"key": "fred", "name": "Fred", "n": 2, "address": COPY} in fred.ask(condition)["documents"]

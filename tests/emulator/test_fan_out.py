@@ -1,4 +1,4 @@
-"""Copies on the real stack while events and tasks come twice and out of order (D8, D9)."""
+"""Copies on the real stack while events and tasks come twice and out of order."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +42,9 @@ def shown(stage: Stage, keys: Iterable[str]) -> dict[str, Content]:
 
 def untrue(documents: dict[str, Content]) -> list[str]:
     """List the documents that are not what a put of them now would store, given all that they link to."""
-    return [key for key, content in documents.items() if links.shape(key, content, Embedding(documents)) != content]
+    return [
+        key for key, content in documents.items() if links.embed_links(key, content, Embedding(documents)) != content
+    ]
 
 
 def put_all(stage: Stage, documents: dict[str, Content]) -> None:

@@ -13,7 +13,16 @@ from shared.documents.rules.documents import RESERVED
 from shared.documents.rules.patches import Null
 from tests.unit.documents.documents_front import Front, front, problem
 
-REFUSALS = {"bad-key", "bad-value", "too-deep", "too-large", "reserved-field", "not-json"}
+REFUSALS = {
+    "bad-key",
+    "key-mismatch",
+    "key-required",
+    "bad-value",
+    "too-deep",
+    "too-large",
+    "reserved-field",
+    "not-json",
+}
 
 
 def _nested(levels: int) -> dict[str, Any]:
@@ -36,14 +45,14 @@ deep = st.integers(1, 30).map(_nested)
 
 
 def linkless(value: Any) -> bool:
-    """Tell whether nothing in a value is a link, so that it must come back as it is."""
+    """Return whether nothing in a value is a link, so that it must come back as it is."""
     if isinstance(value, dict):
         return "key" not in value and all(map(linkless, value.values()))
     return all(map(linkless, value)) if isinstance(value, list) else True
 
 
 def own(document: dict[str, Any]) -> dict[str, Any]:
-    """Take a document's address off it, and what stands beside its links' keys."""
+    """Return a document without its key and without what stands beside its links' keys."""
     return {name: _bare(value) for name, value in document.items() if name != "key"}
 
 
@@ -74,7 +83,7 @@ EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[Heal
 @EXAMPLES
 @given(objects | deep)
 def test_any_object_that_is_put_comes_back_equal_or_is_refused_with_a_reason(sent: dict[str, Any]) -> None:
-    """D1, D3, D4, D5: lists in lists, empty ones, long texts, numbers that equal each other but are not the same."""
+    """Lists in lists, empty ones, long texts, numbers that equal each other but are not the same."""
     with front() as at:
         if holds(at.ask("PUT", "/a", sent), sent, at) and linkless(sent):
             assert canonical(at.seen("a")) == canonical({"key": "a", **sent})
@@ -139,7 +148,7 @@ def test_the_kits_own_fields_can_be_set_by_nobody(method: str, path: str, kind: 
 
 
 def test_the_kits_own_fields_are_seen_nowhere() -> None:
-    """D5: not in a document, a copy, a copy of a copy, an answer of many, nor by asking for them."""
+    """Not in a document, a copy, a copy of a copy, an answer of many, nor by asking for them."""
     with front() as at:
         at.ask("PUT", "/t", {"n": 1})
         at.ask("PUT", "/p", {"t": {"key": "t"}})

@@ -12,8 +12,8 @@ from shared.core.operations.ports import Field, Outcome, Snapshot, Write
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.documents.operations.bulk import put_each
-from shared.documents.operations.documents import Stored
-from shared.documents.rules.bulk import waves
+from shared.documents.operations.stored_documents import StoredDocument
+from shared.documents.rules.bulk import BulkPutRequest, waves
 from shared.documents.rules.documents import RESERVED
 from tests.unit.documents.documents_front import Front, front, problem
 from tests.unit.quiet_world import QuietWorld
@@ -28,7 +28,7 @@ def at() -> Iterator[Front]:
 
 
 def results(at: Front, body: Any, kind: str = "application/json") -> list[dict[str, Any]]:
-    """Load documents; give what became of each, its problem as slug and field."""
+    """Load documents; return what became of each, its problem as slug and field."""
     answer = at.ask("POST", "/", body, Content_Type=kind)
     assert answer.status_code == 200, answer.get_data(as_text=True)
     return [_short(each) for each in json.loads(answer.data)["results"]]
@@ -77,16 +77,17 @@ def test_one_document_with_its_key_is_a_put(at: Front) -> None:
 @pytest.mark.parametrize(
     ("body", "slug", "field"),
     [
-        ({"n": 1}, "bad-key", "key"),
+        ({"n": 1}, "key-required", "key"),
         ({"key": 1}, "bad-key", "key"),
-        ({"key": None}, "bad-key", "key"),
+        ({"key": None}, "key-required", "key"),
+        ({"key": ""}, "key-required", "key"),
         ({"key": "a/b"}, "bad-key", "key"),
         ("a", "not-an-object", None),
         ({"key": "a", "_signalbox": 1}, "reserved-field", "_signalbox"),
     ],
 )
 def test_one_without_a_good_key_or_content_is_refused(at: Front, body: Any, slug: str, field: str | None) -> None:
-    """D1: a document has a key and is an object."""
+    """A document has a key and is an object."""
     assert problem(at.ask("POST", "/", body)) == (400, slug, field)
     assert at.world.ids("documents") == []
 
@@ -109,7 +110,7 @@ def test_each_refusal_is_its_own_and_keeps_no_other_from_being_stored(at: Front)
     bodies = [{"key": "a", "n": 1}, {"n": 2}, [3], {"key": "b", "": 1}, {"key": "c", "_signalbox": {}}, {"key": "d"}]
     assert [(each["key"], each["status"], each.get("problem")) for each in results(at, bodies)] == [
         ("a", 201, None),
-        (None, 400, ("bad-key", "key")),
+        (None, 400, ("key-required", "key")),
         (None, 400, ("not-an-object", None)),
         ("b", 400, ("bad-value", "")),
         ("c", 400, ("reserved-field", "_signalbox")),
@@ -134,13 +135,13 @@ def test_a_line_says_which_it_is(at: Front) -> None:
 def test_of_a_key_that_comes_twice_the_first_is_stored_and_the_others_are_refused(at: Front) -> None:
     ended = results(at, [{"key": "a", "n": 1}, {"key": "b"}, {"key": "a", "n": 2}, {"key": "a", "_signalbox": 1}])
     assert [(each["key"], each["status"]) for each in ended] == [("a", 201), ("b", 201), ("a", 409), ("a", 409)]
-    assert ended[2]["problem"] == ("key-twice", "key")
+    assert ended[2]["problem"] == ("duplicate-key", "key")
     assert at.seen("a") == {"key": "a", "n": 1}
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_links_of_one_call_resolve_whatever_their_order(at: Front, reverse: bool) -> None:
-    """D7: before any event has run, a copy of a copy too."""
+    """Before any event has run, a copy of a copy too."""
     bodies = [{"key": "a", "b": {"key": "b"}}, {"key": "b", "l": [{"key": "c"}, {"key": "old"}]}, {"key": "c", "n": 1}]
     at.ask("PUT", "/old", {"n": 0})
     results(at, bodies[::-1] if reverse else bodies)
@@ -212,7 +213,7 @@ class Contested:
 
 def load(world: QuietWorld, other: Callable[[], object], times: int, bodies: list[Any]) -> list[Any]:
     ports = replace(world.ports, store=Contested(world, other, times))
-    return [each.ending for each in put_each(ports, bodies)]
+    return [each.outcome for each in put_each(ports, BulkPutRequest.from_request(bodies))]
 
 
 def test_who_loses_the_guard_is_read_again_with_what_it_links_to() -> None:
@@ -224,7 +225,7 @@ def test_who_loses_the_guard_is_read_again_with_what_it_links_to() -> None:
         world.put("t", n=2)
 
     [ending] = load(world, other, 1, [{"key": "p", "t": {"key": "t"}}])
-    assert isinstance(ending, Stored)
+    assert isinstance(ending, StoredDocument)
     assert (ending.created, ending.document) == (False, {"key": "p", "t": {"key": "t", "n": 2}})
     assert len(world.slept_seconds) == 1
 
@@ -233,7 +234,7 @@ def test_who_loses_every_time_is_to_be_asked_for_again_and_the_others_are_stored
     world = QuietWorld()
     endings = load(world, lambda: world.put("p", n="another's"), 99, [{"key": "p", "n": 1}, {"key": "q", "n": 1}])
     assert isinstance(endings[0], Unavailable)
-    assert isinstance(endings[1], Stored)
+    assert isinstance(endings[1], StoredDocument)
     assert world.shown("p") == {"key": "p", "n": "another's"}
 
 
@@ -251,7 +252,7 @@ def test_of_what_is_replaced_only_the_kits_knowledge_is_read_and_a_target_whole(
             return found
 
     ports = replace(world.ports, store=Watched(world, lambda: None, 0))
-    put_each(ports, [{"key": "p", "t": {"key": "t"}}])
+    put_each(ports, BulkPutRequest.from_request([{"key": "p", "t": {"key": "t"}}]))
     assert read["documents/p"].keys() == {RESERVED}
     assert read["documents/p"][RESERVED].keys() == {"version", "author", "digest", "hops", "linked"}
     assert read["documents/t"]["n"] == 1

@@ -22,7 +22,8 @@ TITLES = {
     "not-json": "Invalid JSON",
     "not-an-object": "JSON object required",
     "bad-key": "Invalid key",
-    "reserved-field": "Choose another field name: this one belongs to the kit",
+    "key-mismatch": "Key in body differs from key in URL",
+    "reserved-field": "Reserved field name",
     "bad-value": "Invalid value",
     "too-deep": "Nested too deep",
     "too-large": "Request too large",
@@ -188,8 +189,8 @@ DEEP = 20 * '{"a":' + "{}" + 20 * "}"
         (b'{"l": ' + b"[" * 11 + b"]" * 11 + b"}", 400, "too-deep", "l" + "[0]" * 10),
         (b'{"a":' * 100 + b"1" + b"}" * 100, 400, "too-deep", ".".join("a" * 20)),
         (b'{"a":' * 101 + b"1" + b"}" * 101, 400, "too-deep", None),
-        (b'{"key": "b"}', 400, "bad-key", "key"),
-        (b'{"key": null}', 400, "bad-key", "key"),
+        (b'{"key": "b"}', 400, "key-mismatch", "key"),
+        (b'{"key": null}', 400, "key-mismatch", "key"),
         (b'{"_signalbox": {"linked": true}}', 400, "reserved-field", "_signalbox"),
         (b'{"a": {"b": ["\\ud800"]}}', 400, "bad-value", "a.b[0]"),
         (b'{"a": {"\\ud800": 1}}', 400, "bad-value", "a.\\ud800"),
@@ -230,6 +231,11 @@ def test_a_document_without_a_key_in_its_address_is_not_put(client: FlaskClient,
 def test_another_address_is_not_found_and_nothing_stored(client: FlaskClient, world: QuietWorld, path: str) -> None:
     refused(client.put(path, json={}), 404, "not-found", None)
     untouched(world)
+
+
+@pytest.mark.parametrize("address", ["/?name=Fred", "/?where=n==1&name=", "/a?name=1", "/a?name"])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, address: str) -> None:
+    refused(client.get(address), 400, "bad-query", "name")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from shared.core.operations.ports import Committed, Field, Ports, Snapshot, Writ
 from shared.core.rules.problems import PreconditionFailed
 from shared.documents.operations import documents
 from shared.documents.operations.patches import patch
-from shared.documents.rules.patches import Null
 from shared.documents.rules.preconditions import Precondition, Tags
+from shared.documents.rules.requests import PatchRequest, PutRequest
 from tests.unit.documents.documents_front import Front, front, problem
 from tests.unit.quiet_world import QuietWorld
 
@@ -26,7 +26,7 @@ def at() -> Iterator[Front]:
 
 @pytest.fixture
 def tag(at: Front) -> str:
-    """Put a document; give its tag."""
+    """Put a document; return its tag."""
     return at.ask("PUT", "/a", {"n": 1}).headers["ETag"]
 
 
@@ -157,8 +157,8 @@ def seen_tag(world: QuietWorld, key: str) -> Precondition:
 
 
 WRITE: dict[str, Callable[[Ports, Precondition], object]] = {
-    "put": lambda ports, condition: documents.put(ports, "a", {"n": 2}, condition),
-    "patch": lambda ports, condition: patch(ports, "a", {"n": 2}, Null.IS_A_VALUE, condition),
+    "put": lambda ports, condition: documents.put(ports, PutRequest.from_request("a", {"n": 2}, condition)),
+    "patch": lambda ports, condition: patch(ports, PatchRequest.from_request("a", {"n": 2}, precondition=condition)),
     "delete": lambda ports, condition: documents.delete(ports, "a", condition),
 }
 
@@ -187,4 +187,4 @@ def test_a_merge_that_was_overtaken_keeps_what_the_other_wrote() -> None:
     world = QuietWorld()
     world.put("a", n=1)
     ports = replace(world.ports, store=Overtaken(world, lambda: world.put("a", n=1, m="another's")))
-    assert patch(ports, "a", {"n": 2}).document == {"key": "a", "n": 2, "m": "another's"}
+    assert patch(ports, PatchRequest.from_request("a", {"n": 2})).document == {"key": "a", "n": 2, "m": "another's"}

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from shared.core.rules import values
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import TooLarge
-from shared.documents.rules import documents, links
+from shared.documents.rules import documents, links, refreshes
 from shared.documents.rules.copies import Embedding, Sources, copy_of
 from shared.documents.rules.documents import Author, Content, Document, Stamp
-from shared.documents.rules.links import Refresh
+from shared.documents.rules.refreshes import Refresh
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HALF = "x" * 600_000
@@ -27,12 +27,12 @@ def document(
 
 
 def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Content:
-    return links.shape(key, content, Embedding(sources), hops)
+    return links.embed_links(key, content, Embedding(sources), hops)
 
 
 def refresh(key: str, read: Document, source_key: str, source: Content | None) -> Content | Refresh:
     no_transforms = dict.fromkeys(links.link_fields(read.content))
-    return links.refresh(key, read, Embedding({source_key: source}, no_transforms))
+    return refreshes.refresh_copies(key, read, Embedding({source_key: source}, no_transforms))
 
 
 def nested(levels: int, inner: Any) -> Any:
@@ -148,7 +148,7 @@ def test_what_the_kit_must_know_of_the_links_counts_as_part_of_the_document() ->
     keys = [f"{number:03}" + "k" * 200 for number in range(LIMITS.links_max)]
     text = "x" * 280_000
     shaped = shape("p", {"l": [{"key": key} for key in keys]}, {key: {"x": text} for key in keys})
-    record = documents.encode(document(shaped), links.link_keys(shaped), links.link_fields(shaped))
+    record = document(shaped).to_record(links.link_keys(shaped), links.link_fields(shaped))
     assert values.size_bytes(record) < 1_048_576 - 2_000  # what a record's name takes
     assert sum("x" in copy for copy in shaped["l"]) == 2
 
@@ -239,7 +239,7 @@ def test_equal_to_python_is_not_the_same(n: Any) -> None:
     ids=["without a stamp", "changed under its stamp", "has a mark", "too large", "too deep"],
 )
 def test_what_cannot_be_decided_by_one_source_is_left_to_reshaping(read: Document, source: Content) -> None:
-    assert refresh("p", read, "t", source) is Refresh.RESHAPE
+    assert refresh("p", read, "t", source) is Refresh.NORMALIZE
 
 
 KEYS = st.sampled_from(["p", "t", "u", "v", None])

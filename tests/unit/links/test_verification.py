@@ -1,5 +1,6 @@
 """A verification finds and repairs what no event will repair any more, counts it, and writes nothing else."""
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -42,10 +43,10 @@ def lose_events(world: QuietWorld) -> None:
 
 
 def walked(world: QuietWorld, operation: str = "test") -> dict[str, Any]:
-    """Begin a walk, let everything run, and give the report without its times."""
-    run = verification.begin(world.ports, operation)["run"]
+    """Run a walk to its end; return its report without its times."""
+    run = verification.begin(world.ports, operation).run
     world.settle()
-    report = verification.get(world.ports, run)
+    report = verification.get(world.ports, run).to_json()
     assert report.pop("begun_at") <= report.pop("ended_at")
     return report | {"run": ""}
 
@@ -143,7 +144,7 @@ def test_what_no_put_would_take_is_reported_left_and_counted(embedding: QuietWor
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=5, drifted=1, refused=1)
     assert embedding.record("documents/new") == {"l": [{"key": "t"}] * 501}
-    assert [message for message, _ in embedding.reported] == ["a document cannot be brought into shape"]
+    assert [message for message, _ in embedding.reported] == ["document normalization rejected"]
 
 
 def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: QuietWorld) -> None:
@@ -156,7 +157,7 @@ def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: QuietW
 def test_pages_follow_each_other_and_each_tells_what_it_found(
     embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LIMITS, "verify_page", 2)
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
     embedding.put("t", n=2)
     lose_events(embedding)
     embedding.told.clear()
@@ -169,15 +170,15 @@ def test_pages_follow_each_other_and_each_tells_what_it_found(
 
 
 def test_a_page_that_comes_twice_is_counted_once(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LIMITS, "verify_page", 2)
-    run = verification.begin(embedding.ports, "test")["run"]
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
+    run = verification.begin(embedding.ports, "test").run
     first = embedding.tasks[0].payload
     for _ in range(3):
-        verification.follow(embedding.ports, first)
-    assert (verification.get(embedding.ports, run)["looked"], len(embedding.tasks)) == (2, 2)
+        verification.run_verification_task(embedding.ports, first)
+    assert (verification.get(embedding.ports, run).found.looked, len(embedding.tasks)) == (2, 2)
     embedding.settle()
-    verification.follow(embedding.ports, first)
-    assert (verification.get(embedding.ports, run)["looked"], embedding.tasks) == (4, [])
+    verification.run_verification_task(embedding.ports, first)
+    assert (verification.get(embedding.ports, run).found.looked, embedding.tasks) == (4, [])
 
 
 def test_one_walk_goes_at_a_time_and_an_operation_begins_one(embedding: QuietWorld) -> None:
@@ -186,17 +187,18 @@ def test_one_walk_goes_at_a_time_and_an_operation_begins_one(embedding: QuietWor
     assert verification.begin(embedding.ports, "by hand") == first
     assert len(embedding.tasks) == 1
     embedding.settle()
-    assert verification.begin(embedding.ports, "night 1")["state"] == "ended"
+    assert verification.begin(embedding.ports, "night 1").ended_at
     second = verification.begin(embedding.ports, "night 2")
-    assert (second["state"], second["run"] == first["run"]) == ("walking", False)
-    assert [each["run"] for each in verification.newest(embedding.ports)] == [second["run"], first["run"]]
+    assert second.ended_at is None
+    assert [each.run for each in verification.newest(embedding.ports)] == [second.run, first.run]
+    assert second.run != first.run
 
 
 def test_a_walk_that_was_lost_keeps_no_other_from_beginning(embedding: QuietWorld) -> None:
     first = verification.begin(embedding.ports, "night 1")
     embedding.tasks.clear()
     embedding.pass_time(LIMITS.verify_abandoned_seconds)
-    assert verification.begin(embedding.ports, "night 2")["run"] != first["run"]
+    assert verification.begin(embedding.ports, "night 2").run != first.run
 
 
 def test_a_beginning_that_another_overtakes_is_to_be_asked_again(embedding: QuietWorld) -> None:
@@ -223,8 +225,8 @@ def test_an_unknown_walk_is_not_found_and_another_payload_is_no_page(embedding: 
     with pytest.raises(NotFound):
         verification.get(embedding.ports, "nothing")
     with pytest.raises(BadValue):
-        verification.follow(embedding.ports, {"cursor": ""})
-    verification.follow(embedding.ports, {"run": "gone", "cursor": ""})
+        verification.run_verification_task(embedding.ports, {"cursor": ""})
+    verification.run_verification_task(embedding.ports, {"run": "gone", "cursor": ""})
     assert embedding.told == []
 
 
@@ -269,7 +271,7 @@ def test_people_begin_a_walk_and_read_its_report(client: FlaskClient, embedding:
     begun = client.post("/").get_json()
     assert begun == {
         "run": begun["run"],
-        "state": "walking",
+        "state": "running",
         "begun_at": begun["begun_at"],
         "pages": 0,
         "looked": 0,
@@ -284,3 +286,9 @@ def test_people_begin_a_walk_and_read_its_report(client: FlaskClient, embedding:
     assert ended == begun | {"state": "ended", "pages": 1, "looked": 4}
     assert [each["run"] for each in client.get("/").get_json()["verifications"]] == [begun["run"]]
     assert client.get("/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/?now=1"), ("GET", "/?now=1"), ("GET", "/run?now=1")])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, method: str, path: str) -> None:
+    answer = client.open(path, method=method)
+    assert (answer.status_code, json.loads(answer.data)["field"]) == (400, "now")

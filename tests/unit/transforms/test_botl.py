@@ -46,7 +46,11 @@ S: dict[str, Any] = {
         ("#.arr @3", None),
         ("#.arr @x", None),
         ("#.arr @", None),
-        ("#.name @0", None),
+        ("#.name @0", "F"),
+        ("#.name @-1", "d"),
+        ("#.name @4", None),
+        ("#.first @0", None),
+        ("{{.name @0}}.", "F."),
         ("#!nope", None),
         # in lists
         (["a", "#.first .second >third", "b"], ["a", 3, "three", "b"]),
@@ -59,6 +63,11 @@ S: dict[str, Any] = {
         (["#.arr @::2"], [1, [3]]),
         (["#.arr @::-1"], [[3], 2, 1]),
         (["#.arr @::0"], []),
+        (["#.name @0"], ["F"]),
+        (["#.name @0:2"], ["F", "r"]),
+        (["#.name @::-1"], ["d", "e", "r", "F"]),
+        (["#.name @:0"], []),
+        (["#.n @:"], []),
         ([["#.arr @:1"], []], [[1], []]),
         # in objects
         ({"k": "#.nope"}, {"k": None}),
@@ -144,8 +153,8 @@ def test_any_transform_of_any_value_makes_the_same_json_every_time_and_changes_n
 
 
 @given(TRANSFORMS, JSON)
-def test_only_what_may_give_an_object_ever_does(transform: Any, source: Any) -> None:
-    if not botl.may_give_an_object(transform):
+def test_only_what_may_produce_an_object_ever_does(transform: Any, source: Any) -> None:
+    if not botl.may_produce_an_object(transform):
         assert not isinstance(botl.apply(transform, source), dict)
 
 
@@ -185,10 +194,12 @@ def test_a_run_is_bounded_in_steps_and_bytes(transform: Any) -> None:
         {"ref": ".first"},
         {"ref": ".first", "transform": {}},
         {},
+        {"a": ["lit={{", "#.{{", "}} {{.a}} }}", "{{{.a}}}"], "{{": "keys are literal"},
+        {"ref": ".first", "transform": {}, "other": "{{ is not evaluated"},
     ],
 )
 def test_what_may_make_an_object_can_be_stored_and_comes_back(transform: Any) -> None:
-    assert transforms.decode(transforms.encode(transforms.check(transform))) == transform
+    assert transforms.from_record(transforms.to_record(transforms.check(transform))) == transform
 
 
 @pytest.mark.parametrize(
@@ -198,6 +209,26 @@ def test_what_may_make_an_object_can_be_stored_and_comes_back(transform: Any) ->
 def test_what_never_makes_an_object_is_refused(transform: Any) -> None:
     with pytest.raises(BadTransform):
         transforms.check(transform)
+
+
+@pytest.mark.parametrize(
+    ("transform", "field"),
+    [
+        ({"a": "{{.name"}, "a"),
+        ({"a": "{{"}, "a"),
+        ({"a": "{{.name}"}, "a"),
+        ({"a": "{{.name}} {{.name"}, "a"),
+        ({"a": "{{.first, {{.last}}"}, "a"),
+        ({"a": "{{{{.a}}}}"}, "a"),
+        ({"a": [1, {"b": "x {{"}]}, "a[1].b"),
+        ({"ref": ".l", "id": "e", "transform": {"a": ["{{!e"]}}, "transform.a[0]"),
+        ({"a": [{"ref": ".l @:", "transform": "{{"}]}, "a[0].transform"),
+    ],
+)
+def test_unclosed_braces_are_refused_with_their_field(transform: Any, field: str) -> None:
+    with pytest.raises(BadTransform) as refusal:
+        transforms.check(transform)
+    assert refusal.value.field == field
 
 
 def nested(levels: int) -> Any:
@@ -227,4 +258,4 @@ def test_a_name_that_no_field_with_links_has_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("data", [None, {}, {"botl": 5}, {"botl": "{"}])
 def test_a_record_that_another_client_wrote_and_is_no_transform_counts_as_none(data: Any) -> None:
-    assert transforms.decode(data) is None
+    assert transforms.from_record(data) is None

@@ -19,7 +19,8 @@ TITLES = {
     "not-json": "Invalid JSON",
     "bad-key": "Invalid key",
     "bad-value": "Invalid value",
-    "bad-transform": "Store a transform that can make an object of a document",
+    "bad-query": "Invalid query",
+    "bad-transform": "Invalid transform",
     "too-deep": "Nested too deep",
     "too-large": "Request too large",
     "not-found": "Not found",
@@ -134,6 +135,10 @@ def test_a_name_that_no_transform_has_is_refused(
         (b"5", 400, "bad-transform", None),
         (b'["#.a"]', 400, "bad-transform", None),
         (b'"{{.a}}"', 400, "bad-transform", None),
+        (b'{"a": "{{.a"}', 400, "bad-transform", "a"),
+        (b'{"a": ["{{.a}}", {"b": "{{.a}} {{.b"}]}', 400, "bad-transform", "a[1].b"),
+        (b'{"a": "{{.first, {{.last}}"}', 400, "bad-transform", "a"),
+        (b'{"a": {"ref": ".l @:", "transform": ["x {{"]}}', 400, "bad-transform", "a.transform[0]"),
         (b'{"a": 9223372036854775808}', 400, "bad-value", "a"),
         (b'{"a": {"__x__": 1}}', 400, "bad-value", "a.__x__"),
         (b'{"a":' * 101 + b"1" + b"}" * 101, 400, "too-deep", None),
@@ -144,6 +149,12 @@ def test_a_body_that_is_no_transform_is_refused_and_nothing_stored(
     client: FlaskClient, world: QuietWorld, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
     refused(client.put("/address", data=body), status, slug, field)
+    untouched(world)
+
+
+@pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, world: QuietWorld, method: str) -> None:
+    refused(client.open("/address?force=true", method=method, json=FULL), 400, "bad-query", "force")
     untouched(world)
 
 
