@@ -33,6 +33,7 @@ from shared.batches.operations import batches
 from shared.batches.rules.requests import BatchSpec
 from shared.core.rules.calls import Call
 from shared.documents.operations import documents
+from shared.documents.rules.requests import PutRequest
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import Wish
 from shared.testing import Harness
@@ -78,7 +79,7 @@ def harness() -> Iterator[Harness]:
     runtime.bind(replace(created.ports, log=runtime.log()))
     ports = runtime.ports()
     for name in TAKEN:
-        documents.put(ports, name, {"to": {"key": "a"}})
+        documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
         semaphores.put(ports, name, {"permits": 2, "lease_seconds": 60})
     paint = Call("quilt", "paint", {})
     batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
