@@ -60,7 +60,7 @@ def forks_are_back(client: Documents, table: str, seats: int, seconds_max: float
 
     def over() -> bool:
         forks = (client.call("GET", f"semaphores/{table}-fork-{number}").json() for number in range(seats))
-        return not any(fork["leases"] or fork["line"] for fork in forks)
+        return not any(fork["leases"] or fork["waiters"] for fork in forks)
 
     return until(f"all {seats} forks are back, and nobody waits", seconds_max, over)
 

@@ -34,7 +34,7 @@ from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.documents.operations import documents
 from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import Wish
+from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from tests.unit.kit.kit_town import Town
 
 CHECKS = [
@@ -79,12 +79,12 @@ def town() -> Iterator[Town]:
     ports = runtime.ports()
     for name in TAKEN:
         documents.put(ports, name, {"to": {"key": "a"}})
-        semaphores.put(ports, name, {"permits": 2, "lease_seconds": 60})
+        semaphores.put(ports, name, SemaphoreSettings(2, 60))
     paint = Call("quilt", "paint", {})
     batches.populate(ports, "a", Order(units=[1, 2, 3]))
     batches.populate(ports, "b", Order(units=[{}], task=paint, sealed=True))
     for name in TAKEN:  # the second one waits for the first
-        semaphores.wait(ports, "a", Wish(name, paint, permits=2))
+        semaphores.wait(ports, "a", WaitRequest(name, paint, permits=2))
     yield created
     runtime.bind(None)
 

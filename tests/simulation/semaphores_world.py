@@ -18,12 +18,10 @@ from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NotFound
 from shared.core.rules.task_context import Lease
-from shared.semaphores.operations import (
-    semaphores,
-)
+from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
-from shared.semaphores.rules.leases import Held, parse_lease
-from shared.semaphores.rules.requests import Wish
+from shared.semaphores.rules.leases import LeaseRecord, parse_lease_id
+from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 from tests.simulation.world import Chances, Violation, World
 
 NAME = "s"
@@ -66,7 +64,7 @@ class SemaphoresWorld:
         self.world.queue_ahead_seconds = 0.0 if self.racing else random.choice((0.0, 0.05, 0.3, 1.0))
         self.rounds = 0 if self.racing else random.choice((0, 1, 2))
         self.permits = 1 if self.racing else random.choice((1, 1, 2))
-        self.limits = {"permits": self.permits, "lease_seconds": LEASE_SECONDS}
+        self.settings = SemaphoreSettings(self.permits, LEASE_SECONDS)
         self.world.task_handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["user"] = self._continue
         self.world.observers.append(self._observed)
@@ -98,12 +96,12 @@ class SemaphoresWorld:
         random = self.world.random
         with LIMITS.replaced(
             claim_seconds=CLAIM_SECONDS,
-            line_page=PAGE,
-            releases_page=PAGE,
-            guarded_rounds=self.rounds,
-            lapsed_leases_max=1,
+            grants_page_max=PAGE,
+            releases_page_max=PAGE,
+            guarded_attempts_max=self.rounds,
+            expired_leases_max=1,
         ):
-            semaphores.put(self.world.ports_of_store(), NAME, self.limits)
+            semaphores.put(self.world.ports_of_store(), NAME, self.settings)
             acts: list[Callable[[], None]] = []
             for index in range(random.randint(2, 3 if self.racing else 5)):
                 acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
@@ -146,12 +144,12 @@ class SemaphoresWorld:
         if self.world.random.random() < (0.05 if self.racing else 0.2):
             self.forgetting.add(id_)
         late = Call("user", "timeout", {"id": id_})
-        wish = Wish(id_, call, lease_seconds=seconds, deadline_seconds=deadline, on_timeout=late)
+        request = WaitRequest(id_, call, lease_seconds=seconds, deadline_seconds=deadline, on_timeout=late)
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, wish)
-            if answer.get("waiting"):
+            answer = semaphores.wait(self.world.ports, NAME, request)
+            if answer.waiting:
                 self.told.setdefault(id_, self._millisecond())
             else:
                 self.told.setdefault(id_, 10**15)
@@ -171,19 +169,20 @@ class SemaphoresWorld:
         """Take a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
         random = self.world.random
         renewing, vanishing = random.random() < 0.5, random.random() < 0.3
-        wish = Wish(id_, lease_seconds=random.choice((None, 1.0)))
+        request = WaitRequest(id_, lease_seconds=random.choice((None, 1.0)))
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, wish)
-            if not answer["acquired"] or vanishing:
+            answer = semaphores.wait(self.world.ports, NAME, request)
+            if answer.lease is None or vanishing:
                 return
-            lease = answer["lease"]["id"]
+            lease = answer.lease.id
             self._hold()
             if renewing:
-                semaphores.renew(self.world.ports, NAME, lease)
+                semaphores.renew(self.world.ports, NAME, RenewRequest(lease))
             self.given_back.add(lease)
-            self._check_released(lease, semaphores.signal(self.world.ports, NAME, lease, f"signal of {lease}"))
+            signal = SignalRequest(lease, f"signal of {lease}")
+            self._check_released(lease, semaphores.signal(self.world.ports, NAME, signal))
 
         return lambda: self._persistently(f"acquire {id_}", work, left=3)
 
@@ -193,7 +192,7 @@ class SemaphoresWorld:
         def work() -> None:
             with suppress(NotFound):
                 semaphores.delete(self.world.ports, NAME)
-            semaphores.put(self.world.ports, NAME, self.limits)
+            semaphores.put(self.world.ports, NAME, self.settings)
 
         self._persistently("rebirth", work)
 
@@ -241,7 +240,7 @@ class SemaphoresWorld:
 
     def _check_released(self, name: str, released: bool) -> None:
         """A lease that its holder's signal ended in time was released, and no other was."""
-        id_, token = parse_lease(name)
+        id_, token = parse_lease_id(name)
         self.released |= {name} if released else set()
         left, ends_at = self.left.get((id_, token)), self.ends.get((id_, token))
         if left is None or ends_at is None or id_ in self.cancelling or name in self.renewed_late or self.reborn:
@@ -272,8 +271,12 @@ class SemaphoresWorld:
             self.life += 1
         if path != RECORD or after.data is None:
             return
-        new = rules.decode(after.data)
-        old = rules.decode(before.data) if before.data is not None else rules.Semaphore(self.permits, LEASE_SECONDS)
+        new = rules.Semaphore.from_record(after.data)
+        old = (
+            rules.Semaphore.from_record(before.data)
+            if before.data is not None
+            else rules.Semaphore(self.permits, LEASE_SECONDS)
+        )
         at = after.update_time or after.read_time
         self.ends |= {(lease.id, lease.token): lease.ends_at for lease in new.leases}
         now_held = {(lease.id, lease.token) for lease in new.leases}
@@ -286,7 +289,7 @@ class SemaphoresWorld:
             if lease.live(at):
                 self._check_kept(lease, new)
             elif new.granted_as(lease.id, lease.grant) is not None:
-                self.renewed_late.add(lease.name)  # what had ended stays lost: its renewal is undone
+                self.renewed_late.add(lease.lease_id)  # what had ended stays lost: its renewal is undone
         self._check_order(old, new)
         self._check_passing(old, new, before, at)
         if new.mode != "open" and new.sweep_at(at) is None:
@@ -294,7 +297,7 @@ class SemaphoresWorld:
 
     def _check_permits(self, new: rules.Semaphore, at: datetime) -> None:
         if new.free(at) < 0:
-            held = [lease.name for lease in new.leases if lease.live(at)]
+            held = [lease.lease_id for lease in new.leases if lease.live(at)]
             raise Violation(f"{held} live at once with {new.permits} permits")
 
     def _check_tokens(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
@@ -306,21 +309,21 @@ class SemaphoresWorld:
                 raise Violation(f"token {lease.token} of {lease.id} is not larger than all before")
             self.seen.add((lease.id, lease.token))
             if not lease.continued and self.grants.setdefault(lease.id, lease.grant) != lease.grant and not self.reborn:
-                raise Violation(f"one acquire, delivered again, took a second lease: {lease.name}")
+                raise Violation(f"one acquire, delivered again, took a second lease: {lease.lease_id}")
         self.token_max = max([self.token_max, *(lease.token for lease in new.leases)])
 
-    def _check_kept(self, lease: Held, new: rules.Semaphore) -> None:
+    def _check_kept(self, lease: LeaseRecord, new: rules.Semaphore) -> None:
         """Nobody loses a lease before its end but by a signal, a cancel, or another delivery of his own task."""
         kept = new.granted_as(lease.id, lease.grant)
         if kept is None:
             excused = self.given_back | self.renewed_late
-            if lease.id in self.began and lease.name not in excused and lease.id not in self.cancelling:
-                raise Violation(f"{lease.name} was taken away before its end")
+            if lease.id in self.began and lease.lease_id not in excused and lease.id not in self.cancelling:
+                raise Violation(f"{lease.lease_id} was taken away before its end")
             self.over.setdefault(lease.id, 10**20 if self.reborn else lease.token)
-        elif kept.token != lease.token and lease.name in self.released:
-            raise Violation(f"{lease.name} was released, its holder heard, and another delivery takes it over")
+        elif kept.token != lease.token and lease.lease_id in self.released:
+            raise Violation(f"{lease.lease_id} was released, its holder heard, and another delivery takes it over")
         elif kept.ends_at < lease.ends_at and kept.token == lease.token and lease.claimed:
-            raise Violation(f"{lease.name} ends earlier than it was promised")
+            raise Violation(f"{lease.lease_id} ends earlier than it was promised")
 
     def _check_order(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
         """Who was told to wait is passed only by waits whose call had begun by then."""
@@ -391,7 +394,7 @@ class SemaphoresWorld:
 
     def _check_rest(self) -> None:
         [snapshot] = self.world.store.read(RECORD)
-        semaphore = rules.decode(snapshot.data or {})
+        semaphore = rules.Semaphore.from_record(snapshot.data or {})
         if line_ := self._line():
             raise Violation(f"{line_} wait for ever; {semaphore}")
         if semaphore.free(snapshot.read_time) != self.permits:

@@ -85,7 +85,7 @@ def test_a_semaphore_is_created_shown_changed_and_deleted(world: World) -> None:
     assert world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (201, created)
     assert world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (200, created)
     assert world.call("PATCH", "semaphores/fork", {"permits": 3})[1]["permits"] == 3
-    assert world.call("GET", "semaphores/fork")[1] == created | {"permits": 3, "free": 3, "line": []}
+    assert world.call("GET", "semaphores/fork")[1] == created | {"permits": 3, "free": 3, "waiters": []}
     assert world.call("DELETE", "semaphores/fork") == (204, None)
     assert world.call("GET", "semaphores/fork")[0] == 404
 
@@ -136,7 +136,7 @@ def test_a_continuation_is_granted_at_once_or_waits_and_is_seen_waiting(fork: Wo
     assert fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL}) == waiting
     [seen] = fork.call("GET", "semaphores/?waiting=true")[1]["semaphores"]
     assert (seen["name"], seen["free"], seen["waiting"]) == ("fork", 0, 1)
-    assert [one["id"] for one in fork.call("GET", "semaphores/fork")[1]["line"]] == ["b"]
+    assert [one["id"] for one in fork.call("GET", "semaphores/fork")[1]["waiters"]] == ["b"]
 
 
 def test_a_lease_that_is_ended_by_hand_goes_to_the_head_of_the_line(fork: World) -> None:
@@ -151,7 +151,7 @@ def test_a_cancelled_wait_leaves_the_line(fork: World) -> None:
     fork.call("POST", "semaphore-wait/fork", {})
     fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL})
     assert fork.call("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
-    assert fork.call("GET", "semaphores/fork")[1]["line"] == []
+    assert fork.call("GET", "semaphores/fork")[1]["waiters"] == []
     assert fork.call("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
 
 
