@@ -1,7 +1,7 @@
 """A semaphore as a value: how many permits, who holds them, and whether a wait must read the wait queue first.
 
-                 a wait that finds no permit closes it          an admit run that read `opening`, and then
-                ┌───────────────────────────────────┐           an empty wait queue, opens it
+                 a wait that finds no permit closes it          whoever read `opening`, and then an empty
+                ┌───────────────────────────────────┐           wait queue, opens it
     open ───────┘                                   ▼                              │
       ▲                                          closed ── the wait queue is empty ─► opening ──┐
       └─────────────────────────────────────────────────────────────────────────────────────────┘
