@@ -9,8 +9,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from shared.core.operations.perform import Contended
+from shared.core.operations.perform import Contended, Writes, perform
 from shared.core.operations.ports import AlreadyExists, Conflict, Ports
+from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.core.rules.task_context import Lease
@@ -132,20 +133,19 @@ def cancel(ports: Ports, name: str, id_: str) -> bool:
 
     Returns whether that took effect. Raises `NotFound` if no such wait is known.
     """
-    for _ in range(LIMITS.rounds_max):
-        loaded = load(ports, name, wait_id=id_)
+
+    def decide(loaded: Loaded) -> Decision[Writes, Waiter | None]:
         waiter = loaded.wait
         if waiter is None or waiter.incarnation != loaded.incarnation:
             raise no_wait(name, id_)
         departure = wait_commands.cancel(waiter)
         if departure is None:
-            return _cancel_granted(ports, name, waiter)
-        try:
-            ports.store.commit([waiter_write(name, departure.transition, loaded.now)])
-        except (Conflict, Unavailable):
-            continue  # granted meanwhile, or the answer was lost: the record tells
-        return True
-    raise Unavailable(f"the wait {id_} changes too often")
+            return Decision((), waiter)
+        return Decision((waiter_write(name, departure.transition, loaded.now),), None)
+
+    reads = SemaphoreReads(name, wait_id=id_)
+    left_before, _ = perform(ports, reads, decide, retry_on=(Conflict, Unavailable))
+    return left_before is None or _cancel_granted(ports, name, left_before)
 
 
 def _cancel_granted(ports: Ports, name: str, waiter: Waiter) -> bool:

@@ -10,10 +10,11 @@ Two paths lead into the wait queue:
 from functools import partial
 
 from shared.core.operations import outbox
-from shared.core.operations.perform import Contended
-from shared.core.operations.ports import AlreadyExists, Conflict, Delete, Must, Ports
+from shared.core.operations.perform import Contended, Writes, perform
+from shared.core.operations.ports import AlreadyExists, Delete, Must, Ports, Snapshot
+from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import NoSemaphore, NotFound, Unavailable
+from shared.core.rules.problems import NoSemaphore, NotFound
 from shared.semaphores.operations.records import put_waiter, read_waiter, waiter_path, waiter_write
 from shared.semaphores.operations.transitions import SemaphoreReads, change, load
 from shared.semaphores.rules import wait_commands as rules
@@ -68,16 +69,15 @@ def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
 
 def time_out(ports: Ports, name: str, id_: str) -> None:
     """End a wait whose deadline is over, if it still waits. Raises `Unavailable` if it is too early."""
-    [snapshot] = ports.store.read(waiter_path(name, id_))
-    waiter = read_waiter(snapshot)
-    departure = rules.time_out(name, waiter, snapshot.read_time) if waiter else None
-    if departure is None:
-        return
-    try:
-        write = waiter_write(name, departure.transition, snapshot.read_time)
-        outbox.commit(ports, [write], departure.effects)
-    except Conflict as conflict:
-        raise Unavailable("the wait changed meanwhile") from conflict
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        waiter, now = read_waiter(read[0]), read[0].read_time
+        departure = rules.time_out(name, waiter, now) if waiter else None
+        if departure is None:
+            return Decision((), None)
+        return Decision((waiter_write(name, departure.transition, now),), None, departure.effects)
+
+    perform(ports, [waiter_path(name, id_)], decide)
 
 
 def no_wait(name: str, id_: str) -> NotFound:

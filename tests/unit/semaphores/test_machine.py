@@ -1,9 +1,9 @@
 """The semaphore as a machine: every state and every command, with the transition that must follow.
 
 A state is written ``MODE LEASE [WAITER]``: the mode; the lease of the wait `a` (``free``: none; ``held``: acquired
-without a continuation; ``granted``: a continuation's, not yet claimed; ``claimed``: by its task; ``-late``: expired); and
-`b` if it is in the wait queue. There is one permit. A row of a table reads: the state, the mode that follows, the answer,
-what becomes of waiters (``b granted``), and whether an admit run must follow (``nudge``).
+without a continuation; ``granted``: a continuation's, not yet claimed; ``claimed``: by its task; ``-late``: expired);
+and `b`, if it is in the wait queue. There is one permit. A row of a table reads: the state, the mode that follows, the
+answer, what becomes of waiters (``b granted``), and whether an admit run must follow (``nudge``).
 """
 
 from collections.abc import Callable
