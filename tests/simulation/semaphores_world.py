@@ -1,7 +1,7 @@
-"""Waits, signals, renewals and cancels in one simulated world, and what must hold of them.
+"""Waits, signals, renewals and cancels in one simulated world, and the properties that must hold.
 
-One semaphore, a handful of waits, some with a continuation and some without, callers that repeat what was not answered,
-holders that die. The bounds are small, so that pages fill, leases lapse and the combining way is taken often.
+One semaphore, a handful of waits, some with a continuation and some without, callers that retry what was not answered,
+holders that die. The limits are small, so that pages fill, leases expire and the combining path is taken often.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, *, racing: bool | None = None) -> None:
-    """Let one seed's world come to rest. Raises `Violation` when a property does not hold.
+    """Run one seed's world until it is idle. Raises `Violation` when a property does not hold.
 
-    In a `racing` world nothing fails, and all meet at one permit in the combining way; None: the seed says.
+    In a `racing` world nothing fails, and all compete for one permit on the combining path; None: the seed chooses.
     """
     try:
         SemaphoresWorld(seed, trace, racing).run()
@@ -89,7 +89,7 @@ class SemaphoresWorld:
         self.reborn = random.random() < 0.15 and not self.racing
         self.life = 0
         self.lives: dict[str, int] = {}
-        self.in_line_at: dict[str, datetime] = {}
+        self.queued_at: dict[str, datetime] = {}
         self.forgetting: set[str] = set()
 
     def run(self) -> None:
@@ -119,7 +119,7 @@ class SemaphoresWorld:
             self._check_rest()
 
     def _put_off(self, acts: list[Callable[[], None]]) -> bool:
-        """Let callers come while admit runs are due, not only before."""
+        """Schedule callers while admit runs are due, not only before."""
         self.world.task_handlers["caller"] = lambda _, effect: acts[effect.payload["act"]]()
         for index in range(len(acts)):
             at = self.world.now() + timedelta(seconds=self.world.random.choice(ARRIVALS_SECONDS))
@@ -129,7 +129,7 @@ class SemaphoresWorld:
     # --- the callers ---
 
     def _persistently(self, name: str, work: Callable[[], None], left: int = RETRIES_MAX) -> None:
-        """Call until it is answered, as a queue would."""
+        """Retry until it is answered, as a queue would."""
 
         def ended(done: bool) -> None:
             if not done and left:
@@ -166,7 +166,7 @@ class SemaphoresWorld:
         return lambda: self._persistently(f"cancel {id_}", work)
 
     def _acquiring(self, id_: str) -> Callable[[], None]:
-        """Take a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
+        """Acquire a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
         random = self.world.random
         renewing, vanishing = random.random() < 0.5, random.random() < 0.3
         request = WaitRequest(id_, lease_seconds=random.choice((None, 1.0)))
@@ -187,7 +187,7 @@ class SemaphoresWorld:
         return lambda: self._persistently(f"acquire {id_}", work, left=3)
 
     def _rebirth(self) -> None:
-        """Delete the semaphore and create it anew: nothing is owed to who waited, and tokens grow on."""
+        """Delete the semaphore and create it anew: its waiters have no claim, and tokens keep growing."""
 
         def work() -> None:
             with suppress(NotFound):
@@ -239,7 +239,7 @@ class SemaphoresWorld:
         self.ran.add((id_, lease.token))
 
     def _check_released(self, name: str, released: bool) -> None:
-        """A lease that its holder's signal ended in time was released, and no other was."""
+        """Check that `released` was answered for exactly the leases that their holder's signal ended in time."""
         id_, token = parse_lease_id(name)
         self.released |= {name} if released else set()
         left, ends_at = self.left.get((id_, token)), self.ends.get((id_, token))
@@ -252,14 +252,14 @@ class SemaphoresWorld:
         in_time = left < ends_at or self.left_releases.get(name, ends_at) < ends_at
         in_doubt = self.world.now() >= ends_at  # its commit's answer was lost, and others have written since
         if in_time and not released and not in_doubt:
-            raise Violation(f"{name} was ended in time by its holder's signal, who is told it was lost")
+            raise Violation(f"{name} was ended in time by its holder's signal, who is answered that it was lost")
         if released and not in_time:
-            raise Violation(f"{name} had lapsed when its signal came, and its holder is told it was released")
+            raise Violation(f"{name} had expired when its signal came, and its holder is answered that it was released")
 
     # --- what must hold at every write ---
 
     def _millisecond(self) -> int:
-        """Tell the time as the order of the line has it: what shares a millisecond overlaps."""
+        """Return the time as the wait queue orders by it: what shares a millisecond overlaps."""
         return times.microseconds(self.world.now()) // 1000
 
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
@@ -293,7 +293,7 @@ class SemaphoresWorld:
         self._check_order(old, new)
         self._check_passing(old, new, before, at)
         if new.mode != "open" and new.sweep_at(at) is None:
-            raise Violation("somebody may wait, and nothing says when to look")
+            raise Violation("somebody may wait, and no sweep is due")
 
     def _check_permits(self, new: rules.Semaphore, at: datetime) -> None:
         if new.free(at) < 0:
@@ -313,7 +313,7 @@ class SemaphoresWorld:
         self.token_max = max([self.token_max, *(lease.token for lease in new.leases)])
 
     def _check_kept(self, lease: LeaseRecord, new: rules.Semaphore) -> None:
-        """Nobody loses a lease before its end but by a signal, a cancel, or another delivery of his own task."""
+        """Check that a lease is lost before its end only by a signal, a cancel, or another delivery of its own task."""
         kept = new.granted_as(lease.id, lease.grant)
         if kept is None:
             excused = self.given_back | self.renewed_late
@@ -326,42 +326,42 @@ class SemaphoresWorld:
             raise Violation(f"{lease.lease_id} ends earlier than it was promised")
 
     def _check_order(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
-        """Who was told to wait is passed only by waits whose call had begun by then."""
+        """Check that a waiter that was answered "waiting" is overtaken only by waits whose call had begun by then."""
         held = {(lease.id, lease.grant) for lease in old.leases}
         granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
-        waiting = [id_ for id_ in self._line() if id_ not in granted]
+        waiting = [id_ for id_ in self._wait_queue() if id_ not in granted]
         for id_ in granted:
-            passed = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
-            if passed:
-                raise Violation(f"{id_}, whose call began after {passed[0]} was told to wait, passes it")
+            overtaken = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
+            if overtaken:
+                raise Violation(f"{id_}, whose call began after {overtaken[0]} had to wait, overtakes it")
 
     def _note_life(self, before: Snapshot, after: Snapshot) -> None:
         if after.data and (before.data is None or before.data["joined"] != after.data["joined"]):
             self.lives[after.id] = self.life
         if after.data and "since" in after.data and not (before.data and "since" in before.data):
-            self.in_line_at[after.id] = after.update_time or after.read_time
+            self.queued_at[after.id] = after.update_time or after.read_time
 
     def _check_passing(self, old: rules.Semaphore, new: rules.Semaphore, before: Snapshot, at: datetime) -> None:
-        """The line is of this semaphore; where nothing failed, permits that time set free are passed on at once."""
-        held, line_ = {(lease.id, lease.grant) for lease in old.leases}, self._line()
-        passed_on = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in line_]
-        for id_ in passed_on:
+        """Check that waiters are of this semaphore; where nothing failed, that expired permits are granted at once."""
+        held, queued = {(lease.id, lease.grant) for lease in old.leases}, self._wait_queue()
+        granted = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in queued]
+        for id_ in granted:
             if self.lives[id_] != self.life:
                 raise Violation(f"{id_} waited for an earlier semaphore of this name")
         opens_late = before.update_time and at - before.update_time > timedelta(seconds=LATE_SECONDS)
         if self.unhurried and (old.mode, new.mode) == ("opening", "open") and opens_late:
             raise Violation("it took too long to open what nobody waits for")
         ends = sorted((lease.ends_at for lease in old.leases), reverse=True)
-        if self.unhurried and passed_on and len(ends) >= old.permits and before.update_time:
+        if self.unhurried and granted and len(ends) >= old.permits and before.update_time:
             free_since = ends[old.permits - 1]
-            late = at - max(before.update_time, free_since, self.in_line_at[passed_on[0]])
+            late = at - max(before.update_time, free_since, self.queued_at[granted[0]])
             if late > timedelta(seconds=LATE_SECONDS):
-                raise Violation(f"{passed_on[0]} got its permit {late} after it was free")
+                raise Violation(f"{granted[0]} got its permit {late} after it was free")
 
     # --- what must hold at rest ---
 
-    def _line(self) -> list[str]:
-        """List who waits for the semaphore that there is."""
+    def _wait_queue(self) -> list[str]:
+        """List the waiters of the current semaphore."""
         return [one.id for one in self._waits() if one.data and "since" in one.data]
 
     def _waits(self) -> list[Snapshot]:
@@ -373,9 +373,9 @@ class SemaphoresWorld:
         return [one for one in found if one.data and one.data["incarnation"] == incarnation]
 
     def _check_prompt(self) -> None:
-        """Where nothing failed, no sweeper is needed."""
-        if line_ := self._line():
-            raise Violation(f"nothing failed, nothing is left to run, and {line_} still wait")
+        """Check that no sweeper was needed where nothing failed."""
+        if queued := self._wait_queue():
+            raise Violation(f"nothing failed, nothing is left to run, and {queued} still wait")
         [snapshot] = self.world.store.read(RECORD)
         if snapshot.data and snapshot.data["mode"] != "open":
             raise Violation(f"nothing failed, nothing is left to run, and the semaphore stays {snapshot.data['mode']}")
@@ -395,8 +395,8 @@ class SemaphoresWorld:
     def _check_rest(self) -> None:
         [snapshot] = self.world.store.read(RECORD)
         semaphore = rules.Semaphore.from_record(snapshot.data or {})
-        if line_ := self._line():
-            raise Violation(f"{line_} wait for ever; {semaphore}")
+        if queued := self._wait_queue():
+            raise Violation(f"{queued} wait for ever; {semaphore}")
         if semaphore.free(snapshot.read_time) != self.permits:
             raise Violation(f"permits are missing: {semaphore}")
         if semaphore.mode != "open":
@@ -408,6 +408,6 @@ class SemaphoresWorld:
         state = (snapshot.data or {})["state"]
         if state in ("cancelled", "timed_out"):
             if state == "timed_out" and snapshot.id not in self.timed:
-                raise Violation(f"{snapshot.id} timed out, and nobody was told")
+                raise Violation(f"{snapshot.id} timed out, and its task did not run")
         elif snapshot.id not in self.whole and snapshot.id not in self.cancelling:
             raise Violation(f"{snapshot.id} was {state}, and its continuation never ran to its end")

@@ -39,7 +39,7 @@ State = tuple[frozenset[str], frozenset[str]]
 
 
 def answers(state: State, call: Called, permits: int) -> tuple[State, bool]:
-    """Say what a semaphore that serves one caller at a time answers, and what it is then."""
+    """Return the state and the answer of a semaphore that serves one caller at a time."""
     held, known = state
     if call.verb == "acquire":
         if call.wait in known:

@@ -43,7 +43,7 @@ class World:
         return semaphores.wait(self.ports, "s", WaitRequest(id_, continuation))
 
     def continuation(self) -> dict[str, object]:
-        """Give what stands beside the last continuation's payload."""
+        """Return the lease in the context of the last continuation."""
         return dict([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
 
     def hold(self, id_: str) -> str:
@@ -67,7 +67,7 @@ def test_acquiring_a_free_permit(world: World) -> None:
     assert cost(lambda: world.wait("a", None)) == Cost(round_trips=2, reads=1, writes=1)
 
 
-def test_acquiring_in_vain(world: World) -> None:
+def test_acquiring_when_no_permit_is_free(world: World) -> None:
     world.hold("a")
     assert cost(lambda: world.wait("b", None)) == Cost(round_trips=1, reads=1)
 
@@ -96,18 +96,18 @@ def test_renewing(world: World) -> None:
     )
 
 
-def test_a_wait_that_is_first_in_line_arms_the_alarm(world: World) -> None:
+def test_a_wait_that_is_first_in_the_queue_arms_the_alarm(world: World) -> None:
     world.hold("a")
     assert cost(lambda: world.wait("b")) == Cost(round_trips=3, reads=1, writes=2, tasks=1)
 
 
-def test_a_wait_that_joins_a_line(world: World) -> None:
+def test_a_wait_that_joins_a_queue(world: World) -> None:
     world.hold("a")
     world.wait("b")
     assert cost(lambda: world.wait("c")) == Cost(round_trips=2, reads=1, writes=2)
 
 
-def test_a_wait_in_the_combining_way(world: World) -> None:
+def test_a_wait_on_the_combining_path(world: World) -> None:
     world.hold("a")
     world.wait("b")
     combining = cost(lambda: waits.combine(world.ports, "s", WaitRequest("c", CALL)))
