@@ -31,12 +31,16 @@ def load() -> None:
         from shared.adapters.firestore import store  # noqa: F401
 
 
-def bind(chosen: Ports | None) -> None:
-    """Use these ports from now on, metered; None: build them from the settings again. For tests."""
+def bind(chosen: Ports | None) -> Ports | None:
+    """Use these ports from now on, metered; None: make them from the settings again. For tests.
+
+    Returns the ports that were bound before, or None.
+    """
     from shared.adapters.meter import metered
 
-    global _ports  # noqa: PLW0603
-    _ports = metered(chosen) if chosen is not None else None
+    global _ports
+    before, _ports = _ports, metered(chosen) if chosen is not None else None
+    return before
 
 
 def log() -> Log:

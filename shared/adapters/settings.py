@@ -20,11 +20,11 @@ class Settings:
     ``firestore_emulator`` and ``tasks_emulator`` are ``HOST:PORT``, empty in the cloud; the former may be ``embedded``:
     an in-memory store in this process that posts its events to ``events_url``, those of the record patterns
     (``documents/{key}``) in ``triggers``, by trigger. ``function_url`` is the address that queues call, with
-    ``{function}`` for a function's URL segment. ``task_functions`` are the functions whose tasks a call may name, and
-    ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and ``scheduler_account`` may call the
-    entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id) that verify their tokens;
-    ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are the declared composite
-    indexes; None: do not check.
+    ``{function}`` for a function's URL segment. ``task_functions`` holds the tasks of each function that a call may
+    name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and
+    ``scheduler_account`` may call the entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id)
+    that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
+    the declared composite indexes; None: do not check.
     """
 
     project: str
@@ -37,7 +37,7 @@ class Settings:
     queue_prefix: str
     tasks_account: str
     triggers: Mapping[str, str] = field(default_factory=dict)
-    task_functions: frozenset[str] | None = None
+    task_functions: Mapping[str, frozenset[str]] | None = None
     task_queues: frozenset[str] | None = None
     scheduler_account: str = ""
     keys_url: str = GOOGLE_KEYS_URL
@@ -64,7 +64,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         queue_prefix=get("SIGNALBOX_QUEUE_PREFIX", ""),
         tasks_account=get("SIGNALBOX_TASKS_ACCOUNT", ""),
         triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
-        task_functions=_names(get("SIGNALBOX_TASK_FUNCTIONS")),
+        task_functions=_names_by_name(get("SIGNALBOX_TASK_FUNCTIONS")),
         task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
         scheduler_account=get("SIGNALBOX_SCHEDULER_ACCOUNT", ""),
         keys_url=get("SIGNALBOX_KEYS_URL") or GOOGLE_KEYS_URL,
@@ -82,6 +82,10 @@ def _signatures(chosen: str) -> str:
 
 def _names(listed: str | None) -> frozenset[str] | None:
     return None if listed is None else frozenset(json.loads(listed))
+
+
+def _names_by_name(listed: str | None) -> Mapping[str, frozenset[str]] | None:
+    return None if listed is None else {name: frozenset(names) for name, names in json.loads(listed).items()}
 
 
 def _indexes(listed: str | None) -> tuple[Index, ...] | None:

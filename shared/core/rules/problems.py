@@ -43,8 +43,16 @@ class BadKey(Problem):
     title = "Invalid key"
 
 
+class KeyRequired(BadKey):
+    title = "`key` is required"
+
+
+class KeyMismatch(BadKey):
+    title = "Key in body differs from key in URL"
+
+
 class ReservedField(Problem):
-    title = "Choose another field name: this one belongs to the kit"
+    title = "Reserved field name"
 
 
 class BadValue(Problem):
@@ -69,12 +77,12 @@ class NeedsIndex(BadQuery):
 
 
 class BadTransform(Problem):
-    title = "Store a transform that can make an object of a document"
+    title = "Invalid transform"
 
 
 class TransformFailed(Problem):
     status = 409
-    title = "Change the transform of this field, or what it is applied to: together they make no object"
+    title = "Transform output is not an object"
 
 
 class NotFound(Problem):
@@ -84,7 +92,7 @@ class NotFound(Problem):
 
 class EditsACopy(Problem):
     status = 409
-    title = "Change the document itself, not a copy of it"
+    title = "A copy cannot be edited; edit its source document"
 
 
 class PreconditionFailed(Problem):
@@ -101,9 +109,9 @@ class UnsupportedMediaType(Problem):
     title = "Unsupported media type"
 
 
-class KeyTwice(Problem):
+class DuplicateKey(Problem):
     status = 409
-    title = "Put a key once in a call"
+    title = "Duplicate key in one call"
 
 
 class MethodNotAllowed(Problem):
@@ -125,17 +133,17 @@ class BadTaskEnvelope(Problem):
 
 
 class BadArgument(Problem):
-    title = "Call the task with the arguments that its signature names"
+    title = "Task arguments do not match the signature"
 
 
 class UnknownTask(Problem):
     status = 404
-    title = "Name a task that the function has"
+    title = "Unknown task"
 
 
 class GaveUp(Problem):
     status = 500
-    title = "The task died every time"
+    title = "Task failed in every attempt"
 
 
 class Unavailable(Exception):
@@ -150,32 +158,32 @@ class Unavailable(Exception):
 
 
 class BadBatch(Problem):
-    title = "Send a batch, a page, a seal or a result as documented"
+    title = "Invalid batch request"
 
 
 class OtherBody(Problem):
     status = 409
-    title = "What stands under this name came with another body"
+    title = "The id is in use with a different body"
 
 
 class PageOutOfOrder(Problem):
     status = 409
-    title = "Load pages one after the other, beginning with 0"
+    title = "Pages must be loaded in order, starting with 0"
 
 
 class BatchSealed(Problem):
     status = 409
-    title = "Nothing can be added to a batch that is sealed or has ended"
+    title = "The batch is sealed or has ended"
 
 
 class NothingToRun(Problem):
     status = 409
-    title = "This batch has no task to run its units again"
+    title = "The batch has no task to run"
 
 
 class BadSemaphore(Problem):
-    title = "Send limits, a wait or a lease as documented"
+    title = "Invalid semaphore request"
 
 
 class NoSemaphore(NotFound):
-    title = "Create the semaphore first"
+    title = "Semaphore not found"

@@ -37,12 +37,15 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A batch whose units are all done, those that `failed` among them."""
+    """A batch that has ended, as its `on_complete` task gets it; `state` is completed or cancelled.
+
+    `size` counts all units; `succeeded` and `failed` are disjoint.
+    """
 
     id: str
     state: str
     size: int
-    done: int
+    succeeded: int
     failed: int
 
 

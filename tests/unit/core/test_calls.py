@@ -84,15 +84,19 @@ def test_the_context_of_a_payload_survives_the_outbox_and_reaches_the_envelope()
 @pytest.fixture
 def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: Settings = from_environment(
-        {"SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]', "SIGNALBOX_TASK_QUEUES": '["tasks"]'}
+        {"SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}', "SIGNALBOX_TASK_QUEUES": '["tasks"]'}
     )
     monkeypatch.setattr(continuations, "settings", lambda: listed)
 
 
 @pytest.mark.usefixtures("catalogue")
-def test_a_call_names_a_function_and_a_queue_of_the_catalogue() -> None:
+def test_a_call_names_a_function_a_task_and_a_queue_of_the_catalogue() -> None:
     continuations.check_deployed(continuation=Call.from_request(CALL, "continuation"), on_timeout=None)
-    for change, part in (({"function": "cellar"}, "function"), ({"queue": "slow"}, "queue")):
+    for change, part in (
+        ({"function": "cellar"}, "function"),
+        ({"task": "wash"}, "task"),
+        ({"queue": "slow"}, "queue"),
+    ):
         with pytest.raises(Problem) as refused:
             continuations.check_deployed(on_complete=Call.from_request(CALL | change, "on_complete"))
         assert refused.value.field == f"on_complete.{part}"
