@@ -59,7 +59,7 @@ def ports(firestore_emulator: str) -> Iterator[Ports]:
 
 
 def until_it_lands(call: Callable[[], object]) -> None:
-    """Ask again as a caller does, as long as it may help."""
+    """Retry as a caller does."""
     while True:
         try:
             call()
