@@ -13,16 +13,14 @@ its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events g
 import contextlib
 import logging
 import os
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from infra import catalogue as catalogues
-from infra.local import firestore_emulator
+from infra.local import firestore_emulator, processes
 from infra.local.environment import settings_of
 from infra.local.folder_lock import FolderInUse, locked
 from infra.local.idle import IdleMonitor
@@ -100,7 +98,7 @@ class Stack:
         try:
             self._hold_folder()
             self._exits.callback(self._supervisor.stop)
-            self._exits.enter_context(_sigterm_raises())
+            self._exits.enter_context(processes.sigterm_raises())
             self._supervisor.start()
         except BaseException:
             self._exits.close()
@@ -185,21 +183,3 @@ def _how_to_get_it() -> str:
     if os.environ.get("SIGNALBOX_STORE") == EMBEDDED:
         return "unset SIGNALBOX_STORE"
     return firestore_emulator.HOW_TO_GET_IT
-
-
-@contextlib.contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """Turn SIGTERM into `SystemExit`, unless a handler is installed."""
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _exit)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _exit(number: int, _: FrameType | None) -> None:
-    raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""Kill a part of a running stack, and wait for what must come all the same."""
+"""Kill a service of a running stack, and wait for what must happen nevertheless."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from infra.local.stack import Stack
 
 
 def until(over: Callable[[], bool], seconds_max: float) -> None:
-    """Poll until it is over."""
+    """Poll until it is true."""
     give_up_at = time.monotonic() + seconds_max
     while not over():
         assert time.monotonic() < give_up_at, "it did not happen in time"
@@ -15,7 +15,7 @@ def until(over: Callable[[], bool], seconds_max: float) -> None:
 
 
 def kill(stack: Stack, part: str, seconds_max: float = 20) -> None:
-    """Kill a part, and wait until another is there in its place."""
+    """Kill a service, and wait until it is restarted."""
     deaths = stack.deaths(part)
     stack.kill(part)
     until(lambda: stack.deaths(part) > deaths and stack.is_up(part), seconds_max)

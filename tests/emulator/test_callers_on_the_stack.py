@@ -94,12 +94,12 @@ def http(stack: Stack) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def signer(stack: Stack) -> bytes:
-    """Return the private key of the stack's queues, out of a copy of their journal, which they have locked."""
+    """Return the private key of the stack's queues, from a copy of their database, which they have locked."""
     copy = stack.folder / "copy.sqlite"
     for end in ("", "-wal"):
         copy.with_name(copy.name + end).write_bytes((stack.folder / f"cloud-tasks.sqlite{end}").read_bytes())
-    with sqlite3.connect(copy) as journal:
-        [(private_pem,)] = journal.execute("SELECT value FROM secrets WHERE name = ?", (PRIVATE_KEY,))
+    with sqlite3.connect(copy) as database:
+        [(private_pem,)] = database.execute("SELECT value FROM secrets WHERE name = ?", (PRIVATE_KEY,))
     return bytes(private_pem)
 
 

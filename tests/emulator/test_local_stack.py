@@ -211,7 +211,7 @@ def test_a_task_of_tomorrow_does_not_keep_a_stack_from_being_idle(stack: Stack) 
 
 
 @pytest.mark.parametrize("part", ["cloud-tasks", "events-receive", "events-deliver", "functions", "firestore"])
-def test_every_part_may_be_killed_and_the_next_write_and_task_still_arrive(stack: Stack, part: str) -> None:
+def test_every_service_may_be_killed_and_the_next_write_and_task_still_arrive(stack: Stack, part: str) -> None:
     group, deaths = stack.pid(part), stack.deaths(part)
     assert group
     stack.kill(part)
@@ -243,7 +243,7 @@ def test_nothing_stays_behind_after_the_end_and_the_embedded_store_does_the_same
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_the_parts_end_with_a_stack_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+def test_the_services_end_with_a_stack_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     script = (
         "import json, pathlib, sys, time; from infra.local.stack import Stack; here = pathlib.Path(sys.argv[1])\n"
         "with Stack(folder=here, catalogue=here / 'infra' / 'catalogue.yaml') as stack:\n"
@@ -270,7 +270,7 @@ def test_a_port_that_is_taken_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
         Stack(port=taken.getsockname()[1], folder=tmp_path / "state", catalogue=catalogue)
 
 
-def test_a_part_that_dies_again_and_again_ends_the_others_too(tmp_path: Path) -> None:
+def test_a_service_that_dies_again_and_again_ends_the_others_too(tmp_path: Path) -> None:
     steady = Service("steady", ("sleep", "60"), ready=lambda: True)
     dying = Service("dying", (sys.executable, "-c", "raise SystemExit('no way')"), ready=lambda: False)
     supervisor = Supervisor([steady, dying], tmp_path)

@@ -1,4 +1,4 @@
-"""What the tests of the infrastructure share: the zips, and one deployment applied on the stand-in provider."""
+"""What the tests of the infrastructure share: the zips, and one deployment applied on the fake provider."""
 
 import shutil
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def zips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def google(terraform: str) -> Iterator[GoogleProvider]:
-    """Return a stand-in for Google Cloud. It remembers what exists: destroy what you apply, or take one of your own."""
+    """Return a fake Google Cloud. It remembers what exists: destroy what you apply, or take one of your own."""
     with GoogleProvider() as provider:
         yield provider
 

@@ -1,4 +1,4 @@
-"""The stand-in refuses what the services would: otherwise the tests beside it would prove little."""
+"""The fake provider refuses what the services refuse: otherwise the tests beside it would prove little."""
 
 import json
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""A clone of the project in which its own commands run as a stranger types them, on stand-ins for the cloud.
+"""A clone of the project in which its own commands run as a stranger types them, on fakes of the cloud.
 
-Terraform is the real one. Its provider, its state's bucket and gcloud are stand-ins, and what answers the smoke test
+Terraform is the real one. Its provider, its state's bucket and gcloud are fakes, and what answers the smoke test
 is the local stack behind a gate. The clone's Python is the one that runs the tests.
 """
 
@@ -74,8 +74,8 @@ class Clone:
         catalogue.write_text(catalogue.read_text().replace("\nfunctions:\n", f"\nfunctions:\n  {name}: {entry}\n"))
 
 
-def surroundings(google: dict[str, str], gcloud: Path, state: str, base_url: str) -> dict[str, str]:
-    """Return the environment: the stand-ins in front, and nobody agrees beforehand."""
+def fake_environment(google: dict[str, str], gcloud: Path, state: str, base_url: str) -> dict[str, str]:
+    """Return the environment: the fakes in front, and no confirmation in advance."""
     kept = {name: value for name, value in google.items() if name not in ("CI", "YES", "CONFIRM", "MAKEFLAGS")}
     return kept | {
         "PATH": f"{gcloud}{os.pathsep}{os.environ['PATH']}",

@@ -1,4 +1,4 @@
-"""What the tests of deploying share: stand-ins for the cloud, the local stack that answers, and one clone."""
+"""What the tests of deploying share: fakes of the cloud, the local stack that answers, and one clone."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from tests.infra.deploy.clone import Clone, surroundings
+from tests.infra.deploy.clone import Clone, fake_environment
 from tests.infra.deploy.gate import gate
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.deploy.site import PREFIX, Site
@@ -40,7 +40,7 @@ def own_google() -> Iterator[GoogleProvider]:
 @pytest.fixture
 def clone(tmp_path: Path, own_google: GoogleProvider, gcloud: Gcloud, state_url: str) -> Clone:
     """Return a clone whose functions do not answer."""
-    return Clone(tmp_path / "clone", surroundings(own_google.environment(), gcloud.folder / "bin", state_url, ""))
+    return Clone(tmp_path / "clone", fake_environment(own_google.environment(), gcloud.folder / "bin", state_url, ""))
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,6 @@ def site(deployed: Workspace, state_url: str, tmp_path_factory: pytest.TempPathF
     with contextlib.ExitStack() as closing:
         gcloud = Gcloud(folder / "gcloud").folder / "bin"
         address = closing.enter_context(gate(lambda: place.stack.base_url, TOKEN, PREFIX))
-        kit = Clone(folder / "clone", surroundings(google.environment(), gcloud, state_url, address))
+        kit = Clone(folder / "clone", fake_environment(google.environment(), gcloud, state_url, address))
         place = Site(kit, google, folder / "stack", closing)
         yield place

@@ -1,4 +1,4 @@
-"""A stand-in for gcloud: a program for the PATH that answers what deploying asks, and keeps a record of the questions.
+"""A fake gcloud: a program for the PATH that answers what deploying asks, and keeps a record of the questions.
 
 What it answers is in a file, so that a test can take something away: `answers` maps how a command begins to its
 output; the longest match wins, and None makes it fail. What it was never told it refuses, so that no question goes

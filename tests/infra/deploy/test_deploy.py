@@ -1,4 +1,4 @@
-"""`make deploy` and what goes with it, typed in a clone: the real Terraform, on stand-ins for the cloud."""
+"""`make deploy` and what goes with it, typed in a clone: the real Terraform, on fakes of the cloud."""
 
 import subprocess
 import sys

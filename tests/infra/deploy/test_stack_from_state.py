@@ -1,4 +1,4 @@
-"""A build deploys the kit and a user's function on stand-ins, and the local stack from what was applied does its work.
+"""A build deploys the kit and a user's function on fakes, and the local stack from what was applied does its work.
 
 Nothing here is told what the catalogue says: a queue, a right, a trigger or an account that Terraform gets wrong makes
 a task, an event or a call fail, as it would in the cloud.

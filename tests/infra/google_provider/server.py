@@ -1,4 +1,4 @@
-"""The stand-in as a server on a Unix socket, to which Terraform is told to attach itself.
+"""The fake provider as a server on a Unix socket, to which Terraform is told to attach itself.
 
 with GoogleProvider() as google:
     subprocess.run(["terraform", "plan"], env=google.environment())
