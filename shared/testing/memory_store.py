@@ -22,10 +22,10 @@ from shared.core.operations.ports import (
     Field,
     Guard,
     Must,
-    NotFound,
     Outcome,
     Put,
     Query,
+    RecordMissing,
     Snapshot,
     Stale,
     Write,
@@ -168,7 +168,7 @@ def _check_guard(path: str, guard: Guard, record: Record | None) -> None:
         if record is None or record.update_time != guard:
             raise Stale(f"{path} is no longer as it was on {guard.isoformat()}")
     elif guard is Must.EXIST and record is None:
-        raise NotFound(f"{path} does not exist")
+        raise RecordMissing(f"{path} does not exist")
     elif guard is Must.NOT_EXIST and record is not None:
         raise AlreadyExists(f"{path} exists")
 

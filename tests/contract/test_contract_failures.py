@@ -13,7 +13,7 @@ import pytest
 from shared.adapters.firestore import calls as firestore_calls
 from shared.adapters.firestore.errors import of_read, of_write
 from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import AlreadyExists, Change, Condition, Must, NotFound, Put, Query, Stale
+from shared.core.operations.ports import AlreadyExists, Change, Condition, Must, Put, Query, RecordMissing, Stale
 from shared.core.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
 
 CALLS: dict[str, Callable[[FirestoreStore], object]] = {
@@ -134,7 +134,7 @@ def test_a_query_that_the_server_finds_wrong_is_a_bad_query() -> None:
     ("code", "message", "guard", "problem"),
     [
         (grpc.StatusCode.ALREADY_EXISTS, "there", Must.NOT_EXIST, AlreadyExists),
-        (grpc.StatusCode.NOT_FOUND, "not there", Must.EXIST, NotFound),
+        (grpc.StatusCode.NOT_FOUND, "not there", Must.EXIST, RecordMissing),
         (grpc.StatusCode.INVALID_ARGUMENT, "a document must be smaller than that", None, BadValue),
         (grpc.StatusCode.INVALID_ARGUMENT, "its size (1,049,131 bytes) exceeds 1,048,576 bytes", None, TooLarge),
     ],
@@ -156,7 +156,7 @@ def test_a_missing_database_is_not_mistaken_for_a_missing_record() -> None:
     with answering(refusing(grpc.StatusCode.NOT_FOUND, "no database")) as (store, _):
         with pytest.raises(Exception, match="no database") as failure:
             store.commit([Put("d/a", {})])
-        assert not isinstance(failure.value, NotFound | Unavailable)
+        assert not isinstance(failure.value, RecordMissing | Unavailable)
 
 
 def test_only_a_guard_by_update_time_can_be_stale(firestore: FirestoreStore) -> None:

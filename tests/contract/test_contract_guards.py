@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shared.core.operations.ports import AlreadyExists, Change, Delete, Must, NotFound, Put, Stale, Store, Write
+from shared.core.operations.ports import AlreadyExists, Change, Delete, Must, Put, RecordMissing, Stale, Store, Write
 
 
 def updated(store: Store, path: str) -> datetime:
@@ -68,7 +68,7 @@ def test_creating_what_exists_fails(store: Store) -> None:
     ids=repr,
 )
 def test_a_write_of_what_must_exist_and_does_not_fails(store: Store, write: Write) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(RecordMissing):
         store.commit([write])
     assert store.read("d/a")[0].data is None
 
@@ -88,7 +88,7 @@ def test_one_guard_that_fails_stops_the_whole_commit(store: Store, place: int) -
     store.commit([Put("d/a", {"n": 1}), Put("d/b", {"n": 1})])
     writes: list[Write] = [Put("d/a", {"n": 2}), Put("d/new", {"n": 2}, guard=Must.NOT_EXIST)]
     writes.insert(place, Delete("d/none", guard=Must.EXIST))
-    with pytest.raises(NotFound):
+    with pytest.raises(RecordMissing):
         store.commit([*writes, Delete("d/b")])
     assert [snapshot.data for snapshot in store.read("d/a", "d/new", "d/b")] == [{"n": 1}, None, {"n": 1}]
 
@@ -98,7 +98,7 @@ def test_the_first_guard_that_fails_is_the_one_reported(store: Store) -> None:
     exists, missing = Put("d/a", {}, guard=Must.NOT_EXIST), Put("d/b", {}, guard=Must.EXIST)
     with pytest.raises(AlreadyExists):
         store.commit([exists, missing])
-    with pytest.raises(NotFound):
+    with pytest.raises(RecordMissing):
         store.commit([missing, exists])
 
 

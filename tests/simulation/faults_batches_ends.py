@@ -1,4 +1,4 @@
-"""Faults of batch-5 to batch-8, and of a batch's end: deadlines, retries, sub-batches, one end and its tasks."""
+"""Faults of batch-5 to batch-10: deadlines, retries, sub-batches, one end and its tasks, the sweeper."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ FAULTS = (
     in_batches("batch-6", "leaving a retry uncounted", units, "_overwritten", _counted_again),
     in_batches("batch-6", "failures counted at the end", ends, "too_many", lambda *_: False),
     in_batches("batch-7", "completing the parent's unit at every end", Header, "end_effects", _only_if_completed),
-    in_batches("end", "the guard of the end", propagation, "end", _unguarded_end),
-    in_batches("end", "the outbox of the end", outbox, "commit", _enqueued_before),
-    in_batches("end", "the completion task in the end's commit", propagation, "end", _end_without_outbox),
-    in_batches("sweep", "walking batches without progress", tree_walk, "propagate_all", lambda *_: None),
+    in_batches("batch-9", "the guard of the end", propagation, "end", _unguarded_end),
+    in_batches("batch-9", "the outbox of the end", outbox, "commit", _enqueued_before),
+    in_batches("batch-9", "the completion task in the end's commit", propagation, "end", _end_without_outbox),
+    in_batches("batch-10", "walking batches without progress", tree_walk, "propagate_all", lambda *_: None),
 )

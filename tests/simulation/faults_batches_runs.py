@@ -7,7 +7,17 @@ from shared.batches.rules.batch_run import BatchRun
 from shared.batches.rules.header import Header
 from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
 from shared.batches.rules.units import PlacedUnit
-from shared.core.operations.ports import AlreadyExists, Delete, Increment, Must, NotFound, Ports, Put, Query, Snapshot
+from shared.core.operations.ports import (
+    AlreadyExists,
+    Delete,
+    Increment,
+    Must,
+    Ports,
+    Put,
+    Query,
+    RecordMissing,
+    Snapshot,
+)
 from shared.core.rules.effects import name_of
 from shared.core.rules.problems import Unavailable
 from tests.simulation.faults_batches_planting import in_batches, in_batches_together
@@ -38,7 +48,7 @@ def _retrying(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
     try:
         if not create(ports, unit, outcome):
             complete_again(ports, unit, outcome)
-    except NotFound as gone:
+    except RecordMissing as gone:
         raise Unavailable("the counter may come back") from gone
 
 

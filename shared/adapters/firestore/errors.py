@@ -11,7 +11,7 @@ from datetime import datetime
 from google.api_core.exceptions import GoogleAPICallError, RetryError
 from grpc import StatusCode
 
-from shared.core.operations.ports import AlreadyExists, Guard, Must, NotFound, Stale
+from shared.core.operations.ports import AlreadyExists, Guard, Must, RecordMissing, Stale
 from shared.core.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
 from shared.core.rules.record_values import RECORD_BYTES_MAX
 
@@ -84,7 +84,7 @@ def _conflict(code: StatusCode, message: str, guards: tuple[Guard, ...]) -> Exce
     if code is StatusCode.ALREADY_EXISTS and Must.NOT_EXIST in guards:
         return AlreadyExists(message)
     if code is StatusCode.NOT_FOUND and (dated or Must.EXIST in guards):
-        return NotFound(message)
+        return RecordMissing(message)
     if code in {StatusCode.FAILED_PRECONDITION, StatusCode.INVALID_ARGUMENT} and dated:
         return Stale(message)
     return None

@@ -98,7 +98,7 @@ def _repeated(batch: str, held: Header, spec: BatchSpec) -> Header:
 
 
 def seal(ports: Ports, batch: str, request: SealRequest) -> BatchStatus:
-    """Close a batch at this number of pages. Raises `PageOutOfOrder` or `BatchSealed`, or the problem `NotFound`.
+    """Close a batch at this number of pages. Raises `PageOutOfOrder` or `BatchSealed`, or `NotFound`.
 
     The commit writes the end mark under the next page's number. It carries the check, a task that propagates what was
     full before the seal. A batch without units completes here.
@@ -133,12 +133,12 @@ def _sealing(run: BatchRun, header: Header, read: tuple[Snapshot, ...], count: i
 
 
 def get(ports: Ports, batch: str) -> BatchStatus:
-    """Return the status of a batch. Raises the problem `NotFound`."""
+    """Return the status of a batch. Raises `NotFound`."""
     return _status(ports, *read_header(ports, batch))
 
 
 def cancel(ports: Ports, batch: str) -> BatchStatus:
-    """End a batch that has not ended; units that have not started do not run. Raises the problem `NotFound`."""
+    """End a batch that has not ended; units that have not started do not run. Raises `NotFound`."""
     run, _ = read_header(ports, batch)
     counts = counting.counts(ports, run)
     header = propagation.end(ports, run, lambda _: ends.cancellation(counts))

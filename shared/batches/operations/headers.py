@@ -7,7 +7,7 @@ from shared.core.rules.problems import NotFound
 
 
 def read_header(ports: Ports, batch: str) -> tuple[BatchRun, Header]:
-    """Return a batch's present run and its header. Raises the problem `NotFound`."""
+    """Return a batch's present run and its header. Raises `NotFound`."""
     [read] = ports.store.read(header_path(batch))
     header = header_of(read.data)
     if header is None:

@@ -4,7 +4,7 @@ Propagating writes the child's place in its parent: blind, and always the same v
 is read only *after* that write. If it is not sealed then, the right edge is left to the seal's check, which reads the
 edge after the seal: one of the two sees what the other wrote.
 
-Every write requires its record to exist: `NotFound` from here means that the batch was removed.
+Every write requires its record to exist: `RecordMissing` from here means that the batch was removed.
 """
 
 from collections.abc import Callable

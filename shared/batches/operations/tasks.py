@@ -12,7 +12,7 @@ from shared.batches.rules.outcomes import UnitRecord, outcome_of_sub_batch
 from shared.batches.rules.pages import Page
 from shared.batches.rules.requests import RetryRequest, UnitsQuery
 from shared.batches.rules.units import PlacedUnit
-from shared.core.operations.ports import NotFound, Ports, Snapshot
+from shared.core.operations.ports import Ports, RecordMissing, Snapshot
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadBatch, BatchSealed, NothingToRun
@@ -35,7 +35,7 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
                 complete_parent(ports, run, PlacedUnit.from_record(parent))
             case _:
                 raise BadBatch(f"batch_expand has no task {task!r} with this payload.")
-    except NotFound:
+    except RecordMissing:
         ports.log.info("batch not found, task dropped", batch=run.batch, task=task)
 
 
@@ -70,7 +70,7 @@ def _unit_tasks(units: Sequence[PlacedUnit], read: Sequence[Snapshot]) -> list[E
 
 
 def retry(ports: Ports, batch: str, request: RetryRequest) -> None:
-    """Enqueue retries of units that failed. Raises `NothingToRun`, `BatchSealed` or the problem `NotFound`."""
+    """Enqueue retries of units that failed. Raises `NothingToRun`, `BatchSealed` or `NotFound`."""
     run, header = read_header(ports, batch)
     if header.task is None:
         raise NothingToRun("The batch has no task: its units are completed from outside.")

@@ -23,16 +23,15 @@ from shared.core.operations.ports import (
     Condition,
     Increment,
     Must,
-    NotFound,
     Ports,
     Put,
     Query,
+    RecordMissing,
     Snapshot,
     Stale,
 )
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import NotFound as NotFoundProblem
-from shared.core.rules.problems import Unavailable
+from shared.core.rules.problems import NotFound, Unavailable
 
 UNITS, FAILURES = ("units",), ("failures",)
 """The fields of a counter: its units with an outcome, and those of them that failed."""
@@ -43,7 +42,7 @@ def complete_unit(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
     try:
         if not _create(ports, unit, outcome):
             _complete_again(ports, unit, outcome)
-    except NotFound:
+    except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
 
 
@@ -96,7 +95,7 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
         return False
     try:
         _propagate_if_full(ports, unit, CounterRecord.from_record(counter.data))
-    except NotFound:
+    except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
     return True
 
@@ -108,19 +107,19 @@ def unit_is_live(ports: Ports, unit: PlacedUnit) -> bool:
 
 
 def complete_by_index(ports: Ports, batch: str, index: int, outcome: UnitOutcome) -> None:
-    """Record the outcome of a unit known by its index. Raises the problem `NotFound` if there is none."""
+    """Record the outcome of a unit known by its index. Raises `NotFound` if there is none."""
     complete_unit(ports, find_unit(ports, batch, index), outcome)
 
 
 def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
-    """Return a unit with its place. Raises the problem `NotFound`."""
+    """Return a unit with its place. Raises `NotFound`."""
     run, _ = read_header(ports, batch)
     up_to = Condition(("first",), "<=", index)
     for node in ports.store.query(Query(run.counters_path, (up_to,), (counting.LAST_PAGE_FIRST,), limit=1)):
         assert node.data is not None, "a query finds only records that exist"
         if unit := PageNode.from_record(node.data).unit(run, index):
             return unit
-    raise NotFoundProblem(f"The batch {batch!r} has no unit {index}.", field="index")
+    raise NotFound(f"The batch {batch!r} has no unit {index}.", field="index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ class UnitsPage:
 
 
 def list_units(ports: Ports, batch: str, query: UnitsQuery) -> UnitsPage:
-    """Return a page of units with an outcome. Raises the problem `NotFound`."""
+    """Return a page of units with an outcome. Raises `NotFound`."""
     run, _ = read_header(ports, batch)
     listed = read_outcomes(ports, run, query)
     is_full = len(listed) == LIMITS.units_listed_max

@@ -73,7 +73,7 @@ class PlacedUnit:
 
 
 def parse_index(text: str) -> int:
-    """Parse a unit's name in a URL. Raises the problem `NotFound` if no unit can have it."""
+    """Parse a unit's name in a URL. Raises `NotFound` if no unit can have it."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise NotFound("A unit's name is its index.", field="index")
     return int(text)

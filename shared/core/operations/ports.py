@@ -133,7 +133,7 @@ class AlreadyExists(Conflict):
     """A record that must not exist does."""
 
 
-class NotFound(Conflict):
+class RecordMissing(Conflict):
     """A record that must exist does not."""
 
 

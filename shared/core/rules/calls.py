@@ -45,8 +45,8 @@ class Call:
             function=fields.value("function"),
             task=fields.value("task"),
             payload=fields.body.get("payload", {}),
-            queue=fields.value("queue", QUEUE_DEFAULT),
-            delay_seconds=fields.value("delay_seconds", 0),
+            queue=fields.body.get("queue", QUEUE_DEFAULT),
+            delay_seconds=fields.body.get("delay_seconds", 0),
         ).checked(field)
 
     def checked(self, field: str) -> Self:

@@ -1,4 +1,7 @@
-"""Every limit of the kit, with its reason. What exceeds one is refused with a problem that names the number.
+"""Every limit that the kit chooses, with its reason. Exceeding one is a problem that names the number.
+
+Limits that Firestore dictates are constants where they are checked: `keys`, `record_values`, `write_validation`,
+`query_validation`, `indexes`.
 
 Code reads a limit when it needs it (`LIMITS.page_units_max`), so tests and the simulation replace it in one place:
 
@@ -15,8 +18,8 @@ class Limits:
     """The limits by name; units come last in a name."""
 
     depth_max: int = 20
-    """Firestore's bound on maps and lists inside each other, counted as it stores them (a list in a list counts
-    twice)."""
+    """Objects and lists of a document inside each other, itself counted, as stored (a list in a list counts twice): one
+    level fewer than a record of Firestore has."""
 
     document_bytes_max: int = 1_000_000
     """Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's reserved map. The
@@ -57,10 +60,10 @@ class Limits:
     """Copies that are written in one call, between two reads of their source: what BatchWrite takes."""
 
     rounds_max: int = 6
-    """How often a page or a put starts anew, because somebody else was faster, before it gives the turn back (503)."""
+    """Attempts of a guarded commit or a page that keeps losing its guard, before it fails with 503."""
 
     pause_seconds: float = 0.05
-    """The first pause before starting anew; it doubles each time and is spread by jitter."""
+    """The first pause before a retry; it doubles each time, with jitter."""
 
     outbox_tasks_max: int = 100
     """Effects of one commit: what Cloud Tasks takes in one batch call, and small enough for one record."""
@@ -69,16 +72,16 @@ class Limits:
     """An outbox record must fit beside its id and times under Firestore's 1 MiB."""
 
     outbox_patience_seconds: int = 10
-    """Outbox records younger than this are still in their own operation's hands."""
+    """The sweeper leaves younger outbox records alone: their own operation may still be enqueueing."""
 
     sweep_page: int = 100
-    """Outbox records a sweep looks at in one query."""
+    """Outbox records that a sweep reads in one query."""
 
     sweep_pages_max: int = 20
     """Pages of one sweep, so that it ends well before the next begins."""
 
     task_bytes_max: int = 100 * 1024
-    """A task's payload. Cloud Tasks takes 1 MB; tasks of this kit carry names of things, not the things."""
+    """A task's payload. Cloud Tasks takes 1 MB; the kit's tasks carry references to data, not the data."""
 
     query_limit_max: int = 1_000
     """Documents a query answers at once: one screenful for a program, one page of memory for a function."""
@@ -101,7 +104,7 @@ class Limits:
     """Verifications in one response: some weeks of nights."""
 
     delay_seconds_max: int = 29 * 24 * 3_600
-    """Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
+    """Cloud Tasks schedules at most 30 days ahead; the rest is a margin between the decision and the queue."""
 
     executions_max: int = 10
     """How often a user's task is run before the kit gives it up: with the queue's pauses, some minutes."""

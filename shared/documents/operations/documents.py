@@ -8,8 +8,7 @@ under its own guard. It writes no other record: copies elsewhere are refreshed b
 from dataclasses import dataclass
 
 from shared.core.operations.perform import Writes, perform
-from shared.core.operations.ports import Delete, Must, Ports, Query, Snapshot
-from shared.core.operations.ports import NotFound as RecordMissing
+from shared.core.operations.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot
 from shared.core.rules import keys
 from shared.core.rules.effects import Decision
 from shared.core.rules.problems import NotFound

@@ -1,7 +1,7 @@
 """Delete a semaphore, and the records below it."""
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import Delete, Guard, Must, NotFound, Ports, Query
+from shared.core.operations.ports import Delete, Guard, Must, Ports, Query, RecordMissing
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NoSemaphore
 from shared.semaphores.operations.transitions import load
@@ -14,7 +14,7 @@ def delete(ports: Ports, name: str) -> None:
     incarnation = load(ports, name).incarnation
     try:
         remove(ports, name, incarnation, Must.EXIST)
-    except NotFound as conflict:
+    except RecordMissing as conflict:
         raise NoSemaphore(f"There is no semaphore {name!r}.", field="name") from conflict
 
 

@@ -34,6 +34,8 @@ def test_a_call_has_a_queue_and_no_delay_unless_it_says_otherwise() -> None:
         ({"payload": []}, "on_complete.payload"),
         ({"payload": None}, "on_complete.payload"),
         ({"queue": "a/b"}, "on_complete.queue"),
+        ({"queue": None}, "on_complete.queue"),
+        ({"delay_seconds": None}, "on_complete.delay_seconds"),
         ({"delay_seconds": -1}, "on_complete.delay_seconds"),
         ({"delay_seconds": True}, "on_complete.delay_seconds"),
         ({"delay_seconds": float("nan")}, "on_complete.delay_seconds"),
