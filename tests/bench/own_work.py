@@ -14,14 +14,14 @@ from shared.documents.rules import documents, links, refreshes
 from shared.documents.rules.copies import Embedding
 from shared.links.operations import fan_out as operations
 from tests.bench.stage import TARGET, Stage, city, country, record
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 ATTRIBUTES = {"id": "event", "document": "documents/city"}
 
 
 def event_microseconds(events: int) -> tuple[float, Cost]:
     """Handle the event of a refreshed copy so often; return the CPU time of one, in µs, and the cost of all."""
-    body, ports = event_of_a_refresh(), metered(QuietWorld().ports)
+    body, ports = event_of_a_refresh(), metered(OperationsPlatform().ports)
     with measure() as cost:
         began = time.thread_time()
         for _ in range(events):
@@ -42,7 +42,7 @@ def event_of_a_refresh() -> bytes:
     assert document is not None, "a record was just made"
     content = refreshes.refresh_copies("city", document, Embedding({TARGET: country(2)}, {TARGET: None}))
     assert not isinstance(content, refreshes.Refresh), "the copy follows"
-    world = QuietWorld()
+    world = OperationsPlatform()
     after = documents.stamped(document, content, "refresh", world.now, linked=False, hops=1)
     data: Any = DocumentEventData.pb()()
     encoded = after.to_record(links.link_keys(content), links.link_fields(content))

@@ -14,7 +14,7 @@ from functions_framework import create_app
 from shared.adapters import runtime
 from shared.core.operations.ports import Put, Store
 from shared.testing.index_check import IndexedStore
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 MAIN = Path(__file__).parents[2] / "functions" / "documents" / "main.py"
 
@@ -63,7 +63,7 @@ def client() -> Iterator[FlaskClient]:
 
 @pytest.fixture
 def asking(client: FlaskClient, store: Store) -> Iterator[Asking]:
-    runtime.bind(replace(QuietWorld().ports, store=IndexedStore(store, ())))
+    runtime.bind(replace(OperationsPlatform().ports, store=IndexedStore(store, ())))
     yield Asking(client, store)
     runtime.bind(None)
 

@@ -8,7 +8,7 @@ import flask
 from werkzeug.test import TestResponse
 
 from shared.testing.loading import FunctionTable
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 
 @contextmanager
@@ -18,11 +18,11 @@ def served(function: str) -> Iterator[flask.Flask]:
 
 
 @contextmanager
-def bound_world() -> Iterator[QuietWorld]:
-    """Use a world of its own in the functions of this process."""
-    world = QuietWorld()
-    with world.bound():
-        yield world
+def bound_platform() -> Iterator[OperationsPlatform]:
+    """Use a platform of its own in the functions of this process."""
+    platform = OperationsPlatform()
+    with platform.bound():
+        yield platform
 
 
 def check_refusal(answer: TestResponse, status: int, slug: str, title: str, field: str | None) -> None:

@@ -11,7 +11,7 @@ from shared.core.operations.ports import Must, Put, Query, Snapshot, Stale
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadValue, Problem, TooLarge, Unavailable
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 
 def effect(name: str, **payload: Any) -> Effect:
@@ -21,7 +21,7 @@ def effect(name: str, **payload: Any) -> Effect:
 TWO = (effect("one", n=1), effect("two", n=2))
 
 
-class Watching(QuietWorld):
+class Watching(OperationsPlatform):
     """A world that looks at what is stored whenever tasks are handed over."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Watching(QuietWorld):
         return [task for snapshot in snapshots for task in (snapshot.data or {})["tasks"]]
 
 
-def left_behind(world: QuietWorld, *effects: Effect) -> None:
+def left_behind(world: OperationsPlatform, *effects: Effect) -> None:
     """Commit, with a queue that is away, so that the effects stay in the outbox."""
     world.refusal = Unavailable("away")
     outbox.commit(world.ports, [Put("counters/a", {"n": 1})], effects)
@@ -45,7 +45,7 @@ def left_behind(world: QuietWorld, *effects: Effect) -> None:
 
 
 def test_a_commit_without_effects_leaves_nothing_in_the_outbox() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     outbox.commit(world.ports, [Put("counters/a", {"n": 1})])
     assert (world.record("counters/a"), world.ids("outbox"), world.tasks) == ({"n": 1}, [], [])
 
@@ -60,7 +60,7 @@ def test_effects_are_committed_with_the_state_then_enqueued_then_deleted() -> No
 
 
 def test_a_commit_that_loses_its_guard_has_no_effects() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     guard = datetime(2025, 1, 1, tzinfo=UTC)
     with pytest.raises(Stale):
         outbox.commit(world.ports, [Put("counters/a", {"n": 1}, guard)], TWO)
@@ -69,7 +69,7 @@ def test_a_commit_that_loses_its_guard_has_no_effects() -> None:
 
 @pytest.mark.parametrize("refusal", [Unavailable("away"), BadValue("never")])
 def test_a_commit_that_landed_does_not_fail_because_the_queue_does(refusal: Exception) -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.refusal = refusal
     outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
     [record] = world.ids("outbox")
@@ -78,7 +78,7 @@ def test_a_commit_that_landed_does_not_fail_because_the_queue_does(refusal: Exce
 
 
 def test_the_sweeper_enqueues_what_was_left_behind_under_the_same_names() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     left_behind(world, *TWO)
     world.pass_time(LIMITS.outbox_patience_seconds + 1)
     assert outbox.sweep(world.ports) == 1
@@ -87,7 +87,7 @@ def test_the_sweeper_enqueues_what_was_left_behind_under_the_same_names() -> Non
 
 
 def test_the_sweeper_leaves_records_whose_operation_may_still_run() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     left_behind(world, *TWO)
     world.pass_time(LIMITS.outbox_patience_seconds - 1)
     assert outbox.sweep(world.ports) == 0
@@ -95,7 +95,7 @@ def test_the_sweeper_leaves_records_whose_operation_may_still_run() -> None:
 
 
 def test_tasks_that_were_enqueued_before_are_not_there_twice() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     left_behind(world, *TWO)
     world.create(TWO[:1])  # the process died in the middle of it
     world.pass_time(LIMITS.outbox_patience_seconds + 1)
@@ -103,7 +103,7 @@ def test_tasks_that_were_enqueued_before_are_not_there_twice() -> None:
     assert world.tasks == list(TWO)
 
 
-class Picky(QuietWorld):
+class Picky(OperationsPlatform):
     """A queue that will never take one of the tasks."""
 
     def create(self, effects: Sequence[Effect]) -> None:
@@ -126,7 +126,7 @@ def test_a_record_that_the_queue_refuses_stays_and_does_not_hold_up_the_others()
 
 def test_the_sweeper_goes_through_as_many_pages_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "sweep_page", 2)
-    world = QuietWorld()
+    world = OperationsPlatform()
     for number in range(5):
         left_behind(world, effect(f"task-{number}"))
     world.pass_time(LIMITS.outbox_patience_seconds + 1)
@@ -137,7 +137,7 @@ def test_the_sweeper_goes_through_as_many_pages_as_there_are(monkeypatch: pytest
 def test_one_sweep_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "sweep_page", 2)
     monkeypatch.setattr(LIMITS, "sweep_pages_max", 2)
-    world = QuietWorld()
+    world = OperationsPlatform()
     for number in range(5):
         left_behind(world, effect(f"task-{number}"))
     world.pass_time(LIMITS.outbox_patience_seconds + 1)
@@ -145,7 +145,7 @@ def test_one_sweep_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_part_of_an_effect_comes_back_from_the_outbox() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     odd = Effect(
         "name",
         "queue",
@@ -171,7 +171,7 @@ def test_every_part_of_an_effect_comes_back_from_the_outbox() -> None:
     ids=["101 tasks", "more than 900,000 bytes"],
 )
 def test_a_commit_that_asks_for_too_much_is_refused_whole(effects: list[Effect]) -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     with pytest.raises(TooLarge) as refused:
         outbox.commit(world.ports, [Put("counters/a", {"n": 1}, Must.NOT_EXIST)], effects)
     assert isinstance(refused.value, Problem)
@@ -180,6 +180,6 @@ def test_a_commit_that_asks_for_too_much_is_refused_whole(effects: list[Effect])
 
 
 def test_100_tasks_of_one_commit_are_taken() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     outbox.commit(world.ports, [Put("counters/a", {"n": 1})], [effect(f"n{n}") for n in range(LIMITS.outbox_tasks_max)])
     assert len(world.tasks) == 100

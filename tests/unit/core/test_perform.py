@@ -10,7 +10,7 @@ from shared.core.operations.ports import Committed, Ports, Put, Snapshot, Write
 from shared.core.rules.effects import Decision, Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NotFound, Unavailable
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 PATH = "counters/a"
 
@@ -22,7 +22,7 @@ def add_one(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
     return Decision((Put(PATH, {"n": count}, read[0].guard),), count, (task,))
 
 
-def overtaken(world: QuietWorld, times: int) -> Callable[[tuple[Snapshot, ...]], Decision[Writes, int]]:
+def overtaken(world: OperationsPlatform, times: int) -> Callable[[tuple[Snapshot, ...]], Decision[Writes, int]]:
     """Count up, and let somebody else commit between load and commit, so many times."""
     left = [times]
 
@@ -39,7 +39,7 @@ def overtaken(world: QuietWorld, times: int) -> Callable[[tuple[Snapshot, ...]],
 class Lossy:
     """The store over a network that loses the answer of one commit, which took effect."""
 
-    def __init__(self, world: QuietWorld) -> None:
+    def __init__(self, world: OperationsPlatform) -> None:
         self._store = world.store
         self.read, self.query, self.count = self._store.read, self._store.query, self._store.count
         self.write_each, self.new_id = self._store.write_each, self._store.new_id
@@ -54,7 +54,7 @@ class Lossy:
 
 
 def test_a_decision_is_committed_answered_and_its_effects_are_enqueued() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     answer, committed = perform(world.ports, [PATH], add_one)
     assert (answer, world.record(PATH)) == (1, {"n": 1})
     assert committed is not None
@@ -63,7 +63,7 @@ def test_a_decision_is_committed_answered_and_its_effects_are_enqueued() -> None
 
 
 def test_all_paths_are_loaded_at_one_instant_in_their_order() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.store.commit([Put("counters/b", {"n": 2})])
     seen: list[Snapshot] = []
 
@@ -77,7 +77,7 @@ def test_all_paths_are_loaded_at_one_instant_in_their_order() -> None:
 
 
 def test_a_decision_without_writes_commits_nothing() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
 
     def do_nothing(_: tuple[Snapshot, ...]) -> Decision[Writes, str]:
         return Decision((), "nothing to do", (Effect("never", "q", "f", "t", {}),))
@@ -87,20 +87,20 @@ def test_a_decision_without_writes_commits_nothing() -> None:
 
 
 def test_whoever_loses_its_guard_decides_again_on_what_is_there_now() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     answer, _ = perform(world.ports, [PATH], overtaken(world, 2))
     assert (answer, world.record(PATH)) == (21, {"n": 21})
     assert [task.name for task in world.tasks] == ["count-21"]
 
 
 def test_the_pause_before_deciding_again_doubles() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     perform(world.ports, [PATH], overtaken(world, 3))
     assert world.slept_seconds == [0.05, 0.1, 0.2]
 
 
 def test_whoever_keeps_losing_gives_up_and_leaves_nothing_behind() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     with pytest.raises(Unavailable):
         perform(world.ports, [PATH], overtaken(world, 1_000))
     assert world.record(PATH) == {"n": 10 * LIMITS.rounds_max}
@@ -108,7 +108,7 @@ def test_whoever_keeps_losing_gives_up_and_leaves_nothing_behind() -> None:
 
 
 def test_a_problem_of_the_decision_goes_to_the_caller_and_nothing_is_committed() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
 
     def refuse(_: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         raise NotFound("no such counter")
@@ -119,7 +119,7 @@ def test_a_problem_of_the_decision_goes_to_the_caller_and_nothing_is_committed()
 
 
 def test_a_lost_response_is_unavailable_and_not_decided_again() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     ports = Ports(Lossy(world), world, world, world)
     with pytest.raises(Unavailable):
         perform(ports, [PATH], add_one)
@@ -127,7 +127,7 @@ def test_a_lost_response_is_unavailable_and_not_decided_again() -> None:
 
 
 def test_the_effects_of_a_commit_whose_answer_was_lost_survive() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     with pytest.raises(Unavailable):
         perform(Ports(Lossy(world), world, world, world), [PATH], add_one)
     assert world.tasks == []
@@ -137,7 +137,7 @@ def test_the_effects_of_a_commit_whose_answer_was_lost_survive() -> None:
 
 
 def test_the_effects_of_a_commit_survive_a_queue_that_is_away() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.refusal = Unavailable("away")
     assert perform(world.ports, [PATH], add_one)[0] == 1
     world.refusal = None

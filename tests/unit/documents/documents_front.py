@@ -1,4 +1,4 @@
-"""The function `documents` as its callers reach it, in front of a quiet world."""
+"""The function `documents` as its callers reach it, on a platform of its own."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 
 from shared.adapters import runtime
 from shared.core.operations.ports import Ports
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.served import served
 
 
@@ -34,9 +34,9 @@ def front_of(ports: Ports) -> Iterator[FlaskClient]:
 
 
 class Front:
-    """A quiet world and a client of it."""
+    """A platform and a client of the function on it."""
 
-    def __init__(self, world: QuietWorld, client: FlaskClient) -> None:
+    def __init__(self, world: OperationsPlatform, client: FlaskClient) -> None:
         self.world = world
         self.client = client
 
@@ -55,7 +55,7 @@ class Front:
 @contextmanager
 def front() -> Iterator[Front]:
     """Return a new world with the function before it."""
-    world = QuietWorld()
+    world = OperationsPlatform()
     with front_of(world.ports) as client:
         yield Front(world, client)
 

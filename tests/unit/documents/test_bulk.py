@@ -16,7 +16,7 @@ from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules.bulk import BulkPutRequest, waves
 from shared.documents.rules.documents import RESERVED
 from tests.unit.documents.documents_front import Front, front, problem
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 NDJSON = "application/x-ndjson"
 
@@ -198,7 +198,7 @@ def test_a_condition_on_many_documents_is_refused(at: Front) -> None:
 class Contested:
     """A store in which somebody else writes before each of the first `times` writes of many."""
 
-    def __init__(self, world: QuietWorld, other: Callable[[], object], times: int) -> None:
+    def __init__(self, world: OperationsPlatform, other: Callable[[], object], times: int) -> None:
         self.query, self.count = world.store.query, world.store.count
         self.commit, self.new_id = world.store.commit, world.store.new_id
         self._world, self._other, self._left = world, other, times
@@ -213,13 +213,13 @@ class Contested:
         return self._world.store.write_each(writes)
 
 
-def load(world: QuietWorld, other: Callable[[], object], times: int, bodies: list[Any]) -> list[Any]:
+def load(world: OperationsPlatform, other: Callable[[], object], times: int, bodies: list[Any]) -> list[Any]:
     ports = replace(world.ports, store=Contested(world, other, times))
     return [each.outcome for each in put_each(ports, BulkPutRequest.from_request(bodies))]
 
 
 def test_a_document_that_loses_its_guard_is_read_again_with_its_targets() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
 
     def other() -> None:
@@ -233,7 +233,7 @@ def test_a_document_that_loses_its_guard_is_read_again_with_its_targets() -> Non
 
 
 def test_a_document_that_always_loses_its_guard_is_unavailable_and_the_others_are_stored() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     endings = load(world, lambda: world.put("p", n="another's"), 99, [{"key": "p", "n": 1}, {"key": "q", "n": 1}])
     assert isinstance(endings[0], Unavailable)
     assert isinstance(endings[1], StoredDocument)
@@ -241,7 +241,7 @@ def test_a_document_that_always_loses_its_guard_is_unavailable_and_the_others_ar
 
 
 def test_only_metadata_is_read_of_a_replaced_document_and_all_of_a_target() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     world.put("p", t={"key": "t"}, text="x" * 1_000)
     world.settle()

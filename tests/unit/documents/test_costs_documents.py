@@ -27,46 +27,46 @@ from shared.documents.rules.requests import PatchRequest, PutRequest
 from shared.links.operations import marks
 from shared.transforms.operations import transforms
 from shared.transforms.rules.transforms import PutTransformRequest
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 ROOT = Path(__file__).parents[3]
 NOTHING = Cost()
 
 
 @pytest.fixture
-def world() -> QuietWorld:
+def world() -> OperationsPlatform:
     """A world with three documents that nobody embeds."""
-    world = QuietWorld()
+    world = OperationsPlatform()
     for key in ("t", "u", "v"):
         world.put(key, n=1)
     world.settle()
     return world
 
 
-def put(world: QuietWorld, key: str, **content: object) -> Cost:
+def put(world: OperationsPlatform, key: str, **content: object) -> Cost:
     """Put a document; return what it cost."""
     return world.cost_of(lambda: world.put(key, **content))
 
 
-def test_a_put_without_links_reads_once_and_writes_once_whether_new_or_not(world: QuietWorld) -> None:
+def test_a_put_without_links_reads_once_and_writes_once_whether_new_or_not(world: OperationsPlatform) -> None:
     assert put(world, "new", n=1) == Cost(round_trips=2, reads=1, writes=1)
     assert put(world, "new", n=2) == Cost(round_trips=2, reads=1, writes=1)
 
 
-def test_the_event_of_a_new_document_reads_its_wanted_note_once(world: QuietWorld) -> None:
+def test_the_event_of_a_new_document_reads_its_wanted_note_once(world: OperationsPlatform) -> None:
     world.put("new", n=1)
     assert world.deliver() == Cost(round_trips=1, reads=1)
     assert (world.events, world.tasks) == ([], [])
 
 
-def test_the_event_of_a_change_of_an_unlinked_document_costs_nothing(world: QuietWorld) -> None:
+def test_the_event_of_a_change_of_an_unlinked_document_costs_nothing(world: OperationsPlatform) -> None:
     world.put("t", n=2)
     assert world.deliver() == NOTHING
     assert (world.events, world.tasks) == ([], [])
 
 
 def test_a_put_reads_each_input_of_new_copies_once_and_its_event_once_more(
-    world: QuietWorld,
+    world: OperationsPlatform,
 ) -> None:
     copies = [{"key": key} for key in ("t", "u", "v")]
     assert put(world, "p", l=copies, again={"key": "t"}) == Cost(round_trips=2, reads=1 + 3 + 2, writes=1)
@@ -81,19 +81,19 @@ def test_a_put_reads_each_input_of_new_copies_once_and_its_event_once_more(
     assert (world.events, world.tasks) == ([], [])
 
 
-def test_a_link_to_what_is_missing_costs_a_note_once(world: QuietWorld) -> None:
+def test_a_link_to_what_is_missing_costs_a_note_once(world: OperationsPlatform) -> None:
     assert put(world, "t", a={"key": "nobody"}) == Cost(round_trips=2, reads=1 + 1 + 1, writes=1)
     assert world.deliver() == Cost(round_trips=3, reads=2 + 1, writes=1)
 
 
-def test_a_put_that_changes_no_copy_has_an_event_that_costs_nothing(world: QuietWorld) -> None:
+def test_a_put_that_changes_no_copy_has_an_event_that_costs_nothing(world: OperationsPlatform) -> None:
     world.put("p", a={"key": "t"})
     world.settle()
     assert put(world, "p", a={"key": "t"}, n=2) == Cost(round_trips=2, reads=1 + 1 + 1, writes=1)
     assert world.deliver() == NOTHING
 
 
-def test_the_event_of_a_refresh_of_an_unlinked_document_costs_nothing(world: QuietWorld) -> None:
+def test_the_event_of_a_refresh_of_an_unlinked_document_costs_nothing(world: OperationsPlatform) -> None:
     world.put("p", a={"key": "t"})
     world.settle()
     world.put("t", n=2)
@@ -104,14 +104,14 @@ def test_the_event_of_a_refresh_of_an_unlinked_document_costs_nothing(world: Qui
     assert (world.events, world.tasks) == ([], [])
 
 
-def test_a_get_reads_once_and_a_delete_reads_nothing(world: QuietWorld) -> None:
+def test_a_get_reads_once_and_a_delete_reads_nothing(world: OperationsPlatform) -> None:
     assert world.cost_of(lambda: documents.get(world.ports, "t")) == Cost(round_trips=1, reads=1)
     assert world.cost_of(lambda: documents.delete(world.ports, "t")) == Cost(round_trips=1, deletes=1)
     assert world.deliver() == NOTHING
 
 
 def test_a_changed_transform_costs_two_round_trips_and_the_handing_over_and_an_unchanged_one_a_read(
-    world: QuietWorld,
+    world: OperationsPlatform,
 ) -> None:
     def put_transform(transform: object) -> Cost:
         return world.cost_of(lambda: transforms.put(world.ports, PutTransformRequest.from_request("a", transform)))
@@ -120,7 +120,7 @@ def test_a_changed_transform_costs_two_round_trips_and_the_handing_over_and_an_u
     assert put_transform({"m": "#.n"}) == Cost(round_trips=1, reads=1)
 
 
-def test_the_walk_of_a_transform_reads_each_document_once_and_what_it_embeds_twice(world: QuietWorld) -> None:
+def test_the_walk_of_a_transform_reads_each_document_once_and_what_it_embeds_twice(world: OperationsPlatform) -> None:
     for number in range(10):
         world.put(f"p{number}", a={"key": "t"}, b=[{"key": "u"}])
     world.settle()
@@ -129,12 +129,12 @@ def test_the_walk_of_a_transform_reads_each_document_once_and_what_it_embeds_twi
     assert world.shown("p9") == {"key": "p9", "a": {"key": "t", "m": 1}, "b": [{"key": "u", "n": 1}]}
 
 
-def test_a_query_reads_what_it_finds(world: QuietWorld) -> None:
+def test_a_query_reads_what_it_finds(world: OperationsPlatform) -> None:
     found = world.cost_of(lambda: documents.find(world.ports, FindRequest.from_request(["n==1"], [], "", "")))
     assert found == Cost(round_trips=1, reads=3)
 
 
-def test_a_count_reads_once_for_each_thousand_it_counts(world: QuietWorld) -> None:
+def test_a_count_reads_once_for_each_thousand_it_counts(world: OperationsPlatform) -> None:
     counted = world.cost_of(lambda: documents.count(world.ports, CountRequest.from_request(["n==1"])))
     assert counted == Cost(round_trips=1, reads=1)
 
@@ -145,7 +145,7 @@ def total(costs: list[Cost]) -> Cost:
     )
 
 
-def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: QuietWorld) -> None:
+def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: OperationsPlatform) -> None:
     copies = LIMITS.page_copies_first + LIMITS.page_copies_max
     world.store.commit([Change("documents/t", {marks.LINKED: True})])
     for number in range(copies):
@@ -174,7 +174,7 @@ def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: Qui
 
 
 def test_the_sweeper_with_nothing_to_do_asks_once_each_for_the_outbox_semaphores_and_batches(
-    world: QuietWorld,
+    world: OperationsPlatform,
 ) -> None:
     spec = importlib.util.spec_from_file_location("main_of_sweep", ROOT / "functions" / "sweep" / "main.py")
     assert spec is not None
@@ -191,7 +191,9 @@ def test_the_sweeper_with_nothing_to_do_asks_once_each_for_the_outbox_semaphores
     assert {name: handled[name] for name in asdict(NOTHING)} == asdict(Cost(round_trips=3, reads=3))
 
 
-def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has_other_links(world: QuietWorld) -> None:
+def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has_other_links(
+    world: OperationsPlatform,
+) -> None:
     def merge(**content: object) -> Cost:
         return world.cost_of(lambda: document_patches.patch(world.ports, PatchRequest.from_request("p", content)))
 
@@ -203,28 +205,28 @@ def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has
     assert merge(b={"key": "u"}) == Cost(round_trips=3, reads=(1 + 2) + (1 + 2 + 2), writes=1)
 
 
-def test_a_delete_on_a_condition_reads_once_first(world: QuietWorld) -> None:
+def test_a_delete_on_a_condition_reads_once_first(world: OperationsPlatform) -> None:
     tag = documents.get(world.ports, "t").etag
     condition = Precondition(if_match=Tags(frozenset([tag])))
     cost = world.cost_of(lambda: documents.delete(world.ports, "t", condition))
     assert cost == Cost(round_trips=2, reads=1, deletes=1)
 
 
-def test_500_new_documents_without_links_come_in_with_two_round_trips(world: QuietWorld) -> None:
+def test_500_new_documents_without_links_come_in_with_two_round_trips(world: OperationsPlatform) -> None:
     bodies = [{"key": f"new{number}", "n": number} for number in range(500)]
     cost = world.cost_of(lambda: document_bulk.put_each(world.ports, BulkPutRequest.from_request(bodies)))
     assert cost == Cost(round_trips=2, reads=500, writes=500)
     assert world.shown("new499") == {"key": "new499", "n": 499}
 
 
-def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: QuietWorld) -> None:
+def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: OperationsPlatform) -> None:
     people = [{"key": f"p{number}", "a": {"key": "street"}, "t": {"key": "t"}} for number in range(100)]
     bodies = [*people, {"key": "street", "town": {"key": "town"}}, {"key": "town"}]
     cost = world.cost_of(lambda: document_bulk.put_each(world.ports, BulkPutRequest.from_request(bodies)))
     assert cost == Cost(round_trips=2 + 3, reads=102 + 1 + 3, writes=102)  # three fields may have transforms
 
 
-def refused(world: QuietWorld, call: Callable[[], object]) -> Cost:
+def refused(world: OperationsPlatform, call: Callable[[], object]) -> Cost:
     """Return what a call costs that is refused as too large."""
 
     def refusal() -> None:
@@ -234,13 +236,15 @@ def refused(world: QuietWorld, call: Callable[[], object]) -> Cost:
     return world.cost_of(refusal)
 
 
-def test_too_many_links_are_refused_before_anything_is_read(world: QuietWorld) -> None:
+def test_too_many_links_are_refused_before_anything_is_read(world: OperationsPlatform) -> None:
     body = {"l": [{"key": f"t{number}"} for number in range(LIMITS.links_max + 1)]}
     assert refused(world, lambda: documents.put(world.ports, PutRequest.from_request("p", body))) == NOTHING
     assert refused(world, lambda: document_patches.patch(world.ports, PatchRequest.from_request("p", body))) == NOTHING
 
 
-def test_links_that_become_too_many_by_a_patch_are_refused_without_reading_their_targets(world: QuietWorld) -> None:
+def test_links_that_become_too_many_by_a_patch_are_refused_without_reading_their_targets(
+    world: OperationsPlatform,
+) -> None:
     half = [{"key": f"t{number}"} for number in range(LIMITS.links_max // 2 + 1)]
     world.put("p", l=half)
     more = {"m": [{"key": "t"} for _ in half]}
@@ -249,7 +253,9 @@ def test_links_that_become_too_many_by_a_patch_are_refused_without_reading_their
     )
 
 
-def test_too_many_links_of_one_document_in_a_call_are_its_own_refusal_and_cost_nothing(world: QuietWorld) -> None:
+def test_too_many_links_of_one_document_in_a_call_are_its_own_refusal_and_cost_nothing(
+    world: OperationsPlatform,
+) -> None:
     bodies = [{"key": "p", "l": [{"key": f"t{number}"} for number in range(LIMITS.links_max + 1)]}, {"key": "q"}]
     endings: list[document_bulk.BulkPutResult] = []
     cost = world.cost_of(

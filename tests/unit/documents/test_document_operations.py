@@ -12,11 +12,11 @@ from shared.documents.operations.documents import DocumentPage
 from shared.documents.rules.documents import RESERVED, path_of
 from shared.documents.rules.queries import FindRequest
 from shared.documents.rules.requests import PutRequest
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 
 def find(
-    world: QuietWorld, *where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = ""
+    world: OperationsPlatform, *where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = ""
 ) -> DocumentPage:
     return documents.find(world.ports, FindRequest.from_request(where, order_by, limit, page_token))
 
@@ -25,7 +25,7 @@ def keys(found: DocumentPage) -> list[str]:
     return [document["key"] for document in found.documents]
 
 
-def paged(world: QuietWorld, *where: str, order_by: tuple[str, ...] = ()) -> list[str]:
+def paged(world: OperationsPlatform, *where: str, order_by: tuple[str, ...] = ()) -> list[str]:
     """Collect the keys of all pages of two."""
     page = find(world, *where, order_by=order_by, limit="2")
     collected = keys(page)
@@ -36,7 +36,7 @@ def paged(world: QuietWorld, *where: str, order_by: tuple[str, ...] = ()) -> lis
 
 
 def test_a_document_is_returned_as_put_with_its_key_and_without_metadata() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     content = {"n": 1, "f": 1.0, "l": [[1, []], {}], "m": {"[]": {"[][]": None}}, "t": "x" * 700, "é.b": True}
     stored = documents.put(world.ports, PutRequest.from_request("a", {**content, "key": "a"}))
     assert stored.document == {"key": "a", **content}
@@ -46,7 +46,7 @@ def test_a_document_is_returned_as_put_with_its_key_and_without_metadata() -> No
 
 
 def test_a_put_replaces_all_that_was_there() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     first = documents.put(world.ports, PutRequest.from_request("a", {"old": 1, "n": 1}))
     second = documents.put(world.ports, PutRequest.from_request("a", {"n": 2}))
     assert (first.created, second.created) == (True, False)
@@ -54,21 +54,21 @@ def test_a_put_replaces_all_that_was_there() -> None:
 
 
 def test_every_put_has_another_etag_and_get_shows_the_last() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     etags = [documents.put(world.ports, PutRequest.from_request("a", {"n": n})).etag for n in (1, 2, 1)]
     assert len(set(etags)) == 3
     assert documents.get(world.ports, "a").etag == etags[-1]
 
 
 def test_an_etag_is_not_that_of_an_earlier_life() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     first = documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag
     documents.delete(world.ports, "a")
     assert documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag != first
 
 
 def test_an_etag_stays_when_a_document_is_only_marked_as_linked() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     etag = documents.put(world.ports, PutRequest.from_request("t", {"n": 1})).etag
     world.put("p", a={"key": "t"})
     world.settle()
@@ -77,7 +77,7 @@ def test_an_etag_stays_when_a_document_is_only_marked_as_linked() -> None:
 
 
 def test_every_write_of_another_client_has_an_etag_of_its_own() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     etags = [documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag]
     stamped = world.record(path_of("a"))
     for data in ({**stamped, "n": 2}, {"n": 2}, {"n": 1}, {**stamped, "n": 2}):
@@ -90,7 +90,7 @@ def test_every_write_of_another_client_has_an_etag_of_its_own() -> None:
 
 
 def test_a_record_that_another_client_restores_has_its_former_etag() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     first = documents.put(world.ports, PutRequest.from_request("a", {"n": 1}))
     record = world.record(path_of("a"))
     world.put("a", n=2)
@@ -99,7 +99,7 @@ def test_a_record_that_another_client_restores_has_its_former_etag() -> None:
 
 
 def test_a_refreshed_copy_changes_the_etag() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     etag = documents.put(world.ports, PutRequest.from_request("p", {"a": {"key": "t"}})).etag
     world.settle()
@@ -110,7 +110,7 @@ def test_a_refreshed_copy_changes_the_etag() -> None:
 
 
 def test_a_put_embeds_its_targets_as_they_are() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("1234567", addr1="1 thing st", city="stuffville")
     put = world.put("897654", name="Fred", address={"key": "1234567", "city": "elsewhere"}, boss={"key": "nobody"})
     assert put == {
@@ -123,7 +123,7 @@ def test_a_put_embeds_its_targets_as_they_are() -> None:
 
 
 def test_a_put_writes_no_record_but_its_own() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     before = world.record("documents/t")
     world.put("p", a={"key": "t"})
@@ -132,7 +132,7 @@ def test_a_put_writes_no_record_but_its_own() -> None:
 
 
 def test_a_put_over_another_clients_record_counts_as_embedded() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.write_past("a", {"n": 1})
     world.put("a", n=2)
     world.put("b", n=2)
@@ -141,7 +141,7 @@ def test_a_put_over_another_clients_record_counts_as_embedded() -> None:
 
 
 def test_what_was_deleted_is_not_found_and_cannot_be_deleted_again() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("a", n=1)
     documents.delete(world.ports, "a")
     for call in (documents.get, documents.delete):
@@ -162,7 +162,7 @@ def test_what_was_deleted_is_not_found_and_cannot_be_deleted_again() -> None:
     ],
 )
 def test_a_put_that_is_refused_leaves_what_was_there(key: str, body: Any, problem: type[Problem]) -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("a", n=1)
     before = world.record("documents/a")
     with pytest.raises(problem):
@@ -171,7 +171,7 @@ def test_a_put_that_is_refused_leaves_what_was_there(key: str, body: Any, proble
 
 
 def test_a_bad_key_is_refused_by_get_and_delete() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     for call in (documents.get, documents.delete):
         with pytest.raises(BadKey):
             call(world.ports, "..")
@@ -181,9 +181,9 @@ def test_a_bad_key_is_refused_by_get_and_delete() -> None:
 
 
 @pytest.fixture
-def people() -> QuietWorld:
+def people() -> OperationsPlatform:
     """Five people, four of them at two addresses."""
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("home", zipcode=54321, tags=["some", "tags"])
     world.put("work", zipcode=12345, tags=["other"])
     world.put("ann", age=30, name="Ann", address={"key": "home"}, likes=["tea", 1])
@@ -216,13 +216,13 @@ def people() -> QuietWorld:
     ],
 )
 def test_documents_are_found_by_what_they_hold_or_embed(
-    people: QuietWorld, where: tuple[str, ...], found: list[str]
+    people: OperationsPlatform, where: tuple[str, ...], found: list[str]
 ) -> None:
     assert keys(find(people, *where)) == found
     assert paged(people, *where) == found
 
 
-def test_a_query_returns_documents_as_get_does(people: QuietWorld) -> None:
+def test_a_query_returns_documents_as_get_does(people: OperationsPlatform) -> None:
     [bob] = find(people, "name==Bob").documents
     assert bob == people.shown("bob")
     assert bob["address"] == {"key": "work", "zipcode": 12345, "tags": ["other"]}
@@ -240,13 +240,13 @@ def test_a_query_returns_documents_as_get_does(people: QuietWorld) -> None:
     ],
 )
 def test_pages_of_an_order_follow_each_other(
-    people: QuietWorld, where: tuple[str, ...], order_by: tuple[str, ...], found: list[str]
+    people: OperationsPlatform, where: tuple[str, ...], order_by: tuple[str, ...], found: list[str]
 ) -> None:
     assert keys(find(people, *where, order_by=order_by)) == found
     assert paged(people, *where, order_by=order_by) == found
 
 
-def test_a_page_token_stays_valid_when_its_document_is_deleted(people: QuietWorld) -> None:
+def test_a_page_token_stays_valid_when_its_document_is_deleted(people: OperationsPlatform) -> None:
     page = find(people, order_by=("name",), limit="2")
     documents.delete(people.ports, "bob")
     people.put("abe", name="Abe")
@@ -255,7 +255,7 @@ def test_a_page_token_stays_valid_when_its_document_is_deleted(people: QuietWorl
 
 
 def test_an_order_by_times_that_another_client_stored_can_be_paged() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     for key in "abc":
         world.pass_time(60)
         world.store.commit([Put(f"documents/{key}", {"at": world.now})])
@@ -268,5 +268,5 @@ def test_an_order_by_times_that_another_client_stored_can_be_paged() -> None:
 )
 def test_what_firestore_does_not_answer_is_refused(where: tuple[str, ...], field: str | None) -> None:
     with pytest.raises(BadQuery) as refused:
-        find(QuietWorld(), *where)
+        find(OperationsPlatform(), *where)
     assert refused.value.field == field

@@ -15,8 +15,8 @@ from werkzeug.test import TestResponse
 from shared.adapters import runtime
 from shared.core.operations.ports import Field, Snapshot
 from shared.core.rules.problems import Unavailable
-from tests.unit.quiet_world import QuietWorld
-from tests.unit.served import bound_world, check_refusal, served
+from tests.unit.operations_platform import OperationsPlatform
+from tests.unit.served import bound_platform, check_refusal, served
 
 TITLES = {
     "not-json": "Invalid JSON",
@@ -40,13 +40,13 @@ def app() -> Iterator[flask.Flask]:
 
 
 @pytest.fixture
-def world() -> Iterator[QuietWorld]:
-    with bound_world() as world:
+def world() -> Iterator[OperationsPlatform]:
+    with bound_platform() as world:
         yield world
 
 
 @pytest.fixture
-def client(app: flask.Flask, world: QuietWorld) -> FlaskClient:
+def client(app: flask.Flask, world: OperationsPlatform) -> FlaskClient:
     assert world.events == []
     return app.test_client()
 
@@ -55,7 +55,7 @@ def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> 
     check_refusal(answer, status, slug, TITLES[slug], field)
 
 
-def untouched(world: QuietWorld) -> None:
+def untouched(world: OperationsPlatform) -> None:
     """Check that nothing was stored and nothing asked for."""
     assert [world.ids(collection) for collection in ("documents", "wanted", "outbox")] == [[], [], []]
     assert (world.events, world.tasks) == ([], [])
@@ -81,7 +81,9 @@ def test_put_get_and_head_give_the_same_strong_etag_until_the_next_write(client:
     assert client.put("/a", json={"n": 1}).headers["ETag"] != put.headers["ETag"]
 
 
-def test_a_delete_is_204_without_a_body_and_then_there_is_nothing(client: FlaskClient, world: QuietWorld) -> None:
+def test_a_delete_is_204_without_a_body_and_then_there_is_nothing(
+    client: FlaskClient, world: OperationsPlatform
+) -> None:
     client.put("/a", json={})
     answer = client.delete("/a")
     assert (answer.status_code, answer.data, "ETag" in answer.headers) == (204, b"", False)
@@ -120,7 +122,7 @@ def test_every_json_value_comes_back_exactly(client: FlaskClient, content: dict[
     ("path", "key"),
     [("/%C3%A9%20", "é "), ("/...", "..."), ("/__", "__"), ("/a%252Fb", "a%2Fb"), ("/" + "a" * 1_500, "a" * 1_500)],
 )
-def test_unusual_keys_are_valid(client: FlaskClient, world: QuietWorld, path: str, key: str) -> None:
+def test_unusual_keys_are_valid(client: FlaskClient, world: OperationsPlatform, path: str, key: str) -> None:
     assert client.put(path, json={}).status_code == 201
     answer = client.get(path)
     assert (answer.status_code, answer.json) == (200, {"key": key})
@@ -148,7 +150,7 @@ def test_a_query_has_several_conditions_an_order_and_pages(client: FlaskClient) 
     assert last == {"documents": [{"key": "d0", "n": 0, "even": True}]}
 
 
-def test_an_unavailable_store_is_503_with_retry_after(client: FlaskClient, world: QuietWorld) -> None:
+def test_an_unavailable_store_is_503_with_retry_after(client: FlaskClient, world: OperationsPlatform) -> None:
     class Away:
         def __init__(self) -> None:
             self.query, self.count = world.store.query, world.store.count
@@ -202,7 +204,7 @@ DEEP = 20 * '{"a":' + "{}" + 20 * "}"
     ],
 )
 def test_an_invalid_document_is_refused_and_nothing_stored(
-    client: FlaskClient, world: QuietWorld, body: bytes, status: int, slug: str, field: str | None
+    client: FlaskClient, world: OperationsPlatform, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
     refused(client.put("/a", data=body), status, slug, field)
     untouched(world)
@@ -214,13 +216,13 @@ def test_an_invalid_document_is_refused_and_nothing_stored(
 )
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
 def test_a_bad_key_is_refused_and_nothing_stored(
-    client: FlaskClient, world: QuietWorld, method: str, path: str
+    client: FlaskClient, world: OperationsPlatform, method: str, path: str
 ) -> None:
     refused(client.open(path, method=method, json={}), 400, "bad-key", "key")
     untouched(world)
 
 
-def test_a_document_without_a_key_in_its_address_is_not_put(client: FlaskClient, world: QuietWorld) -> None:
+def test_a_document_without_a_key_in_its_address_is_not_put(client: FlaskClient, world: OperationsPlatform) -> None:
     answer = client.put("/", json={"key": "a"})
     refused(answer, 405, "method-not-allowed", None)
     assert answer.headers["Allow"] == "GET, HEAD, POST"
@@ -228,7 +230,9 @@ def test_a_document_without_a_key_in_its_address_is_not_put(client: FlaskClient,
 
 
 @pytest.mark.parametrize("path", ["/a/b", "/a/", "/a//b", "/a/versions"])
-def test_another_address_is_not_found_and_nothing_stored(client: FlaskClient, world: QuietWorld, path: str) -> None:
+def test_another_address_is_not_found_and_nothing_stored(
+    client: FlaskClient, world: OperationsPlatform, path: str
+) -> None:
     refused(client.put(path, json={}), 404, "not-found", None)
     untouched(world)
 
@@ -246,7 +250,7 @@ def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, 
     ],
 )
 def test_every_other_method_is_405_with_those_that_are_allowed(
-    client: FlaskClient, world: QuietWorld, path: str, methods: tuple[str, ...], allowed: str
+    client: FlaskClient, world: OperationsPlatform, path: str, methods: tuple[str, ...], allowed: str
 ) -> None:
     for method in methods:
         answer = client.open(path, method=method, json={})

@@ -13,7 +13,7 @@ from shared.documents.operations.patches import patch
 from shared.documents.rules.preconditions import Precondition, Tags
 from shared.documents.rules.requests import PatchRequest, PutRequest
 from tests.unit.documents.documents_front import Front, front, problem
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 OTHER = '"20200101T000000000000"'
 
@@ -137,7 +137,7 @@ def test_a_refreshed_copy_changes_the_tag(at: Front) -> None:
 class Overtaken:
     """A store in which somebody else writes between the first read and the commit that follows."""
 
-    def __init__(self, world: QuietWorld, other: Callable[[], object]) -> None:
+    def __init__(self, world: OperationsPlatform, other: Callable[[], object]) -> None:
         self.query, self.count = world.store.query, world.store.count
         self.write_each, self.new_id = world.store.write_each, world.store.new_id
         self._world = world
@@ -152,7 +152,7 @@ class Overtaken:
         return self._world.store.commit(writes)
 
 
-def seen_tag(world: QuietWorld, key: str) -> Precondition:
+def seen_tag(world: OperationsPlatform, key: str) -> Precondition:
     return Precondition(if_match=Tags(strong=frozenset({documents.get(world.ports, key).etag})))
 
 
@@ -165,7 +165,7 @@ WRITE: dict[str, Callable[[Ports, Precondition], object]] = {
 
 @pytest.mark.parametrize("write", WRITE)
 def test_a_precondition_that_held_only_at_the_read_fails(write: str) -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("a", n=1)
     condition = seen_tag(world, "a")
     ports = replace(world.ports, store=Overtaken(world, lambda: world.put("a", n="another's")))
@@ -176,7 +176,7 @@ def test_a_precondition_that_held_only_at_the_read_fails(write: str) -> None:
 
 @pytest.mark.parametrize("write", ["put", "patch"])
 def test_of_two_racing_conditional_creates_one_is_refused(write: str) -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     ports = replace(world.ports, store=Overtaken(world, lambda: world.put("a", n="another's")))
     with pytest.raises(PreconditionFailed):
         WRITE[write](ports, Precondition(if_none_match=Tags(every=True)))
@@ -184,7 +184,7 @@ def test_of_two_racing_conditional_creates_one_is_refused(write: str) -> None:
 
 
 def test_a_merge_that_lost_its_guard_keeps_the_other_write() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("a", n=1)
     ports = replace(world.ports, store=Overtaken(world, lambda: world.put("a", n=1, m="another's")))
     assert patch(ports, PatchRequest.from_request("a", {"n": 2})).document == {"key": "a", "n": 2, "m": "another's"}

@@ -7,16 +7,16 @@ from shared.documents.operations import documents
 from shared.documents.rules.documents import RESERVED
 from shared.documents.rules.queries import FindRequest
 from tests.unit.links.embedding_world import MISSING, embedding_world, linked
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 
 @pytest.fixture
-def embedding() -> QuietWorld:
+def embedding() -> OperationsPlatform:
     return embedding_world()
 
 
 def test_a_person_lives_at_an_address_that_moves() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     address = {
         "type": "Address",
         "addr1": "1 thing st",
@@ -39,7 +39,7 @@ def test_a_person_lives_at_an_address_that_moves() -> None:
     ]
 
 
-def test_a_copy_of_a_deleted_document_is_marked_and_filled_again(embedding: QuietWorld) -> None:
+def test_a_copy_of_a_deleted_document_is_marked_and_filled_again(embedding: OperationsPlatform) -> None:
     documents.delete(embedding.ports, "t")
     embedding.settle()
     assert embedding.shown("p") == {"key": "p", "a": MISSING}
@@ -49,7 +49,7 @@ def test_a_copy_of_a_deleted_document_is_marked_and_filled_again(embedding: Quie
 
 
 def test_a_link_may_come_before_what_it_links_to() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("p", a={"key": "t"}, l=[{"key": "u"}, 1])
     world.settle()
     assert world.shown("p") == {"key": "p", "a": MISSING, "l": [{"key": "u", "link_missing": True}, 1]}
@@ -60,7 +60,7 @@ def test_a_link_may_come_before_what_it_links_to() -> None:
 
 
 def test_a_change_travels_over_two_links() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("c", n=1)
     world.put("b", c={"key": "c"})
     world.put("a", b={"key": "b"})
@@ -72,7 +72,7 @@ def test_a_change_travels_over_two_links() -> None:
 
 
 def test_fan_outs_of_documents_that_embed_each_other_end() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("a", n=1, b={"key": "b"}, me={"key": "a"})
     world.put("b", n=1, a={"key": "a"})
     world.settle()
@@ -86,7 +86,7 @@ def test_fan_outs_of_documents_that_embed_each_other_end() -> None:
 
 def test_a_fan_out_over_several_pages_reaches_every_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "page_copies_max", 3)
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     for number in range(10):
         world.put(f"p{number}", a={"key": "t"}, l=[{"key": "t"}])
@@ -101,7 +101,7 @@ def test_a_fan_out_over_several_pages_reaches_every_copy(monkeypatch: pytest.Mon
 
 
 def test_a_copy_that_no_longer_fits_is_marked_and_placed_again_when_it_fits() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", x="x" * 10)
     world.put("p", a={"key": "t"}, n="x" * 600_000)
     world.settle()
@@ -113,7 +113,7 @@ def test_a_copy_that_no_longer_fits_is_marked_and_placed_again_when_it_fits() ->
     assert world.shown("p")["a"] == {"key": "t", "x": "small"}
 
 
-def test_a_refresh_keeps_the_users_content_and_is_not_a_put(embedding: QuietWorld) -> None:
+def test_a_refresh_keeps_the_users_content_and_is_not_a_put(embedding: OperationsPlatform) -> None:
     embedding.put("p", a={"key": "t"}, n=[1, [2.0]])
     embedding.settle()
     embedding.put("t", n=2)
@@ -126,7 +126,7 @@ def test_a_refresh_keeps_the_users_content_and_is_not_a_put(embedding: QuietWorl
 # --- another client ---
 
 
-def test_a_write_of_another_client_is_normalized_and_copied(embedding: QuietWorld) -> None:
+def test_a_write_of_another_client_is_normalized_and_copied(embedding: OperationsPlatform) -> None:
     embedding.write_past("t", {"n": 5})
     embedding.write_past("q", {"a": {"key": "t", "n": 0}})
     embedding.settle()
@@ -138,7 +138,7 @@ def test_a_write_of_another_client_is_normalized_and_copied(embedding: QuietWorl
     assert embedding.shown("q") == {"key": "q", "a": {"key": "t", "n": 6}}
 
 
-def test_a_field_key_of_another_client_does_not_take_the_place_of_a_links_key(embedding: QuietWorld) -> None:
+def test_a_field_key_of_another_client_does_not_take_the_place_of_a_links_key(embedding: OperationsPlatform) -> None:
     embedding.write_past("t", {"key": "elsewhere", "n": 5})
     embedding.settle()
     assert embedding.shown("t") == {"key": "t", "n": 5}
@@ -148,7 +148,7 @@ def test_a_field_key_of_another_client_does_not_take_the_place_of_a_links_key(em
 
 @pytest.mark.parametrize("also_older", [False, True], ids=["of the same version", "of an older version"])
 def test_a_restored_record_that_is_unlinked_is_still_copied(also_older: bool) -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     old = world.record("documents/t")
     if also_older:
@@ -163,7 +163,7 @@ def test_a_restored_record_that_is_unlinked_is_still_copied(also_older: bool) ->
     assert world.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
 
 
-def test_a_write_of_another_client_that_a_put_would_refuse_is_logged_and_left(embedding: QuietWorld) -> None:
+def test_a_write_of_another_client_that_a_put_would_refuse_is_logged_and_left(embedding: OperationsPlatform) -> None:
     embedding.write_past("q", {"l": [{"key": "t"}] * 501})
     embedding.settle()
     assert embedding.record("documents/q") == {"l": [{"key": "t"}] * 501}

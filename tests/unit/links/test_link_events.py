@@ -8,16 +8,16 @@ from shared.adapters.meter import Cost
 from shared.documents.operations import documents
 from shared.links.operations import fan_out as links
 from tests.unit.links.embedding_world import MISSING, embedding_world, linked, works
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 
 @pytest.fixture
-def embedding() -> QuietWorld:
+def embedding() -> OperationsPlatform:
     return embedding_world()
 
 
 def test_the_event_of_a_new_document_reads_its_wanted_note() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     assert world.deliver() == Cost(reads=1, round_trips=1)
     assert world.tasks == []
@@ -29,7 +29,7 @@ def test_the_event_of_a_new_document_reads_its_wanted_note() -> None:
     assert works(world) == [{"key": "u", "cursor": ""}]
 
 
-def test_the_first_embedding_marks_the_target_and_the_next_finds_it_marked(embedding: QuietWorld) -> None:
+def test_the_first_embedding_marks_the_target_and_the_next_finds_it_marked(embedding: OperationsPlatform) -> None:
     assert (linked(embedding, "t"), linked(embedding, "p")) == (True, False)
     before = embedding.record("documents/t")
     embedding.put("q", a={"key": "t"})
@@ -38,7 +38,7 @@ def test_the_first_embedding_marks_the_target_and_the_next_finds_it_marked(embed
 
 
 def test_an_event_writes_no_copy_but_enqueues_a_task() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     world.put("p", a={"key": "t"})
     put = world.events[-1]
@@ -53,13 +53,13 @@ def test_an_event_writes_no_copy_but_enqueues_a_task() -> None:
     assert world.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
 
 
-def test_a_put_whose_targets_are_unchanged_enqueues_nothing(embedding: QuietWorld) -> None:
+def test_a_put_whose_targets_are_unchanged_enqueues_nothing(embedding: OperationsPlatform) -> None:
     embedding.put("q", a={"key": "t"}, l=[{"key": "nobody"}])
     embedding.deliver()
     assert embedding.tasks == []
 
 
-def test_a_redelivered_event_enqueues_the_same_task(embedding: QuietWorld) -> None:
+def test_a_redelivered_event_enqueues_the_same_task(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     [event] = embedding.events
     for _ in range(3):
@@ -67,7 +67,7 @@ def test_a_redelivered_event_enqueues_the_same_task(embedding: QuietWorld) -> No
     assert works(embedding) == [{"key": "t", "cursor": ""}]
 
 
-def test_two_events_enqueue_two_tasks(embedding: QuietWorld) -> None:
+def test_two_events_enqueue_two_tasks(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     embedding.put("t", n=3)
     embedding.deliver()
@@ -75,7 +75,7 @@ def test_two_events_enqueue_two_tasks(embedding: QuietWorld) -> None:
     assert works(embedding) == [{"key": "t", "cursor": ""}] * 2
 
 
-def test_an_event_without_data_reads_the_document_and_counts_all_as_changed(embedding: QuietWorld) -> None:
+def test_an_event_without_data_reads_the_document_and_counts_all_as_changed(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     bare = replace(embedding.events.pop(), before=None, after=None)
     assert embedding.cost_of(lambda: links.fan_out(embedding.ports, bare)) == Cost(reads=1, round_trips=2, tasks=1)
@@ -83,7 +83,7 @@ def test_an_event_without_data_reads_the_document_and_counts_all_as_changed(embe
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
 
 
-def test_an_event_without_data_of_a_deleted_document_marks_the_copies(embedding: QuietWorld) -> None:
+def test_an_event_without_data_of_a_deleted_document_marks_the_copies(embedding: OperationsPlatform) -> None:
     documents.delete(embedding.ports, "t")
     bare = replace(embedding.events.pop(), before=None, after=None)
     links.fan_out(embedding.ports, bare)
@@ -92,7 +92,7 @@ def test_an_event_without_data_of_a_deleted_document_marks_the_copies(embedding:
 
 
 def test_an_event_without_data_verifies_the_copies_of_its_document() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     world.put("p", a={"key": "t"})
     bare = replace(world.events[-1], before=None, after=None)
@@ -101,7 +101,7 @@ def test_an_event_without_data_verifies_the_copies_of_its_document() -> None:
     assert works(world) == [{"key": "t", "document": "p"}, {"key": "p", "cursor": ""}]
 
 
-def test_late_events_in_any_order_do_no_harm(embedding: QuietWorld) -> None:
+def test_late_events_in_any_order_do_no_harm(embedding: OperationsPlatform) -> None:
     for n in (2, 3, 4):
         embedding.put("t", n=n)
         embedding.put("p", a={"key": "t"}, n=n)

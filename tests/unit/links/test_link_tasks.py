@@ -15,7 +15,7 @@ from shared.documents.rules.documents import RESERVED
 from shared.links.operations import fan_out as links
 from shared.links.operations import pages
 from tests.unit.links.embedding_world import embedding_world, linked, works
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 NO_CONTENT: Field = (RESERVED, "other")
 """A field that is no part of a document's content: writing it makes guards lose and changes nothing else."""
@@ -25,14 +25,14 @@ SOME_TASK = Effect("name", "links", "link_refresh", "refresh", {})
 
 
 @pytest.fixture
-def embedding() -> QuietWorld:
+def embedding() -> OperationsPlatform:
     return embedding_world()
 
 
 class Through:
     """The world's store, as a base for one in which something happens while copies are written."""
 
-    def __init__(self, world: QuietWorld) -> None:
+    def __init__(self, world: OperationsPlatform) -> None:
         self._world, self._store = world, world.store
         self.read, self.query, self.count = self._store.read, self._store.query, self._store.count
         self.commit, self.new_id = self._store.commit, self._store.new_id
@@ -41,7 +41,7 @@ class Through:
         return self._store.write_each(writes)
 
 
-class Recording(QuietWorld):
+class Recording(OperationsPlatform):
     """A world that tells in which order its queue and its store were asked."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def test_a_page_is_as_long_as_its_documents_are_small(letters: int, copies: int)
 
 def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "page_copies_max", 1)
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     for key in ("p", "q"):
         world.put(key, a={"key": "t"})
@@ -107,7 +107,7 @@ def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPat
 class Overtaking(Through):
     """Somebody else writes a field of a document just before its copy is written, so many times."""
 
-    def __init__(self, world: QuietWorld, times: int, field: Field) -> None:
+    def __init__(self, world: OperationsPlatform, times: int, field: Field) -> None:
         super().__init__(world)
         self._left, self._field = times, field
 
@@ -119,7 +119,7 @@ class Overtaking(Through):
         return super().write_each(writes)
 
 
-def test_a_refresh_never_loses_a_concurrent_write(embedding: QuietWorld) -> None:
+def test_a_refresh_never_loses_a_concurrent_write(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
@@ -127,7 +127,7 @@ def test_a_refresh_never_loses_a_concurrent_write(embedding: QuietWorld) -> None
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}, "mine": 0}
 
 
-def test_a_page_that_keeps_losing_its_guards_is_unavailable(embedding: QuietWorld) -> None:
+def test_a_page_that_keeps_losing_its_guards_is_unavailable(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
@@ -141,7 +141,7 @@ def test_a_page_that_keeps_losing_its_guards_is_unavailable(embedding: QuietWorl
 class Moving(Through):
     """The source of copies moves on while they are written, so many times."""
 
-    def __init__(self, world: QuietWorld, times: int) -> None:
+    def __init__(self, world: OperationsPlatform, times: int) -> None:
         super().__init__(world)
         self._left = times
 
@@ -153,7 +153,7 @@ class Moving(Through):
         return outcomes
 
 
-def test_a_page_whose_source_changed_starts_over_before_it_is_acknowledged(embedding: QuietWorld) -> None:
+def test_a_page_whose_source_changed_starts_over_before_it_is_acknowledged(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
@@ -164,7 +164,7 @@ def test_a_page_whose_source_changed_starts_over_before_it_is_acknowledged(embed
 class Refusing(Through):
     """Some document can never be held again."""
 
-    def __init__(self, world: QuietWorld, path: str) -> None:
+    def __init__(self, world: OperationsPlatform, path: str) -> None:
         super().__init__(world)
         self._path = path
 
@@ -173,7 +173,7 @@ class Refusing(Through):
         return tuple(refusal if write.path == self._path else self._store.write_each([write])[0] for write in writes)
 
 
-def test_a_permanent_error_is_logged_and_the_others_are_refreshed(embedding: QuietWorld) -> None:
+def test_a_permanent_error_is_logged_and_the_others_are_refreshed(embedding: OperationsPlatform) -> None:
     embedding.put("o", a={"key": "t"})
     embedding.put("q", a={"key": "t"})
     embedding.settle()
@@ -187,7 +187,7 @@ def test_a_permanent_error_is_logged_and_the_others_are_refreshed(embedding: Qui
     ]
 
 
-def test_a_redelivered_page_writes_once(embedding: QuietWorld) -> None:
+def test_a_redelivered_page_writes_once(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
@@ -197,7 +197,7 @@ def test_a_redelivered_page_writes_once(embedding: QuietWorld) -> None:
     assert embedding.store.read("documents/p")[0].update_time == record.update_time
 
 
-def test_a_page_of_an_older_change_copies_the_newest_content(embedding: QuietWorld) -> None:
+def test_a_page_of_an_older_change_copies_the_newest_content(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     embedding.deliver()
     embedding.put("t", n=3)
@@ -205,7 +205,7 @@ def test_a_page_of_an_older_change_copies_the_newest_content(embedding: QuietWor
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 3}}
 
 
-def test_a_task_for_a_deleted_or_unlinked_document_is_a_no_op(embedding: QuietWorld) -> None:
+def test_a_task_for_a_deleted_or_unlinked_document_is_a_no_op(embedding: OperationsPlatform) -> None:
     embedding.put("p", n=1)
     for document in ("p", "nobody"):
         embedding.tasks = [replace(SOME_TASK, payload={"event": "e", "work": {"key": "t", "document": document}})]
@@ -213,7 +213,7 @@ def test_a_task_for_a_deleted_or_unlinked_document_is_a_no_op(embedding: QuietWo
     assert embedding.shown("p") == {"key": "p", "n": 1}
 
 
-def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: QuietWorld) -> None:
+def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: OperationsPlatform) -> None:
     embedding.store.commit([Put("documents/p", {"a": {"key": "t"}, "b": {"key": "nobody"}})])
     links.run_link_task(embedding.ports, {"event": "e", "work": {"key": "t", "document": "p"}})
     nobody = {"key": "nobody", "link_missing": True}
@@ -233,10 +233,10 @@ def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: Qu
 )
 def test_an_invalid_payload_is_a_permanent_error(payload: dict[str, Any]) -> None:
     with pytest.raises(BadValue):
-        links.run_link_task(QuietWorld().ports, payload)
+        links.run_link_task(OperationsPlatform().ports, payload)
 
 
-def test_a_mark_that_keeps_losing_its_guard_is_unavailable(embedding: QuietWorld) -> None:
+def test_a_mark_that_keeps_losing_its_guard_is_unavailable(embedding: OperationsPlatform) -> None:
     embedding.put("u", n=1)
     embedding.put("p", a={"key": "u"})
     event = embedding.events[-1]

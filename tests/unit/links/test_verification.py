@@ -20,13 +20,13 @@ from shared.documents.operations import documents
 from shared.documents.rules import documents as rules
 from shared.documents.rules.documents import RESERVED, path_of
 from shared.links.operations import verification
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 
 @pytest.fixture
-def embedding() -> QuietWorld:
+def embedding() -> OperationsPlatform:
     """A world at rest for a while, in which `p` and `q` embed `t`, `p` embeds what is missing, and `u` stands alone."""
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     world.put("p", a={"key": "t"}, l=[{"key": "nobody"}])
     world.put("q", a={"key": "t"})
@@ -36,13 +36,13 @@ def embedding() -> QuietWorld:
     return world
 
 
-def lose_events(world: QuietWorld) -> None:
+def lose_events(world: OperationsPlatform) -> None:
     """Drop the events so far, and let what they told of be long ago."""
     world.events.clear()
     world.pass_time(LIMITS.verify_moving_seconds + 1)
 
 
-def walked(world: QuietWorld, operation: str = "test") -> dict[str, Any]:
+def walked(world: OperationsPlatform, operation: str = "test") -> dict[str, Any]:
     """Run a walk to its end; return its report without its times."""
     run = verification.begin(world.ports, operation).run
     world.settle()
@@ -55,7 +55,7 @@ def report(**found: int) -> dict[str, Any]:
     return {"run": "", "state": "ended", "drifted": 0, "moving": 0, "refused": 0, "repaired": 0, **found}
 
 
-def forge(world: QuietWorld, key: str, **changes: Any) -> None:
+def forge(world: OperationsPlatform, key: str, **changes: Any) -> None:
     """Alter a document's content behind the kit's back, with a stamp that says it is the kit's own."""
     record = world.record(path_of(key))
     content = {name: value for name, value in (record | changes).items() if name != RESERVED}
@@ -63,13 +63,13 @@ def forge(world: QuietWorld, key: str, **changes: Any) -> None:
     world.write_past(key, {**content, RESERVED: stamp})
 
 
-def test_a_walk_over_what_is_true_finds_and_writes_nothing(embedding: QuietWorld) -> None:
+def test_a_walk_over_what_is_true_finds_and_writes_nothing(embedding: OperationsPlatform) -> None:
     before = {key: embedding.store.read(path_of(key))[0].update_time for key in "tpqu"}
     assert walked(embedding) == report(pages=1, looked=4)
     assert {key: embedding.store.read(path_of(key))[0].update_time for key in "tpqu"} == before
 
 
-def test_a_copy_that_was_altered_under_a_right_stamp_is_repaired(embedding: QuietWorld) -> None:
+def test_a_copy_that_was_altered_under_a_right_stamp_is_repaired(embedding: OperationsPlatform) -> None:
     forge(embedding, "p", a={"key": "t", "n": 7})
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=4, drifted=1, repaired=1)
@@ -77,7 +77,7 @@ def test_a_copy_that_was_altered_under_a_right_stamp_is_repaired(embedding: Quie
     assert embedding.record("documents/p")[RESERVED]["linked"] is False
 
 
-def test_a_change_and_a_deletion_whose_events_were_lost_reach_all_copies(embedding: QuietWorld) -> None:
+def test_a_change_and_a_deletion_whose_events_were_lost_reach_all_copies(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=4, drifted=2, repaired=2)
@@ -89,7 +89,7 @@ def test_a_change_and_a_deletion_whose_events_were_lost_reach_all_copies(embeddi
     assert embedding.shown("q")["a"] == {"key": "t", "link_missing": True}
 
 
-def test_a_repair_refreshes_the_copies_of_the_repaired_document(embedding: QuietWorld) -> None:
+def test_a_repair_refreshes_the_copies_of_the_repaired_document(embedding: OperationsPlatform) -> None:
     embedding.put("a", q={"key": "q"})
     embedding.settle()
     embedding.put("t", n=2)
@@ -98,7 +98,7 @@ def test_a_repair_refreshes_the_copies_of_the_repaired_document(embedding: Quiet
     assert embedding.shown("a")["q"] == {"key": "q", "a": {"key": "t", "n": 2}}
 
 
-def test_an_unmarked_target_is_marked_and_its_next_change_is_copied(embedding: QuietWorld) -> None:
+def test_an_unmarked_target_is_marked_and_its_next_change_is_copied(embedding: OperationsPlatform) -> None:
     embedding.store.commit([Change("documents/t", {(RESERVED, "linked"): False})])
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=4, drifted=1, repaired=1)
@@ -107,7 +107,7 @@ def test_an_unmarked_target_is_marked_and_its_next_change_is_copied(embedding: Q
     assert embedding.shown("p")["a"] == {"key": "t", "n": 2}
 
 
-def test_a_missing_target_without_its_note_gets_one(embedding: QuietWorld) -> None:
+def test_a_missing_target_without_its_note_gets_one(embedding: OperationsPlatform) -> None:
     embedding.put("r", a={"key": "later"})
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=5, drifted=1, repaired=1)
@@ -117,7 +117,7 @@ def test_a_missing_target_without_its_note_gets_one(embedding: QuietWorld) -> No
 
 
 @pytest.mark.parametrize("field", ["link_keys", "link_fields"])
-def test_a_record_without_its_link_keys_is_rewritten(embedding: QuietWorld, field: str) -> None:
+def test_a_record_without_its_link_keys_is_rewritten(embedding: OperationsPlatform, field: str) -> None:
     whole = embedding.record("documents/p")[RESERVED][field]
     embedding.store.commit([Change("documents/p", {(RESERVED, field): REMOVE})])
     lose_events(embedding)
@@ -128,7 +128,7 @@ def test_a_record_without_its_link_keys_is_rewritten(embedding: QuietWorld, fiel
     assert embedding.shown("p")["a"] == {"key": "t", "n": 2}
 
 
-def test_a_write_of_another_client_whose_event_was_lost_is_normalized(embedding: QuietWorld) -> None:
+def test_a_write_of_another_client_whose_event_was_lost_is_normalized(embedding: OperationsPlatform) -> None:
     embedding.write_past("new", {"a": {"key": "t"}})
     embedding.write_past("t", {"n": 5})
     lose_events(embedding)
@@ -139,7 +139,7 @@ def test_a_write_of_another_client_whose_event_was_lost_is_normalized(embedding:
     assert embedding.shown("new")["a"] == {"key": "t", "n": 6}
 
 
-def test_what_no_put_would_take_is_reported_left_and_counted(embedding: QuietWorld) -> None:
+def test_what_no_put_would_take_is_reported_left_and_counted(embedding: OperationsPlatform) -> None:
     embedding.write_past("new", {"l": [{"key": "t"}] * 501})
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=5, drifted=1, refused=1)
@@ -147,7 +147,7 @@ def test_what_no_put_would_take_is_reported_left_and_counted(embedding: QuietWor
     assert [message for message, _ in embedding.reported] == ["document normalization rejected"]
 
 
-def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: QuietWorld) -> None:
+def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     embedding.events.clear()
     assert walked(embedding) == report(pages=1, looked=4, moving=2, repaired=2)
@@ -155,7 +155,7 @@ def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: QuietW
 
 
 def test_pages_follow_each_other_and_each_tells_what_it_found(
-    embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch
+    embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
     embedding.put("t", n=2)
@@ -169,7 +169,7 @@ def test_pages_follow_each_other_and_each_tells_what_it_found(
     ]
 
 
-def test_a_redelivered_page_is_counted_once(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redelivered_page_is_counted_once(embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
     run = verification.begin(embedding.ports, "test").run
     first = embedding.tasks[0].payload
@@ -181,7 +181,7 @@ def test_a_redelivered_page_is_counted_once(embedding: QuietWorld, monkeypatch: 
     assert (verification.get(embedding.ports, run).found.looked, embedding.tasks) == (4, [])
 
 
-def test_one_walk_runs_at_a_time_and_an_operation_begins_one(embedding: QuietWorld) -> None:
+def test_one_walk_runs_at_a_time_and_an_operation_begins_one(embedding: OperationsPlatform) -> None:
     first = verification.begin(embedding.ports, "night 1")
     assert verification.begin(embedding.ports, "night 1") == first
     assert verification.begin(embedding.ports, "by hand") == first
@@ -194,14 +194,14 @@ def test_one_walk_runs_at_a_time_and_an_operation_begins_one(embedding: QuietWor
     assert second.run != first.run
 
 
-def test_an_abandoned_walk_does_not_keep_another_from_beginning(embedding: QuietWorld) -> None:
+def test_an_abandoned_walk_does_not_keep_another_from_beginning(embedding: OperationsPlatform) -> None:
     first = verification.begin(embedding.ports, "night 1")
     embedding.tasks.clear()
     embedding.pass_time(LIMITS.verify_abandoned_seconds)
     assert verification.begin(embedding.ports, "night 2").run != first.run
 
 
-def test_a_walk_that_begins_while_another_does_is_unavailable(embedding: QuietWorld) -> None:
+def test_a_walk_that_begins_while_another_does_is_unavailable(embedding: OperationsPlatform) -> None:
     class Overtaken:
         """Another walk begins between the two reads of a beginning."""
 
@@ -221,7 +221,7 @@ def test_a_walk_that_begins_while_another_does_is_unavailable(embedding: QuietWo
     assert len(embedding.tasks) == 1
 
 
-def test_an_unknown_walk_is_not_found_and_an_invalid_payload_is_refused(embedding: QuietWorld) -> None:
+def test_an_unknown_walk_is_not_found_and_an_invalid_payload_is_refused(embedding: OperationsPlatform) -> None:
     with pytest.raises(NotFound):
         verification.get(embedding.ports, "nothing")
     with pytest.raises(BadValue):
@@ -230,7 +230,7 @@ def test_an_unknown_walk_is_not_found_and_an_invalid_payload_is_refused(embeddin
     assert embedding.told == []
 
 
-def test_a_walk_costs_a_read_a_document_one_a_target_and_little_a_page(embedding: QuietWorld) -> None:
+def test_a_walk_costs_a_read_a_document_one_a_target_and_little_a_page(embedding: OperationsPlatform) -> None:
     for number in range(26):
         embedding.put(f"d{number:02}", a={"key": "t"})
     embedding.settle()
@@ -247,7 +247,7 @@ MAIN = Path(__file__).parents[3] / "functions" / "verifications" / "main.py"
 
 
 @pytest.fixture
-def client(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlaskClient]:
+def client(embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlaskClient]:
     monkeypatch.setenv("FUNCTION_TARGET", "verifications")
     monkeypatch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
     monkeypatch.delitem(sys.modules, "main", raising=False)
@@ -256,7 +256,7 @@ def client(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[F
     runtime.bind(None)
 
 
-def test_a_scheduled_call_that_is_repeated_begins_one_walk(client: FlaskClient, embedding: QuietWorld) -> None:
+def test_a_scheduled_call_that_is_repeated_begins_one_walk(client: FlaskClient, embedding: OperationsPlatform) -> None:
     tonight = {"X-CloudScheduler-ScheduleTime": "2026-01-01T03:17:00Z"}
     first = client.post("/", headers=tonight)
     embedding.settle()
@@ -267,7 +267,7 @@ def test_a_scheduled_call_that_is_repeated_begins_one_walk(client: FlaskClient, 
     assert (runs[0] == runs[1], runs[1] == runs[2]) == (True, False)
 
 
-def test_a_caller_begins_a_walk_and_reads_its_report(client: FlaskClient, embedding: QuietWorld) -> None:
+def test_a_caller_begins_a_walk_and_reads_its_report(client: FlaskClient, embedding: OperationsPlatform) -> None:
     begun = client.post("/").get_json()
     assert begun == {
         "run": begun["run"],

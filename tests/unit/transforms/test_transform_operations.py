@@ -16,7 +16,7 @@ from shared.documents.rules.queries import FindRequest
 from shared.links.operations import fan_out as links
 from shared.transforms.operations import transforms
 from shared.transforms.rules.transforms import PutTransformRequest
-from tests.unit.quiet_world import QuietWorld
+from tests.unit.operations_platform import OperationsPlatform
 
 ADDRESS: dict[str, Any] = {
     "type": "Address",
@@ -30,9 +30,9 @@ SHOWN_FULL = {"key": "1234567", "fulladdr": "1 thing st, stuffville 54321"}
 
 
 @pytest.fixture
-def world() -> QuietWorld:
+def world() -> OperationsPlatform:
     """A world at rest in which Fred lives at an address, and a transform makes one line of addresses."""
-    world = QuietWorld()
+    world = OperationsPlatform()
     transforms.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.put("1234567", **ADDRESS)
     world.put("897654", type="Person", name="Fred", address={"key": "1234567"})
@@ -40,14 +40,14 @@ def world() -> QuietWorld:
     return world
 
 
-def test_a_put_embeds_the_output_of_the_fields_transform(world: QuietWorld) -> None:
+def test_a_put_embeds_the_output_of_the_fields_transform(world: OperationsPlatform) -> None:
     assert world.shown("897654") == {"key": "897654", "type": "Person", "name": "Fred", "address": SHOWN_FULL}
     assert documents.find(
         world.ports, FindRequest.from_request(["address.fulladdr==1 thing st, stuffville 54321"], [], "", "")
     ).documents == [world.shown("897654")]
 
 
-def test_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: QuietWorld) -> None:
+def test_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: OperationsPlatform) -> None:
     link = {"key": "1234567"}
     shown = world.put("p", address=[link, "text", [link]], home={"address": link, "other": link})
     plain = {"key": "1234567", **ADDRESS}
@@ -58,7 +58,7 @@ def test_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: Q
     }
 
 
-def test_output_follows_its_target_under_every_field(world: QuietWorld) -> None:
+def test_output_follows_its_target_under_every_field(world: OperationsPlatform) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("town", {"name": "#.city"}))
     world.put("p", address={"key": "1234567"}, town=[{"key": "1234567"}], plain={"key": "1234567"})
     world.settle()
@@ -73,7 +73,7 @@ def test_output_follows_its_target_under_every_field(world: QuietWorld) -> None:
     }
 
 
-def test_a_links_own_key_wins_and_the_source_has_its_key(world: QuietWorld) -> None:
+def test_a_links_own_key_wins_and_the_source_has_its_key(world: OperationsPlatform) -> None:
     transforms.put(
         world.ports,
         PutTransformRequest.from_request("l", {"key": "another", "of": "#.key", "inner": {"key": "1234567", "n": 1}}),
@@ -85,7 +85,7 @@ def test_a_links_own_key_wins_and_the_source_has_its_key(world: QuietWorld) -> N
     }
 
 
-def test_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(world: QuietWorld) -> None:
+def test_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(world: OperationsPlatform) -> None:
     assert world.put("p", address=[{"key": "nobody"}, {"key": None}, {"key": "p"}])["address"] == [
         {"key": "nobody", "link_missing": True},
         {"key": None, "link_missing": True},
@@ -100,7 +100,7 @@ def test_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(wor
     assert world.shown("897654")["address"] == SHOWN_FULL
 
 
-def test_a_put_is_refused_where_output_is_not_an_object_and_nothing_is_lost(world: QuietWorld) -> None:
+def test_a_put_is_refused_where_output_is_not_an_object_and_nothing_is_lost(world: OperationsPlatform) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
     world.put("t", detail={"n": 1})
     world.put("p", part=[{"key": "t"}])
@@ -113,7 +113,7 @@ def test_a_put_is_refused_where_output_is_not_an_object_and_nothing_is_lost(worl
 
 
 def test_a_copy_whose_transform_fails_is_marked_and_logged_until_it_succeeds(
-    world: QuietWorld,
+    world: OperationsPlatform,
 ) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
     world.put("t", detail={"n": 1})
@@ -128,7 +128,7 @@ def test_a_copy_whose_transform_fails_is_marked_and_logged_until_it_succeeds(
     assert world.shown("p")["part"] == {"key": "t", "n": 2}
 
 
-def test_a_key_in_a_transform_is_not_a_link(world: QuietWorld) -> None:
+def test_a_key_in_a_transform_is_not_a_link(world: OperationsPlatform) -> None:
     transform = {"a": {"key": "1234567"}, "b": [[{"key": "x"}]]}
     stored = transforms.put(world.ports, PutTransformRequest.from_request("l", transform))
     assert (stored.transform, stored.created) == (transform, True)
@@ -137,7 +137,7 @@ def test_a_key_in_a_transform_is_not_a_link(world: QuietWorld) -> None:
     assert world.ids("wanted") == []
 
 
-def test_a_put_replaces_a_transform_and_an_unknown_one_is_not_found(world: QuietWorld) -> None:
+def test_a_put_replaces_a_transform_and_an_unknown_one_is_not_found(world: OperationsPlatform) -> None:
     first = transforms.get(world.ports, "address")
     again = transforms.put(world.ports, PutTransformRequest.from_request("address", {"n": 1}))
     assert (again.transform, again.created) == ({"n": 1}, False)
@@ -148,7 +148,7 @@ def test_a_put_replaces_a_transform_and_an_unknown_one_is_not_found(world: Quiet
 
 
 def test_an_invalid_transform_or_name_is_refused_and_stores_nothing() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     with pytest.raises(BadTransform):
         transforms.put(world.ports, PutTransformRequest.from_request("address", "text"))
     with pytest.raises(BadKey):
@@ -156,7 +156,7 @@ def test_an_invalid_transform_or_name_is_refused_and_stores_nothing() -> None:
     assert [world.ids(collection) for collection in ("transforms", "outbox")] == [[], []]
 
 
-def test_documents_follow_a_transform_that_is_changed_deleted_and_stored_again(world: QuietWorld) -> None:
+def test_documents_follow_a_transform_that_is_changed_deleted_and_stored_again(world: OperationsPlatform) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.settle()
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
@@ -169,7 +169,7 @@ def test_documents_follow_a_transform_that_is_changed_deleted_and_stored_again(w
     assert world.ids("outbox") == []
 
 
-def test_a_change_of_a_transform_reaches_copies_of_its_documents(world: QuietWorld) -> None:
+def test_a_change_of_a_transform_reaches_copies_of_its_documents(world: OperationsPlatform) -> None:
     world.put("team", members=[{"key": "897654"}])
     world.settle()
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
@@ -177,7 +177,7 @@ def test_a_change_of_a_transform_reaches_copies_of_its_documents(world: QuietWor
     assert world.shown("team")["members"][0]["address"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_a_put_of_an_equal_transform_starts_no_walk(world: QuietWorld) -> None:
+def test_a_put_of_an_equal_transform_starts_no_walk(world: OperationsPlatform) -> None:
     before = transforms.get(world.ports, "address")
     cost = world.cost_of(lambda: transforms.put(world.ports, PutTransformRequest.from_request("address", dict(FULL))))
     assert cost == Cost(round_trips=1, reads=1)
@@ -187,7 +187,7 @@ def test_a_put_of_an_equal_transform_starts_no_walk(world: QuietWorld) -> None:
 
 def test_a_walk_enqueues_its_cursor_before_each_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "walk_documents_max", 2)
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("t", n=1)
     for number in range(5):
         world.put(f"p{number}", a={"key": "t"}, b={"key": "t"})
@@ -202,7 +202,7 @@ def test_a_walk_enqueues_its_cursor_before_each_page(monkeypatch: pytest.MonkeyP
     assert [world.shown(f"p{n}") for n in range(5)] == [{"key": f"p{n}", "a": made, "b": plain} for n in range(5)]
 
 
-def test_the_sweeper_starts_the_walk_of_a_process_that_died(world: QuietWorld) -> None:
+def test_the_sweeper_starts_the_walk_of_a_process_that_died(world: OperationsPlatform) -> None:
     world.refusal = Unavailable("the queue is away")
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     assert world.tasks == []
@@ -213,7 +213,7 @@ def test_the_sweeper_starts_the_walk_of_a_process_that_died(world: QuietWorld) -
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: QuietWorld) -> None:
+def test_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: OperationsPlatform) -> None:
     for change in (FULL | {"n": 1}, FULL, None, FULL):
         if change is None:
             transforms.delete(world.ports, "address")
@@ -222,7 +222,7 @@ def test_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: QuietWo
     assert len({task.name for task in world.tasks}) == len(world.tasks) == 4
 
 
-def test_a_transform_stored_while_a_document_is_put_is_noticed_by_the_puts_event(world: QuietWorld) -> None:
+def test_a_transform_stored_while_a_document_is_put_is_noticed_by_the_puts_event(world: OperationsPlatform) -> None:
     world.put("p", other={"key": "1234567"})
     transforms.put(world.ports, PutTransformRequest.from_request("other", {"town": "#.city"}))
     world.tasks.clear()  # the walk came before the document was there
@@ -231,7 +231,7 @@ def test_a_transform_stored_while_a_document_is_put_is_noticed_by_the_puts_event
 
 
 def test_a_walk_marks_a_target_before_it_copies_it() -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     world.put("p", address={"key": "t"})
     put = world.events.pop()
     world.put("t", **ADDRESS)
@@ -247,7 +247,7 @@ def test_a_walk_marks_a_target_before_it_copies_it() -> None:
 class Changing:
     """A transform changes while copies are written."""
 
-    def __init__(self, world: QuietWorld, transform: Any) -> None:
+    def __init__(self, world: OperationsPlatform, transform: Any) -> None:
         self._store, self._transform = world.store, transform
         self.read, self.query, self.count = self._store.read, self._store.query, self._store.count
         self.commit, self.new_id = self._store.commit, self._store.new_id
@@ -259,14 +259,14 @@ class Changing:
 
 
 @pytest.mark.parametrize("work", [{"transform": "address", "cursor": ""}, {"key": "1234567", "cursor": ""}])
-def test_a_page_whose_transform_changed_starts_over(world: QuietWorld, work: dict[str, str]) -> None:
+def test_a_page_whose_transform_changed_starts_over(world: OperationsPlatform, work: dict[str, str]) -> None:
     transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     latest = world.record("transforms/address") | {"botl": '{"code": "#.zipcode"}'}
     links.run_link_task(replace(world.ports, store=Changing(world, latest)), {"event": "e", "work": work})
     assert world.shown("897654")["address"] == {"key": "1234567", "code": 54321}
 
 
-def test_a_walk_reads_the_targets_of_many_links_in_parts(world: QuietWorld) -> None:
+def test_a_walk_reads_the_targets_of_many_links_in_parts(world: OperationsPlatform) -> None:
     half = LIMITS.links_max // 2 + 1
     for name in "pqr":
         world.put(name, address=[{"key": f"{name}{number}"} for number in range(half)])
@@ -289,9 +289,9 @@ def test_a_walk_reads_the_targets_of_many_links_in_parts(world: QuietWorld) -> N
 
 
 @pytest.fixture
-def chain() -> QuietWorld:
+def chain() -> OperationsPlatform:
     """A world in which a change travels through transforms over more links than any may."""
-    world = QuietWorld()
+    world = OperationsPlatform()
     transforms.put(world.ports, PutTransformRequest.from_request("x", {"n": "{{.n}}{{.x .n}}"}))
     world.put("d0", n="a")
     for number in range(1, LIMITS.hops_max + 4):
@@ -300,7 +300,7 @@ def chain() -> QuietWorld:
     return world
 
 
-def test_a_change_travels_through_transforms_over_a_bounded_number_of_links(chain: QuietWorld) -> None:
+def test_a_change_travels_through_transforms_over_a_bounded_number_of_links(chain: OperationsPlatform) -> None:
     assert chain.shown(f"d{LIMITS.hops_max + 3}")["x"] == {"key": f"d{LIMITS.hops_max + 2}", "n": "a"}
     chain.put("d0", n="b")
     chain.settle()
@@ -308,7 +308,7 @@ def test_a_change_travels_through_transforms_over_a_bounded_number_of_links(chai
     assert chain.shown(f"d{LIMITS.hops_max + 1}")["x"] == {"key": f"d{LIMITS.hops_max}", "link_cycle": True}
 
 
-def test_a_put_fills_copies_that_were_cut_at_the_last_hop(chain: QuietWorld) -> None:
+def test_a_put_fills_copies_that_were_cut_at_the_last_hop(chain: OperationsPlatform) -> None:
     chain.put("d0", n="b")
     chain.settle()
     far = f"d{LIMITS.hops_max}"
@@ -325,7 +325,7 @@ def test_a_put_fills_copies_that_were_cut_at_the_last_hop(chain: QuietWorld) -> 
     ids=["a letter a hop", "a level a hop", "twice as long each hop", "an object a hop"],
 )
 def test_growth_round_a_cycle_of_documents_ends(transform: Any) -> None:
-    world = QuietWorld()
+    world = OperationsPlatform()
     transforms.put(world.ports, PutTransformRequest.from_request("x", transform))
     for key, target in ("ab", "bc", "ca"):
         world.put(key, x={"key": target}, n=1)

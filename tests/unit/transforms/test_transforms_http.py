@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from shared.core.rules.limits import LIMITS
-from tests.unit.quiet_world import QuietWorld
-from tests.unit.served import bound_world, check_refusal, served
+from tests.unit.operations_platform import OperationsPlatform
+from tests.unit.served import bound_platform, check_refusal, served
 
 FULL = {"fulladdr": "{{.addr1}}, {{.city}} {{.zipcode}}"}
 
@@ -35,13 +35,13 @@ def app() -> Iterator[flask.Flask]:
 
 
 @pytest.fixture
-def world() -> Iterator[QuietWorld]:
-    with bound_world() as world:
+def world() -> Iterator[OperationsPlatform]:
+    with bound_platform() as world:
         yield world
 
 
 @pytest.fixture
-def client(app: flask.Flask, world: QuietWorld) -> FlaskClient:
+def client(app: flask.Flask, world: OperationsPlatform) -> FlaskClient:
     assert world.tasks == []
     return app.test_client()
 
@@ -50,7 +50,7 @@ def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> 
     check_refusal(answer, status, slug, TITLES[slug], field)
 
 
-def untouched(world: QuietWorld) -> None:
+def untouched(world: OperationsPlatform) -> None:
     """Check that nothing was stored and nothing asked for."""
     assert [world.ids(collection) for collection in ("transforms", "outbox")] == [[], []]
     assert world.tasks == []
@@ -75,7 +75,9 @@ def test_put_get_and_head_give_the_same_strong_etag_until_the_transform_is_anoth
     assert client.put("/address", json={"town": "#.city"}).headers["ETag"] != put.headers["ETag"]
 
 
-def test_a_delete_is_204_without_a_body_and_then_there_is_nothing(client: FlaskClient, world: QuietWorld) -> None:
+def test_a_delete_is_204_without_a_body_and_then_there_is_nothing(
+    client: FlaskClient, world: OperationsPlatform
+) -> None:
     client.put("/address", json=FULL)
     answer = client.delete("/address")
     assert (answer.status_code, answer.data, "ETag" in answer.headers) == (204, b"", False)
@@ -84,7 +86,9 @@ def test_a_delete_is_204_without_a_body_and_then_there_is_nothing(client: FlaskC
     assert world.ids("transforms") == []
 
 
-def test_documents_follow_a_transform_that_is_stored_and_deleted(client: FlaskClient, world: QuietWorld) -> None:
+def test_documents_follow_a_transform_that_is_stored_and_deleted(
+    client: FlaskClient, world: OperationsPlatform
+) -> None:
     world.put("1234567", addr1="1 thing st", city="stuffville", zipcode=54321)
     plain = world.put("897654", address={"key": "1234567"})
     client.put("/address", json=FULL)
@@ -107,7 +111,7 @@ def test_a_transform_is_returned_unchanged(client: FlaskClient, transform: objec
     ("path", "name"),
     [("/%C3%A9%20", "é "), ("/_signalbox", "_signalbox"), ("/__", "__"), ("/" + "a" * 1_500, "a" * 1_500)],
 )
-def test_unusual_names_are_valid(client: FlaskClient, world: QuietWorld, path: str, name: str) -> None:
+def test_unusual_names_are_valid(client: FlaskClient, world: OperationsPlatform, path: str, name: str) -> None:
     assert client.put(path, json=FULL).status_code == 201
     assert client.get(path).json == FULL
     assert world.ids("transforms") == [name]
@@ -119,7 +123,7 @@ def test_unusual_names_are_valid(client: FlaskClient, world: QuietWorld, path: s
 @pytest.mark.parametrize("path", ["/key", "/.", "/..", "/__x__", "/" + "a" * 1_501, "/a%2Fb", "/a%0Ab"])
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
 def test_an_invalid_name_of_a_transform_is_refused(
-    client: FlaskClient, world: QuietWorld, method: str, path: str
+    client: FlaskClient, world: OperationsPlatform, method: str, path: str
 ) -> None:
     refused(client.open(path, method=method, json=FULL), 400, "bad-key", "name")
     untouched(world)
@@ -146,27 +150,29 @@ def test_an_invalid_name_of_a_transform_is_refused(
     ],
 )
 def test_an_invalid_transform_is_refused_and_nothing_stored(
-    client: FlaskClient, world: QuietWorld, body: bytes, status: int, slug: str, field: str | None
+    client: FlaskClient, world: OperationsPlatform, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
     refused(client.put("/address", data=body), status, slug, field)
     untouched(world)
 
 
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
-def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, world: QuietWorld, method: str) -> None:
+def test_an_unknown_query_parameter_is_refused_by_its_name(
+    client: FlaskClient, world: OperationsPlatform, method: str
+) -> None:
     refused(client.open("/address?force=true", method=method, json=FULL), 400, "bad-query", "force")
     untouched(world)
 
 
 @pytest.mark.parametrize("path", ["/", "/a/b", "/a/"])
-def test_an_address_of_no_transform_is_not_found(client: FlaskClient, world: QuietWorld, path: str) -> None:
+def test_an_address_of_no_transform_is_not_found(client: FlaskClient, world: OperationsPlatform, path: str) -> None:
     refused(client.put(path, json=FULL), 404, "not-found", None)
     untouched(world)
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "OPTIONS", "TRACE"])
 def test_every_other_method_is_405_with_those_that_are_allowed(
-    client: FlaskClient, world: QuietWorld, method: str
+    client: FlaskClient, world: OperationsPlatform, method: str
 ) -> None:
     answer = client.open("/address", method=method, json=FULL)
     refused(answer, 405, "method-not-allowed", None)

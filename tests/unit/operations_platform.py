@@ -1,4 +1,4 @@
-"""The harness's platform as tests of operations use it: nothing goes wrong, and the ports are the world itself.
+"""The harness's platform as tests of operations use it: nothing goes wrong, and the ports are the platform itself.
 
 Events and tasks are delivered to the real entry points, one by one or all of them, and in commit order.
 """
@@ -17,7 +17,7 @@ from shared.testing.delivery import Delivery, succeeded
 from shared.testing.platform import Platform
 
 
-class QuietWorld(Platform):
+class OperationsPlatform(Platform):
     """A platform whose queue and clock a test may replace, by overriding `create` or `sleep`. `ports` count costs."""
 
     def __init__(self) -> None:
