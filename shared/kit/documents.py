@@ -11,51 +11,50 @@ from typing import Any
 
 from shared.adapters import runtime
 from shared.core.rules.problems import Problem, Unavailable
-from shared.documents.operations import bulk as document_bulk
+from shared.documents.operations import bulk as bulk_operations
 from shared.documents.operations import documents as operations
-from shared.documents.operations import patches as document_patches
-from shared.documents.operations.bulk import Loaded
-from shared.documents.operations.documents import Stored
+from shared.documents.operations import patches as patch_operations
+from shared.documents.operations.stored_documents import StoredDocument
+from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.patches import Null
+from shared.documents.rules.requests import PatchRequest, PutRequest
 
-PutResult = dict[str, Any] | Problem | Unavailable
-"""Of one of many documents: as it is stored, or why it is not. `Unavailable`: the outcome is unknown, put it again."""
+PutManyOutcome = dict[str, Any] | Problem | Unavailable
+"""Of one of many documents: the document as stored, or why it is not. `Unavailable` means unknown: put it again."""
 
 
 class Documents:
-    """JSON under keys, with links that stay true."""
+    """JSON under keys, with links that stay up to date."""
 
     def put(self, key: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Store a document and return it as stored, with its copies. Raises a `Problem` if it is refused."""
-        return operations.put(runtime.ports(), key, document).document
+        """Store a document and return it with its links filled. Raises a `Problem` if it cannot be stored."""
+        return operations.put(runtime.ports(), PutRequest.from_request(key, document)).document
 
     def patch(self, key: str, changes: dict[str, Any], *, none_removes: bool = False) -> dict[str, Any]:
-        """Merge changes into a document, or create it, and return it as stored. Raises a `Problem` if that is refused.
+        """Merge into a document, or create it, and return it as stored. Raises a `Problem` if it cannot be stored.
 
-        Objects are merged member by member, all else is replaced. None is stored as a value; with `none_removes` it
-        removes its field.
+        Objects are merged member by member, all else is replaced. None is a value; with `none_removes` it removes the
+        member.
         """
         null = Null.REMOVES if none_removes else Null.IS_A_VALUE
-        return document_patches.patch(runtime.ports(), key, changes, null).document
+        return patch_operations.patch(runtime.ports(), PatchRequest.from_request(key, changes, null)).document
 
-    def put_many(self, documents: Iterable[dict[str, Any]]) -> list[PutResult]:
-        """Store documents that hold their own keys, each on its own; return the results in the same order.
+    def put_many(self, documents: Iterable[dict[str, Any]]) -> list[PutManyOutcome]:
+        """Store documents that contain their keys, each by itself; return their outcomes, in the same order.
 
-        They may link to each other, in any order. Raises `TooLarge` for more than 500 documents or 8 MiB.
+        They may link to each other, in any order. Raises `TooLarge` for more than one call takes.
         """
-        return [_put_result(loaded) for loaded in document_bulk.put_each(runtime.ports(), list(documents))]
+        request = BulkPutRequest.from_request(list(documents))
+        outcomes = (each.outcome for each in bulk_operations.put_each(runtime.ports(), request))
+        return [each.document if isinstance(each, StoredDocument) else each for each in outcomes]
 
     def get(self, key: str) -> dict[str, Any]:
-        """Read a document. Raises `NotFound`."""
+        """Return a document. Raises `NotFound`."""
         return operations.get(runtime.ports(), key).document
 
     def delete(self, key: str) -> None:
         """Delete a document. Raises `NotFound`."""
         operations.delete(runtime.ports(), key)
-
-
-def _put_result(loaded: Loaded) -> PutResult:
-    return loaded.ending.document if isinstance(loaded.ending, Stored) else loaded.ending
 
 
 documents = Documents()

@@ -13,7 +13,7 @@ from google.cloud.firestore_v1.types import Write
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.firestore_v1.types.query import StructuredQuery
 
-from shared.links.operations.pages import LINKERS
+from shared.links.operations.pages import LINK_KEYS
 from tests.bench.stage import TARGET
 
 COLLECTION = "bare"
@@ -56,7 +56,7 @@ class Bare:
     def _page(self, after: str) -> list[Any]:
         query = StructuredQuery.pb()(limit={"value": PAGE_COPIES})
         query.from_.add(collection_id=COLLECTION)
-        query.where.field_filter.field.field_path = ".".join(LINKERS)
+        query.where.field_filter.field.field_path = ".".join(LINK_KEYS)
         query.where.field_filter.op = ARRAY_CONTAINS
         query.where.field_filter.value.string_value = TARGET
         query.order_by.add(direction=ASCENDING).field.field_path = "__name__"

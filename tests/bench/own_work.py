@@ -10,7 +10,7 @@ from shared.adapters.firestore.values import fill_fields
 from shared.adapters.http.events import document_event
 from shared.adapters.meter import Cost, measure, metered
 from shared.core.operations.ports import Ports
-from shared.documents.rules import documents, links
+from shared.documents.rules import documents, links, refreshes
 from shared.documents.rules.copies import Embedding
 from shared.links.operations import fan_out as operations
 from tests.bench.stage import TARGET, Stage, city, country, record
@@ -38,14 +38,14 @@ def handle(ports: Ports, body: bytes) -> None:
 def event_of_a_refresh() -> bytes:
     """Return the event of a document that nobody embeds and whose copy was just refreshed."""
     before = record("city", city(1), {TARGET: country(1)}, linked=False)
-    document = documents.decode(before)
+    document = documents.Document.from_record(before)
     assert document is not None, "a record was just made"
-    content = links.refresh("city", document, Embedding({TARGET: country(2)}, {TARGET: None}))
-    assert not isinstance(content, links.Refresh), "the copy follows"
+    content = refreshes.refresh_copies("city", document, Embedding({TARGET: country(2)}, {TARGET: None}))
+    assert not isinstance(content, refreshes.Refresh), "the copy follows"
     world = QuietWorld()
-    after = documents.written(document, content, "refresh", world.now, linked=False, hops=1)
+    after = documents.stamped(document, content, "refresh", world.now, linked=False, hops=1)
     data: Any = DocumentEventData.pb()()
-    encoded = documents.encode(after, links.link_keys(content), links.link_fields(content))
+    encoded = after.to_record(links.link_keys(content), links.link_fields(content))
     for held, fields in ((data.old_value, before), (data.value, encoded)):
         held.name = "projects/p/databases/(default)/documents/documents/city"
         fill_fields(held.fields, fields)

@@ -14,7 +14,7 @@ from shared.batches.rules.counter_tree import Node
 from shared.batches.rules.header import BatchEnd, Header, header_of_run
 from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
 from shared.batches.rules.requests import SealRequest
-from shared.batches.rules.tree_records import PASSED
+from shared.batches.rules.tree_records import PASSED, CounterRecord
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import AlreadyExists, Change, Increment, Must, Ports, Put, Snapshot
 from tests.simulation.faults_batches_planting import in_batches, in_batches_together
@@ -59,7 +59,7 @@ def _counted_apart(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool
     failure = int(outcome.state == "failed")
     change = Change(unit.counter_path, {units.UNITS: Increment(1), units.FAILURES: Increment(failure)})
     counted = ports.store.commit([change]).results[0].values
-    propagate_if_full(ports, unit, counted[units.UNITS], counted[units.FAILURES])
+    propagate_if_full(ports, unit, CounterRecord(counted[units.UNITS], counted[units.FAILURES]))
     return True
 
 

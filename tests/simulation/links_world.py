@@ -27,7 +27,7 @@ OPERATIONS_MAX = 7
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
-    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
+    """Run one seed until nothing is left to do. Raises `Violation` when a property does not hold."""
     LinksWorld(seed, trace, kinds).run()
 
 
@@ -41,7 +41,7 @@ class LinksWorld:
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
         self.world.events.handler = fan_out.fan_out
         self.world.sweeper = outbox.sweep
-        self.world.handlers["link_refresh"] = fan_out.follow
+        self.world.handlers["link_refresh"] = fan_out.run_link_task
         self.world.observers.append(self._check_write)
         self.checks = Checks(self.kind)
         self.users = Users(self.world, self.kind, self.checks)
@@ -61,7 +61,7 @@ class LinksWorld:
             self._check_rest()
 
     def _let_the_sweeper_finish(self) -> None:
-        """What a process that died left in the outbox is handed over later."""
+        """Run the sweeper until the outbox is empty: a process that died may have left records in it."""
         self.world.pass_an_outage()
         with self._no_misfortune():
             while self.world.store.query(Query(outbox.COLLECTION)):
@@ -73,7 +73,7 @@ class LinksWorld:
         outbox.sweep(self.world.ports)
 
     def _settle_first(self) -> None:
-        """Begin with everything put and linked, and no misfortune so far."""
+        """Put and link all documents, without faults."""
         with self._no_misfortune():
             for key in self.keys:
                 self.users.start_put(f"first put {key}", key)

@@ -34,7 +34,7 @@ OPERATION = "tonight"
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
-    """Let one seed's world lose events, be verified and come to rest. Raises `Violation`."""
+    """Run one seed that loses events and is verified. Raises `Violation` when a property does not hold."""
     VerifyWorld(seed, trace, kinds).run()
 
 
@@ -46,10 +46,10 @@ class VerifyWorld(LinksWorld):
         self.loss = self.world.random.choice(LOSSES)
         self.deaf = True
         self.world.events.handler = self._hear
-        self.world.handlers["link_verify"] = verification.follow
+        self.world.handlers["link_verify"] = verification.run_verification_task
 
     def run(self) -> None:
-        with LIMITS.replaced(verify_page=PAGE):
+        with LIMITS.replaced(verify_page_documents_max=PAGE):
             super().run()
 
     def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
@@ -63,7 +63,7 @@ class VerifyWorld(LinksWorld):
             fan_out.fan_out(ports, event)
 
     def _check_rest(self) -> None:
-        """What the users left is verified first; then all must be true."""
+        """Run a verification first; then all properties must hold."""
         self.deaf = False
         self.world.run([self._begin, *[self.users.act] * self.world.random.randint(0, 2)])
         self.world.fault_rates.left = 0
@@ -91,5 +91,5 @@ class VerifyWorld(LinksWorld):
 
     def _check_walk(self) -> None:
         walks = verification.newest(self.world.reliable_ports())
-        if [walk["state"] for walk in walks] != ["ended"]:
+        if [bool(walk.ended_at) for walk in walks] != [True]:
             raise Violation(f"asked for one walk, and found {walks}")

@@ -12,6 +12,7 @@ from shared.core.operations.ports import Ports, Put
 from shared.core.rules.effects import Effect
 from shared.documents.operations import documents
 from shared.documents.rules.documents import Content, path_of
+from shared.documents.rules.requests import PutRequest
 from shared.testing.delivery import Delivery, succeeded
 from shared.testing.platform import Platform
 
@@ -57,7 +58,7 @@ class QuietWorld(Platform):
 
     def put(self, key: str, **content: Any) -> Content:
         """Put a document as a caller does; return it as the caller gets it."""
-        return documents.put(self.ports, key, content).document
+        return documents.put(self.ports, PutRequest.from_request(key, content)).document
 
     def write_past(self, key: str, data: Content) -> None:
         """Write a record as another client does, which knows nothing of the kit."""

@@ -14,50 +14,47 @@ from dataclasses import dataclass
 class Limits:
     """The limits by name; units come last in a name."""
 
-    key_bytes_max: int = 1_500
-    """Firestore's bound on a document id."""
-
     depth_max: int = 20
     """Firestore's bound on maps and lists inside each other, counted as it stores them (a list in a list counts
     twice)."""
 
     document_bytes_max: int = 1_000_000
     """Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's reserved map. The
-    keys and fields of links stand in that map too, and count here: there may be more of them than that room."""
+    keys and fields of links are stored in that map too, and count here, since they may exceed that room."""
 
     links_max: int = 500
-    """Links of one document: a put reads all targets in one call, and their keys stand in one indexed list."""
+    """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
 
     hops_max: int = depth_max
-    """Copies stand at most so deep in each other, so no change shows further away. What still travels then is documents
-    in a cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be.
-    Beyond this many links a copy marked as too large stays marked, so that even such a cycle comes to rest. A transform
-    can carry a value round a cycle and let it grow on its way, without an end: a copy made by one changes no more
-    beyond this, but is marked as a cycle."""
+    """Copies are nested at most so deep, so no change shows further away. What still travels then are documents in a
+    cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be. Beyond
+    this many links a copy marked as too large stays marked, so that even such a cycle ends. A transform can carry a
+    value round a cycle and make it grow on each pass: beyond this, the output of a transform is no longer refreshed but
+    marked as a cycle."""
 
     transform_bytes_max: int = 100 * 1024
     """Of a stored transform: a page that refreshes copies reads the transforms of all their fields."""
 
     transform_steps_max: int = 50_000
-    """Of one run: some tens of milliseconds, and a document may have hundreds of links."""
+    """Of one run: tens of milliseconds, and a document may have hundreds of links."""
 
     transform_output_bytes_max: int = document_bytes_max
-    """Of one run: no document could hold more. What a run makes and drops again counts too."""
+    """Of one run: no document could hold more. Output that a run discards counts too."""
 
     walk_documents_max: int = 50
-    """Documents that one task of a transform's walk handles: it reads the targets of all their links beside them."""
+    """Documents that one task of a transform's walk handles: it also reads the targets of all their links."""
 
     page_copies_first: int = 300
-    """Copies that the first refresh task of a chain handles, not knowing yet how large the documents are."""
+    """Copies that the first refresh task of a chain handles, before the size of the documents is known."""
 
     page_copies_max: int = 1_500
-    """Copies that any later one handles: done in some seconds. Fewer and larger pages mean fewer queries."""
+    """Copies that a later one handles, in a few seconds. Fewer and larger pages mean fewer queries."""
 
     page_copies_bytes: int = 8 * 1024 * 1024
     """Of a page's documents, if they are as large as the page before; in memory they take several times that."""
 
     group_copies_max: int = 500
-    """Copies that are written in one call, between two looks at their source: what BatchWrite takes."""
+    """Copies that are written in one call, between two reads of their source: what BatchWrite takes."""
 
     rounds_max: int = 6
     """How often a page or a put starts anew, because somebody else was faster, before it gives the turn back (503)."""
@@ -88,23 +85,20 @@ class Limits:
 
     query_limit_default: int = 100
 
-    inequality_fields_max: int = 10
-    """Fields that one query may compare by size: Firestore's bound."""
-
-    verify_page: int = 50
-    """Documents that one task of a verification compares: with large ones and their targets they fit into memory."""
+    verify_page_documents_max: int = 50
+    """Documents that one task of a verification compares: they and their targets must fit into memory."""
 
     verify_targets_max: int = 100
     """Targets read in one call of a verification, for the same reason."""
 
     verify_moving_seconds: int = 60
-    """A difference in what was written so lately may be on its way: it is repaired, and not counted as drift."""
+    """A difference in documents written so recently is repaired and not counted as drift: an event may be under way."""
 
     verify_abandoned_seconds: int = 3_600
-    """A verification that did not move for so long is given up for lost, and another may begin."""
+    """A verification without progress for so long counts as abandoned, and another may begin."""
 
     verifications_listed_max: int = 20
-    """Verifications in one answer: some weeks of nights."""
+    """Verifications in one response: some weeks of nights."""
 
     delay_seconds_max: int = 29 * 24 * 3_600
     """Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
@@ -119,17 +113,17 @@ class Limits:
     # --- documents brought in bulk ---
 
     bulk_puts_max: int = 500
-    """Documents that one call brings: what one BatchWrite takes."""
+    """Documents of one bulk put: what one BatchWrite takes."""
 
     bulk_bytes_max: int = 8 * 1024 * 1024
-    """Of a call that brings documents; it is held in memory as a whole."""
+    """Of the body of a bulk put, which is held in memory as a whole."""
 
     bulk_targets_max: int = 1_000
-    """Documents that those of one call link to: they are read at one instant, and held in memory until its end."""
+    """Targets of the documents of one bulk put: they are read at one instant and held in memory until its end."""
 
     bulk_waves_max: int = depth_max
-    """How often a call writes those whose targets it wrote before: no copy shows more levels than a document may
-    have."""
+    """Waves of one bulk put: each writes documents whose targets were written before it, and no copy shows more levels
+    than a document may have."""
 
     # --- batches ---
 
@@ -220,42 +214,41 @@ class Limits:
     ended_leases_max: int = 50
     """Leases that are over and still remembered in the record, to answer a call that comes again."""
 
-    lapsed_leases_max: int = 100
-    """Lapsed leases of continuations that wait in the record for their tasks; more are noted at their waiters."""
+    expired_leases_max: int = 100
+    """Expired leases of continuations kept in the record for their tasks; more are evicted, noted at their waiters."""
 
-    guarded_rounds: int = 2
-    """How often a wait or a signal loses the semaphore's record to others before it leaves its wish to an admit run."""
+    guarded_attempts_max: int = 2
+    """Guarded commits of a wait or a signal that may lose the race before it takes the combining path."""
 
-    line_page: int = 90
+    grants_page_max: int = 90
     """Waiters that one admit run grants at most: with an alarm they fit into one outbox record of 100 tasks."""
 
-    releases_page: int = 100
+    releases_page_max: int = 100
     """Signals that one admit run applies."""
 
     grant_bytes_max: int = 600_000
     """Payloads of the continuations granted in one commit, so that they fit into its outbox record."""
 
     admit_slot_seconds: float = 0.2
-    """Wishes committed in the same slot share one admit run: about what a guarded commit takes under load."""
+    """Waits and signals of one slot share one admit run: about what a guarded commit takes under load."""
 
     admit_margin_seconds: float = 0.1
     """An admit task is due so long after its slot's end: the queue's clock may be ahead, and then it would be
     retried."""
 
-    nudge_patience_seconds: int = 10
-    """Free permits beside a line for so long: the task that should have passed them on was lost; the sweeper does
-    it."""
+    admission_lost_seconds: int = 10
+    """If permits stay free while waiters exist this long, the sweeper assumes that the admission task was lost."""
 
     semaphores_swept_max: int = 50
     """Semaphores that one sweep looks after."""
 
     waiters_shown_max: int = 100
-    """Of a semaphore's line, as people see it."""
+    """Waiters of a semaphore in one answer."""
 
     semaphores_listed_max: int = 50
-    """Semaphores in one answer: each costs a count of its line."""
+    """Semaphores in one answer: each costs a count of its waiters."""
 
-    receipts_page: int = 200
+    receipts_page_max: int = 200
     """Receipts that one commit of a clean-up deletes."""
 
     @contextmanager

@@ -1,5 +1,6 @@
 """Whether a page or the seal may follow, by what is loaded."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,11 +8,11 @@ import pytest
 
 from shared.batches.rules import pages
 from shared.batches.rules.header import Header
-from shared.batches.rules.pages import END_MARK, Page
+from shared.batches.rules.pages import EndMark, Page
 from shared.core.rules.problems import BatchSealed, OtherBody, PageOutOfOrder, Problem
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PAGE = Page.holding(["a", "b"], 7, None).to_record()
+PAGE = Page.holding(["a", "b"], 7, None)
 
 
 def header(**more: Any) -> Header:
@@ -27,7 +28,7 @@ def header(**more: Any) -> Header:
         (3, PAGE, 3, 9),
         (3, PAGE, 4, PageOutOfOrder),
         (3, None, 0, PageOutOfOrder),
-        (3, END_MARK, 0, BatchSealed),
+        (3, EndMark(), 0, BatchSealed),
     ],
 )
 def test_a_page_begins_where_the_previous_page_ends(
@@ -48,7 +49,7 @@ def test_only_an_open_batch_takes_pages_after_those_of_the_creating_call(state: 
 
 
 @pytest.mark.parametrize(
-    ("held", "problem"), [(END_MARK, BatchSealed), (None, OtherBody), (PAGE | {"digest": "other"}, OtherBody)]
+    ("held", "problem"), [(EndMark(), BatchSealed), (None, OtherBody), (replace(PAGE, digest="other"), OtherBody)]
 )
 def test_a_page_that_is_not_the_loaded_one_is_refused(held: Any, problem: type[Problem]) -> None:
     with pytest.raises(problem):
@@ -67,7 +68,7 @@ def test_the_same_page_again_is_a_repeat() -> None:
         (0, None, None, 1, PageOutOfOrder),
         (1, PAGE, PAGE, 0, PageOutOfOrder),
         (2, None, None, 0, PageOutOfOrder),
-        (2, None, END_MARK, 0, BatchSealed),
+        (2, None, EndMark(), 0, BatchSealed),
     ],
 )
 def test_the_seal_counts_the_units_or_is_refused(
@@ -81,10 +82,16 @@ def test_the_seal_counts_the_units_or_is_refused(
 
 
 def test_a_page_gives_each_unit_its_place_and_survives_its_record() -> None:
-    page = Page.from_record(PAGE)
-    assert page == Page.holding(["a", "b"], 7, None)
+    page = pages.loaded(PAGE.to_record())
+    assert isinstance(page, Page)
+    assert page == PAGE
     assert page.payloads() == ["a", "b"]
     assert [(unit.index, unit.page, unit.offset, unit.page_units) for unit in page.units("b", "i", 3)] == [
         (7, 3, 0, 2),
         (8, 3, 1, 2),
     ]
+
+
+def test_the_end_mark_survives_its_record() -> None:
+    assert pages.loaded(EndMark().to_record()) == EndMark()
+    assert pages.loaded(None) is None

@@ -9,7 +9,7 @@ from shared.batches.rules import tree_records
 from shared.batches.rules.batch_run import BatchRun
 from shared.batches.rules.counter_tree import Node
 from shared.batches.rules.header import Header
-from shared.batches.rules.tree_records import Counter, NextStep, PageNode
+from shared.batches.rules.tree_records import Counter, CounterRecord, NextStep, NodeRecord, PageNode
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -41,7 +41,7 @@ def passed(count: int, first: int = 0) -> dict[str, int]:
 def test_a_full_node_is_propagated_and_a_full_root_completes_the_batch(
     node: Node, children: dict[str, int], pages: int | None, step: NextStep
 ) -> None:
-    assert tree_records.next_step(node, children, header(pages)) is step
+    assert tree_records.next_step(node, NodeRecord(children), header(pages)) is step
 
 
 def test_a_page_node_lacks_counters_adds_up_failures_and_survives_its_record() -> None:
@@ -60,6 +60,6 @@ def test_a_page_node_finds_its_units_by_index() -> None:
 
 @pytest.mark.parametrize(("finished", "full"), [(20, True), (19, False)])
 def test_a_counter_is_full_when_all_its_units_have_an_outcome(finished: int, full: bool) -> None:
-    counter = Counter(page=3, number=1, first=300, page_units=100, finished=finished, failures=0)
+    counter = Counter(page=3, number=1, first=300, page_units=100, counted=CounterRecord(finished))
     assert counter.full is full
     assert counter.indexes()[:3] == [301, 306, 311]

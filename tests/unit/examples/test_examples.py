@@ -44,7 +44,7 @@ def test_nobody_waits_for_a_lease_to_end(harness: Harness) -> None:
 
 def test_a_philosopher_who_lost_the_first_fork_does_not_eat_before_both_are_in_hand_again(harness: Harness) -> None:
     harness.post("philosophers", json={"table": "t", "seats": 2, "rounds": 1})
-    harness.deliver_task(harness.take("take_the_other"))
+    harness.deliver_task(harness.take("wait_for_second_fork"))
     eat = harness.take("eat")
     assert semaphore("t-fork-0").signal(str(eat.payload["first"]))
     harness.deliver_task(eat)

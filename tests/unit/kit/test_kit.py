@@ -28,8 +28,8 @@ from shared.testing import Faults, Harness
 from shared.testing.fixtures import harness as harness
 
 
-class Sour(Problem):
-    title = "Cook something sweeter"
+class TooSour(Problem):
+    title = "Too sour"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def kitchen(harness: Harness) -> Function:
     app = Function("kitchen")
 
     @app.http("GET", "/{dish}")
-    def look(request: Request, dish: str) -> dict[str, Any]:
+    def show(request: Request, dish: str) -> dict[str, Any]:
         return {"dish": dish, "query": request.query.get("q")}
 
     @app.http("PUT", "/{dish}")
@@ -45,12 +45,12 @@ def kitchen(harness: Harness) -> Function:
         return Response(201, {"dish": dish, **request.json_object()})
 
     @app.http("DELETE", "/{dish}")
-    def forget(request: Request, dish: str) -> None: ...
+    def remove(request: Request, dish: str) -> None: ...
 
     @app.task
     def cook(dish: str, salt: float = 0) -> str:
         if dish == "lemon":
-            raise Sour("It is sour.")
+            raise TooSour("It is sour.")
         if dish == "fire":
             raise RuntimeError
         documents.put(dish, {"salt": salt})
@@ -76,7 +76,7 @@ def kitchen(harness: Harness) -> Function:
 
 
 @pytest.mark.usefixtures("kitchen")
-def test_people_are_answered_with_what_a_handler_returns(harness: Harness) -> None:
+def test_what_a_handler_returns_is_the_response(harness: Harness) -> None:
     soup = harness.get("kitchen/soup?q=1")
     assert (soup.status, soup.json) == (200, {"dish": "soup", "query": "1"})
     soup = harness.put("kitchen/soup", json={"hot": True})
@@ -95,7 +95,7 @@ def test_a_document_is_merged_into_and_none_removes_only_if_told_to() -> None:
 
 
 @pytest.mark.usefixtures("harness")
-def test_many_documents_end_each_for_itself_and_embed_each_other() -> None:
+def test_documents_put_together_have_results_of_their_own_and_embed_each_other() -> None:
     bodies: list[dict[str, Any]] = [{"key": "soup", "with": {"key": "salt"}}, {"n": 1}, {"key": "salt", "n": 1}]
     soup, keyless, salt = documents.put_many(bodies)
     assert (soup, salt) == ({"key": "soup", "with": {"key": "salt", "n": 1}}, {"key": "salt", "n": 1})
@@ -103,7 +103,7 @@ def test_many_documents_end_each_for_itself_and_embed_each_other() -> None:
     assert documents.get("soup") == soup
 
 
-def test_a_task_says_how_it_is_called_and_can_be_run_in_a_test(kitchen: Any) -> None:
+def test_a_task_makes_calls_and_can_be_called_directly(kitchen: Any) -> None:
     assert kitchen.cook.call(dish="soup", salt=1.5) == Call("kitchen", "cook", {"dish": "soup", "salt": 1.5})
     with pytest.raises(WrongArguments) as error:
         kitchen.cook.call(dish=7)
@@ -136,20 +136,18 @@ def test_a_task_runs_when_a_queue_delivers_it(harness: Harness, kitchen: Any) ->
     ],
 )
 @pytest.mark.usefixtures("kitchen")
-def test_a_queue_is_told_to_ask_again_only_where_that_may_help(harness: Harness, call: Call, status: int) -> None:
+def test_only_transient_errors_of_a_task_are_retried(harness: Harness, call: Call, status: int) -> None:
     assert harness.deliver_task(effect(call)).status == status
     assert stored(harness) == {}
 
 
 @pytest.mark.usefixtures("kitchen")
-def test_a_task_that_died_every_time_is_not_run_any_more(harness: Harness) -> None:
+def test_a_task_that_failed_in_every_attempt_is_not_run_again(harness: Harness) -> None:
     call = Call("kitchen", "cook", {"dish": "fire"})
     assert [harness.deliver_task(effect(call), executions=count).status for count in (0, 9, 10)] == [500, 500, 204]
 
 
-def test_a_continuation_runs_under_its_lease_and_the_permit_is_back_when_it_returns(
-    harness: Harness, kitchen: Any
-) -> None:
+def test_a_continuation_runs_with_its_lease_which_is_released_when_it_returns(harness: Harness, kitchen: Any) -> None:
     semaphore("stove").ensure(permits=1)
     assert semaphore("stove").wait(kitchen.stir.call(dish="soup"), release_on_return=True)
     assert not semaphore("stove").wait(kitchen.stir.call(dish="rice"), release_on_return=True)
@@ -159,7 +157,7 @@ def test_a_continuation_runs_under_its_lease_and_the_permit_is_back_when_it_retu
     assert semaphore("stove").acquire() is not None
 
 
-def test_a_continuation_that_dies_every_time_gives_its_permit_back(harness: Harness, kitchen: Any) -> None:
+def test_a_continuation_that_fails_in_every_attempt_releases_its_lease(harness: Harness, kitchen: Any) -> None:
     semaphore("stove").ensure(permits=1)
     semaphore("stove").wait(kitchen.stir.call(dish="fire"))
     task = harness.take("stir")
@@ -179,7 +177,7 @@ def test_a_lease_is_renewed_and_signalled_once(harness: Harness) -> None:
     assert not semaphore("stove").renew(lease.id)
 
 
-def test_a_batch_of_calls_is_done_and_counted(harness: Harness, kitchen: Any) -> None:
+def test_a_batch_of_calls_completes_and_counts_them(harness: Harness, kitchen: Any) -> None:
     calls = [kitchen.taste.call(dish=f"dish {number}") for number in range(5)]
     batch("menu").populate(calls)
     harness.run(Faults(duplicate=1))
@@ -192,14 +190,14 @@ def test_a_batch_of_calls_is_done_and_counted(harness: Harness, kitchen: Any) ->
     assert batch("menu").populate(calls)["state"] == "completed"
 
 
-def test_a_batch_counts_what_its_task_refuses_as_failed(harness: Harness, kitchen: Any) -> None:
+def test_a_batch_counts_units_that_raise_a_problem_as_failed(harness: Harness, kitchen: Any) -> None:
     batch("menu").populate([kitchen.cook.call(dish=dish) for dish in ("soup", "lemon")])
     harness.run()
     assert (batch("menu").status()["state"], batch("menu").status()["failed"]) == ("completed", 1)
 
 
 @pytest.mark.parametrize("twice", [0, 1])
-def test_a_unit_that_has_units_of_its_own_is_done_when_they_are(harness: Harness, kitchen: Any, twice: float) -> None:
+def test_a_unit_with_a_sub_batch_is_done_when_that_completes(harness: Harness, kitchen: Any, twice: float) -> None:
     batch("dinner").populate(kitchen.course.call(dishes=dishes) for dishes in (0, 1, 3))
     harness.run(Faults(duplicate=twice))
     assert [batch("dinner").status()[name] for name in ("state", "size", "succeeded", "failed")] == [
@@ -212,12 +210,12 @@ def test_a_unit_that_has_units_of_its_own_is_done_when_they_are(harness: Harness
     assert sorted(batch(each.id).status()["size"] for each in inner) == [0, 1, 3]
 
 
-def test_a_batch_is_of_one_task(kitchen: Any) -> None:
+def test_the_units_of_a_batch_are_calls_of_one_task(kitchen: Any) -> None:
     with pytest.raises(BadBatch):
         batch("menu").populate([kitchen.cook.call(dish="soup"), kitchen.taste.call(dish="soup")])
 
 
-def test_a_batch_larger_than_one_call_takes_is_loaded_page_by_page(
+def test_a_batch_larger_than_one_call_is_loaded_in_pages(
     harness: Harness, kitchen: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LIMITS, "call_units_max", 3)

@@ -33,7 +33,7 @@ def picky(unit: Unit, how: Literal["raw", "done"], anything: Any, x: list[list[i
         {"dish": "", "pot": 1, "names": None, "salt": 0.5},
     ],
 )
-def test_arguments_that_fit_are_given_as_they_are(given: dict[str, Any]) -> None:
+def test_valid_arguments_are_bound_unchanged(given: dict[str, Any]) -> None:
     assert Signature.from_function(plain).bind(given, None) == given
 
 
@@ -56,7 +56,7 @@ def test_arguments_that_fit_are_given_as_they_are(given: dict[str, Any]) -> None
         ({"dish": "soup", "pot": 1, "cup": 1}, "cup", "takes no argument 'cup'"),
     ],
 )
-def test_an_argument_that_does_not_fit_is_named(given: dict[str, Any], field: str, said: str) -> None:
+def test_an_invalid_argument_is_named(given: dict[str, Any], field: str, said: str) -> None:
     signature = Signature.from_function(plain)
     with pytest.raises(WrongArguments) as error:
         signature.check(given)
@@ -66,7 +66,7 @@ def test_an_argument_that_does_not_fit_is_named(given: dict[str, Any], field: st
     assert (refused.value.field, refused.value.detail) == (field, str(error.value))
 
 
-def test_what_a_task_runs_for_is_given_by_its_type_and_is_no_argument() -> None:
+def test_a_context_is_bound_by_its_type_and_is_no_argument() -> None:
     signature = Signature.from_function(picky)
     given = {"how": "raw", "anything": [[1]], "x": [[1], []]}
     assert signature.bind(given, UNIT) == given | {"unit": UNIT}
@@ -76,7 +76,7 @@ def test_what_a_task_runs_for_is_given_by_its_type_and_is_no_argument() -> None:
             signature.check(wrong)
 
 
-def test_a_task_that_runs_for_a_lease_is_refused_without_one() -> None:
+def test_a_task_that_needs_a_lease_is_refused_without_one() -> None:
     def eat(lease: Lease) -> None: ...
 
     with pytest.raises(BadArgument, match="needs a Lease"):
@@ -99,6 +99,6 @@ def by_number(dishes: dict[int, str]) -> None: ...
 
 
 @pytest.mark.parametrize("code", [gather, spread, by_place, of_a_set, by_number])
-def test_a_parameter_that_no_json_could_fill_is_refused_when_the_task_is_declared(code: Callable[..., None]) -> None:
+def test_a_parameter_that_no_json_value_fits_is_refused_when_the_task_is_declared(code: Callable[..., None]) -> None:
     with pytest.raises(TypeError, match="dish"):
         Signature.from_function(code)
