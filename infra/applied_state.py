@@ -1,13 +1,13 @@
-"""Read what Terraform has applied back as a catalogue: what is in the cloud, in the words of what was asked for.
+"""Read Terraform's state back as a catalogue: what is deployed, in the form of what was requested.
 
     applied = read(json.loads(terraform_show_json), folders)
     applied.catalogue.functions["sweep"].invoked_by       # ("schedule",)
     applied.environments["sweep"]["SIGNALBOX_DATABASE"]   # "signalbox-dev"
 
-Who invokes a function follows from who was given the right to; what it hands tasks to, likewise. So a function that the
-catalogue says queues may call, and that the tasks' account may not, reads as one that queues do not call. What
-the cloud takes and what then never works is refused: a trigger on a database that no function writes, a schedule that
-calls as somebody whom functions do not expect.
+A function's invokers and queues follow from the IAM bindings in the state. So a function that the catalogue lets queues
+call, and that the tasks' account may not call, reads as one that queues do not call. Refused is what the cloud accepts
+and what then never works: a trigger on a database that no function writes, a schedule with an account that functions do
+not expect.
 """
 
 import json
@@ -67,7 +67,7 @@ def read(
 
 
 class _State:
-    """The resources that were applied; names lose the prefix that all of them have."""
+    """The resources of a state; `plain` names lack the deployment's prefix."""
 
     def __init__(self, shown: Mapping[str, Any]) -> None:
         self._resources = list(_resources(shown.get("values", {}).get("root_module", {})))
@@ -79,7 +79,7 @@ class _State:
         return [values for type_, values in self._resources if type_ == kind]
 
     def plain(self, name: str) -> str:
-        """Take the prefix off a name."""
+        """Return a name without the deployment's prefix."""
         return name.removeprefix(self.environment["SIGNALBOX_QUEUE_PREFIX"])
 
     def queue(self, values: Resource) -> Queue:
@@ -115,7 +115,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
 
 
 def _enqueues(state: _State, member: str) -> Iterator[str]:
-    """Name the queues that an account hands tasks to: it takes the right, and one to act as the account they carry."""
+    """Iterate over the queues that an account may enqueue to: it needs that role, and may act as the tasks' account."""
     tasks = f"/serviceAccounts/{state.environment['SIGNALBOX_TASKS_ACCOUNT']}"
     acts_as = {each["service_account_id"] for each in state.of(ACTS_AS) if each["member"] == member}
     if any(account.endswith(tasks) for account in acts_as):
@@ -123,7 +123,7 @@ def _enqueues(state: _State, member: str) -> Iterator[str]:
 
 
 def _invokers(state: _State, values: Resource, callers: set[str]) -> Iterator[str]:
-    """Say what may invoke a function: it takes the right, and for people an ingress that lets them in."""
+    """Iterate over the invokers of a function: each needs the role, and people an ingress that admits them."""
     accounts = {
         "queue": {f"serviceAccount:{state.environment['SIGNALBOX_TASKS_ACCOUNT']}"},
         "event": {f"serviceAccount:{each['service_account_email']}" for each in values["event_trigger"]},
@@ -178,7 +178,7 @@ def _seconds(duration: str) -> float:
 
 
 def _resources(module: Mapping[str, Any]) -> Iterator[tuple[str, Resource]]:
-    """Give every resource's kind and values; its ``key`` among its like is one of them."""
+    """Return every resource's kind and values; its ``key`` among its like is one of them."""
     listed = (each for each in module.get("resources", []) if each["mode"] == "managed")
     yield from ((each["type"], {**each["values"], "key": each.get("index")}) for each in listed)
     for child in module.get("child_modules", []):

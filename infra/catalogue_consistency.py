@@ -1,6 +1,7 @@
-"""The catalogue as a whole: entries that refer to each other, and agree.
+"""The catalogue as a whole: check that its entries agree with each other.
 
-A queue that a function hands tasks to is there, whoever is said to call a function does, and nothing is said twice.
+Every queue that a function enqueues to exists, every invoker that a function declares calls it, and a function has one
+trigger at most.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ ONE_EACH = "Cloud Functions takes one trigger a function: give this one its own"
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Everything by name. What refers to something refers to an entry that exists and agrees."""
+    """All entries by name. Every reference names an entry that exists and agrees with it."""
 
     root: Path
     functions: Mapping[str, Function]

@@ -1,4 +1,4 @@
-# What the catalogue says, in the words of the cloud. Names, addresses and who calls what are decided here and nowhere else.
+# The catalogue in the cloud's terms. Names and addresses are decided here and nowhere else.
 
 data "google_project" "this" {
   project_id = var.project_id
@@ -37,8 +37,8 @@ locals {
     }
   } }
 
-  # People's address passes on the path behind the name. Queues and schedules call the deterministic address, which is known
-  # before any function exists, so that functions can send each other tasks.
+  # The URL for people passes on the path behind the name. Queues and schedules call the deterministic address, which is known
+  # before any function exists, so that functions can enqueue tasks for each other.
   base_url     = "https://${var.region}-${var.project_id}.cloudfunctions.net/${local.begin}"
   function_url = "https://${local.begin}{function}-${data.google_project.this.number}.${var.region}.run.app"
 

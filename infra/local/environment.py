@@ -1,4 +1,4 @@
-"""The settings of a local stack's functions: what follows from the catalogue, and the environment that says it."""
+"""The settings of a local stack's functions: derived from the catalogue, and as environment variables."""
 
 import json
 import os
@@ -15,7 +15,7 @@ SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 
 
 def settings_of(catalogue: Catalogue) -> Settings:
-    """Give the settings that Terraform would give the functions, with accounts that exist nowhere."""
+    """Return the settings that Terraform would give the functions, with accounts that exist nowhere."""
     return replace(
         from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ}),
         task_functions=catalogue.task_functions,

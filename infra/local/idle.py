@@ -1,59 +1,58 @@
-"""Tell when nothing is under way in a local stack.
+"""Find out whether a local stack is idle.
 
-Tasks and events are counted by those who hold them. What nobody counts is an event that the emulator has yet to send,
-so a marker is passed through it between two equal looks at the counters: then nothing happened from the first look on.
+The queues and the event bridge count their tasks and events. An event that the emulator has yet to send is counted
+nowhere, so a marker document is written between two reads of the counters: if they are equal, nothing was pending.
 """
 
-import http.client
 import itertools
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from infra.local.services import Plan, stats
-from infra.local.triggers import Events
+from infra.local.services import StackLayout, stats
+from infra.local.triggers import EmulatorEvents
 
-MARKER_SECONDS_MAX = 5.0  # a marker may be lost with the half that receives it; the next one tells as much
-MARKER_LOOK_SECONDS = 0.005
-EMBEDDED_SETTLE_SECONDS = 0.25  # an embedded store posts its events in this time, or at least the next of them
+MARKER_SECONDS_MAX = 5.0  # a marker may be lost with the half that receives it; the next attempt writes another
+MARKER_POLL_SECONDS = 0.005
+EMBEDDED_SETTLE_SECONDS = 0.25  # an embedded store posts its next event within this time
 FAR_AHEAD_SECONDS = 90  # beyond the pause before any retry: a task due later was scheduled so
 
 Activity = Mapping[str, Mapping[str, Any]]
-"""The numbers of the events, and of each queue by name."""
+"""The counters of the events, and of each queue by name."""
 
 
 class IdleMonitor:
     """Watches one stack."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, layout: StackLayout) -> None:
+        self._layout = layout
         self._markers = itertools.count(1)
 
     def idle(self) -> bool:
-        """Tell whether no task and no event was under way at any time while this looked."""
+        """Return whether no task and no event was pending at any time during this call."""
         before = self.activity()
         return before is not None and not _busy(before) and self._events_all_sent() and self.activity() == before
 
     def activity(self) -> Activity | None:
-        """Read the numbers; None when a part does not answer."""
-        events, queues = stats(self._plan.url("events-deliver")), stats(self._plan.url("keys"))
+        """Read the counters; None if a service does not respond."""
+        events, queues = stats(self._layout.url("events-deliver")), stats(self._layout.url("keys"))
         return None if events is None or queues is None else {"events": events, **queues}
 
     def _events_all_sent(self) -> bool:
-        """See to it that the events of all commits so far are on file; False when that cannot be told."""
-        if self._plan.emulator is None:
+        """Wait until the events of all commits so far are stored; False if that cannot be established."""
+        if self._layout.emulator is None:
             time.sleep(EMBEDDED_SETTLE_SECONDS)
             return True
-        settings = self._plan.settings
+        settings = self._layout.settings
         marker, deadline = next(self._markers), time.monotonic() + MARKER_SECONDS_MAX
         try:
-            Events(settings.firestore_emulator, settings.project, settings.database).mark(marker)
-        except (OSError, http.client.HTTPException):
+            EmulatorEvents(settings.firestore_emulator, settings.project, settings.database).mark(marker)
+        except OSError:
             return False
         while time.monotonic() < deadline:
-            if (stats(self._plan.url("events-receive")) or {}).get("marker", 0) >= marker:
+            if (stats(self._layout.url("events-receive")) or {}).get("marker", 0) >= marker:
                 return True
-            time.sleep(MARKER_LOOK_SECONDS)
+            time.sleep(MARKER_POLL_SECONDS)
         return False
 
 

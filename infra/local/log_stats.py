@@ -1,4 +1,4 @@
-"""Add up what the functions say they did: one JSON line in their log for each call that they handled."""
+"""Sum up the functions' log: one JSON line for each handled call, with its reads, writes and tasks."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ SUMMED = ("reads", "writes", "deletes", "round_trips", "tasks")
 
 
 class LogStats:
-    """Reads a growing log file; every line is counted once. Lines that are not about a handled call are passed over.
+    """Reads a growing log file; every line is counted once. Other lines are ignored.
 
     `functions` names those whose calls count; None: all.
     """
@@ -23,7 +23,7 @@ class LogStats:
         self._lock = Lock()
 
     def sums(self) -> dict[str, int]:
-        """Give the sums of `SUMMED` over all calls so far, and the number of `calls`."""
+        """Return the sums of `SUMMED` over all calls so far, and the number of `calls`."""
         with self._lock:
             for line in self._new_lines():
                 self._count(line)

@@ -1,32 +1,31 @@
-"""What the local stack consists of, as command lines: from a catalogue, a folder and free ports to the parts to run."""
+"""The services of the local stack, as command lines: derived from a catalogue, a folder and free ports."""
 
-import http.client
 import json
 import os
 import socket
 import sys
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from infra import http_client
 from infra.catalogue import Catalogue
 from infra.local import firestore_emulator, processes
 from infra.local.environment import environment_of
 from infra.local.firestore_emulator import Emulator
 from infra.local.supervisor import ROOT, Service
-from infra.local.triggers import Events
+from infra.local.triggers import EmulatorEvents
 from shared.adapters.settings import EMBEDDED, Settings
 
-ANSWER_SECONDS_MAX = 1.0
+RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 BACKLOG = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All that the parts have to know of each other. `emulator` None: the functions embed the store."""
+class StackLayout:
+    """What the services know of each other. `emulator` None: the functions embed the store."""
 
     catalogue_file: Path
     catalogue: Catalogue
@@ -51,14 +50,13 @@ def plan(
     settings: Settings,
     port: int | None,
     chaos: str,
-) -> Plan:
+) -> StackLayout:
     """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
 
-    In the settings it replaces where things are on this machine, and what Google knows without being told: the triggers
-    and the indexes.
+    It replaces the settings that name addresses, and adds the triggers and indexes, which the cloud knows by itself.
     """
-    functions_socket = socket.create_server(("127.0.0.1", port or 0), backlog=BACKLOG)
-    events_socket = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+    functions_socket = _listen(port or 0)
+    events_socket = _listen(0)
     names = ("firestore", "cloud-tasks", "keys", "events-deliver")
     ports = dict(zip(names, processes.free_ports(len(names)), strict=True))
     ports |= {"functions": functions_socket.getsockname()[1], "events-receive": events_socket.getsockname()[1]}
@@ -73,88 +71,95 @@ def plan(
         keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
         indexes=tuple(index.parsed for index in catalogue.indexes.values()),
     )
-    return Plan(
+    return StackLayout(
         catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket
     )
 
 
-def parts(plan: Plan) -> list[Service]:
-    """List the parts in the order in which they start."""
-    firestore = [_firestore(plan, plan.emulator)] if plan.emulator else []
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"Port {port} is taken ({error.strerror}). Choose another: PORT={port + 1}"
+        ) from error
+
+
+def services(layout: StackLayout) -> list[Service]:
+    """Return the services in the order in which they start."""
+    firestore = [_firestore(layout, layout.emulator)] if layout.emulator else []
     return [
         *firestore,
-        _cloud_tasks(plan),
-        _events_receive(plan),
-        _events_deliver(plan),
-        _functions(plan),
-        _scheduler(plan),
+        _cloud_tasks(layout),
+        _events_receive(layout),
+        _events_deliver(layout),
+        _functions(layout),
+        _scheduler(layout),
     ]
 
 
 def stats(url: str) -> Any:
-    """Read a part's numbers; None when it does not answer."""
+    """Read a service's statistics; None if it does not respond."""
     answer = _fetched(f"{url}/stats")
     return None if answer is None else json.loads(answer)
 
 
 def _fetched(url: str) -> bytes | None:
     try:
-        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310 (a part's address)
-            content: bytes = answer.read()
-            return content
-    except (OSError, http.client.HTTPException):
+        return http_client.send("GET", url, timeout_seconds=RESPONSE_SECONDS_MAX)
+    except OSError:
         return None
 
 
-def _firestore(plan: Plan, emulator: Emulator) -> Service:
-    host = plan.settings.firestore_emulator
-    events = Events(host, plan.settings.project, plan.settings.database)
+def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
+    host = layout.settings.firestore_emulator
+    events = EmulatorEvents(host, layout.settings.project, layout.settings.database)
     return Service(
         "firestore",
-        tuple(emulator.command(plan.ports["firestore"], plan.ports["events-receive"])),
+        tuple(emulator.command(layout.ports["firestore"], layout.ports["events-receive"])),
         ready=lambda: firestore_emulator.answers(host),
-        prepare=lambda: events.register(plan.catalogue.triggers.values()),
+        prepare=lambda: events.register(layout.catalogue.triggers.values()),
         loses="its documents were in memory and are gone",
     )
 
 
-def _cloud_tasks(plan: Plan) -> Service:
-    settings = plan.settings
+def _cloud_tasks(layout: StackLayout) -> Service:
+    settings = layout.settings
     parent = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}"
-    queues = {parent + name: _settings_of(asdict(queue)) for name, queue in plan.catalogue.queues.items()}
-    ports = (f"--port={plan.ports['cloud-tasks']}", f"--keys-port={plan.ports['keys']}")
-    database = f"--database={plan.folder / 'cloud-tasks.sqlite'}"
+    queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.queues.items()}
+    ports = (f"--port={layout.ports['cloud-tasks']}", f"--keys-port={layout.ports['keys']}")
+    database = f"--database={layout.folder / 'cloud-tasks.sqlite'}"
     command = _module(
-        "infra.local.cloud_tasks", *ports, database, f"--queues={json.dumps(queues)}", f"--chaos={plan.chaos}"
+        "infra.local.cloud_tasks", *ports, database, f"--queues={json.dumps(queues)}", f"--chaos={layout.chaos}"
     )
-    return Service("cloud-tasks", command, ready=_answers(plan.url("keys")))
+    return Service("cloud-tasks", command, ready=_answers(layout.url("keys")))
 
 
 def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in queue.items() if name != "name"}
 
 
-def _events_receive(plan: Plan) -> Service:
-    listening_fd = plan.events_socket.fileno()
-    command = _bridge(plan, "receive", f"--listening-fd={listening_fd}")
-    return Service("events-receive", command, ready=_answers(plan.url("events-receive")), inherits=(listening_fd,))
+def _events_receive(layout: StackLayout) -> Service:
+    listening_fd = layout.events_socket.fileno()
+    command = _bridge(layout, "receive", f"--listening-fd={listening_fd}")
+    return Service("events-receive", command, ready=_answers(layout.url("events-receive")), inherits=(listening_fd,))
 
 
-def _events_deliver(plan: Plan) -> Service:
-    command = _bridge(plan, "deliver", f"--port={plan.ports['events-deliver']}", f"--chaos={plan.chaos}")
-    return Service("events-deliver", command, ready=_answers(plan.url("events-deliver")))
+def _events_deliver(layout: StackLayout) -> Service:
+    command = _bridge(layout, "deliver", f"--port={layout.ports['events-deliver']}", f"--chaos={layout.chaos}")
+    return Service("events-deliver", command, ready=_answers(layout.url("events-deliver")))
 
 
-def _bridge(plan: Plan, half: str, *more: str) -> tuple[str, ...]:
-    functions = plan.catalogue.functions
-    triggers = plan.catalogue.triggers.values()
-    routes = [f"--route={each.name}={plan.base_url}{functions[each.function].segment}" for each in triggers]
-    return _module("infra.local.event_bridge", half, f"--database={plan.folder / 'events.sqlite'}", *routes, *more)
+def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
+    functions = layout.catalogue.functions
+    triggers = layout.catalogue.triggers.values()
+    routes = [f"--route={each.name}={layout.base_url}{functions[each.function].segment}" for each in triggers]
+    return _module("infra.local.event_bridge", half, f"--database={layout.folder / 'events.sqlite'}", *routes, *more)
 
 
-def _functions(plan: Plan) -> Service:
-    listening_fd = plan.functions_socket.fileno()
-    application = f"infra.local.functions_server:application({str(plan.catalogue_file)!r})"
+def _functions(layout: StackLayout) -> Service:
+    listening_fd = layout.functions_socket.fileno()
+    application = f"infra.local.functions_server:application({str(layout.catalogue_file)!r})"
     command = _module(
         "gunicorn",
         f"--bind=fd://{listening_fd}",
@@ -169,16 +174,16 @@ def _functions(plan: Plan) -> Service:
     return Service(
         "functions",
         command,
-        ready=lambda: _fetched(plan.base_url) is not None,
-        environment={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment_of(plan.settings)},
+        ready=lambda: _fetched(layout.base_url) is not None,
+        environment={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment_of(layout.settings)},
         inherits=(listening_fd,),
-        loses="" if plan.emulator else "the store was embedded in it and is gone",
+        loses="" if layout.emulator else "its embedded store was in memory and is gone",
     )
 
 
-def _scheduler(plan: Plan) -> Service:
-    where = (f"--catalogue={plan.catalogue_file}", f"--base-url={plan.base_url}")
-    who = (f"--account={plan.settings.scheduler_account}", f"--identity-url={plan.url('keys')}")
+def _scheduler(layout: StackLayout) -> Service:
+    where = (f"--catalogue={layout.catalogue_file}", f"--base-url={layout.base_url}")
+    who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
     return Service("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True)
 
 

@@ -1,11 +1,11 @@
-"""The local stack from what Terraform has applied: so the wiring that is tested here is the cloud's.
+"""Build a local stack from Terraform's state, so that tests exercise the wiring of the cloud.
 
     with stack_of(applied_state.read(shown, folders, root), folder) as stack: ...
 
 Functions and who invokes them, queues with their names, rates and retries, triggers, schedules, accounts, the database
 and every variable of the functions' environment are those of the state. Replaced is only what this machine cannot have:
 
-- where things are: Firestore, Cloud Tasks, the functions' addresses, the keys of tokens (`parts.plan`);
+- addresses: of Firestore, Cloud Tasks, the functions and the keys of tokens (`services.plan`);
 - `SIGNALBOX_SIGNATURES`: nothing in front of the functions checks signatures here, so they do;
 - how often schedules run, which is the reader's choice (`applied_state.read`);
 - how many requests are handled at once: all functions share one process.
@@ -36,7 +36,7 @@ def stack_of(applied: AppliedState, folder: Path) -> Stack:
 
 
 def settings_of(applied: AppliedState) -> Settings:
-    """Give what all functions read from their environments, which must agree: they run in one process here."""
+    """Return the settings of all functions, whose environments must agree: they run in one process here."""
     first: Mapping[str, str] = {}
     for name, environment in applied.environments.items():
         common = {key: value for key, value in environment.items() if key not in OF_ONE_FUNCTION}

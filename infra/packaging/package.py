@@ -1,8 +1,8 @@
 """Build the source zip of a function, the same bytes on every machine.
 
 A zip holds the function's folder (``main.py`` at the root), the part of ``shared/`` that it imports, and one
-``requirements.txt``. Terraform names the uploaded object by its content, so a zip that changes without need redeploys a
-function without need, and one that does not change when it should leaves old code running. Hence: sorted names, one
+``requirements.txt``. Terraform names the uploaded object by its content, so a needless difference redeploys a
+function, and a missing one leaves old code running. Hence: sorted names, one
 time, one mode, nothing compressed (compressors differ between versions), and no file that is not imported.
 """
 
@@ -33,7 +33,7 @@ class Package:
     files: Mapping[str, bytes]
 
     def zipped(self) -> bytes:
-        """Give the zip."""
+        """Return the bytes of the zip."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
             for path, content in sorted(self.files.items()):
@@ -43,7 +43,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A zip on disk: what the printed table says of it."""
+    """A zip on disk, as a row of the printed table."""
 
     name: str
     files: int

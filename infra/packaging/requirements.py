@@ -1,7 +1,7 @@
-"""Join the functions' lock with what a user's function needs beside it.
+"""Join the functions' lock with a function's own.
 
-The build service installs one ``requirements.txt`` a function, and a single hash in it makes pip ask for the hash of
-everything. So a function's own lines must be locked as the functions' lock is, and agree with it.
+The build service installs one ``requirements.txt`` a function, and a single hash in it makes pip require hashes for
+all. So a function's own lock must have hashes too, and agree with the functions' lock.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Whether units may still start, read from the store once every few seconds a process and batch, not once a unit.
+"""Whether a batch's units should still run, remembered for a few seconds a process.
 
-So a unit costs no read. Units of a batch cancelled in those seconds may still run: harmless, since an outcome changes
-nothing in a batch that has ended.
+So a unit costs no read. Units of a cancelled batch may start for those seconds more, which is harmless: an ended batch
+ignores their outcomes.
 """
 
 import time
@@ -12,10 +12,8 @@ from shared.batches.operations import units as batch_units
 from shared.batches.rules.units import PlacedUnit
 
 FRESH_SECONDS = 5.0
-"""How long an answer is used."""
-
 BATCHES_MAX = 1_000
-"""Entries of a process; one more clears the cache."""
+"""Batches remembered by a process; beyond that the cache is cleared."""
 
 _Key = tuple[str, str, bool]
 _cache: dict[_Key, tuple[bool, float]] = {}
@@ -23,14 +21,20 @@ _lock = Lock()
 
 
 def is_live(unit: PlacedUnit) -> bool:
-    """Return whether a unit may start, as of the last few seconds. Raises `Unavailable`."""
+    """Return whether a unit should run; the value may be `FRESH_SECONDS` old. Raises `Unavailable`."""
     key = (unit.batch, unit.incarnation, unit.attempt > 0)
     with _lock:
-        live, expires_at = _cache.get(key, (False, 0.0))
-    return live if time.monotonic() < expires_at else _loaded(unit, key)
+        live, fresh_until = _cache.get(key, (False, 0.0))
+    return live if time.monotonic() < fresh_until else _read(unit, key)
 
 
-def _loaded(unit: PlacedUnit, key: _Key) -> bool:
+def clear() -> None:
+    """Forget everything. For tests whose clock moves otherwise than this machine's."""
+    with _lock:
+        _cache.clear()
+
+
+def _read(unit: PlacedUnit, key: _Key) -> bool:
     live = batch_units.unit_is_live(runtime.ports(), unit)
     with _lock:
         if len(_cache) >= BATCHES_MAX:

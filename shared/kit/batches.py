@@ -56,6 +56,11 @@ class Batch:
         return operations.cancel(runtime.ports(), self.id).to_json()
 
 
+def batch(id: str) -> Batch:  # noqa: A002  the word of the HTTP API
+    """Return the batch of that id, which need not exist yet."""
+    return Batch(id)
+
+
 SubBatch = BatchSpec
 """What a unit's task returns to have units of its own: the unit's result is how they end."""
 

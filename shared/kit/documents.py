@@ -1,11 +1,9 @@
-"""Documents in a user's own functions; and where `semaphore` and `batch` of the kit begin.
+"""Documents, as a user's function stores and reads them.
 
     documents.put("order-7", {"customer": {"key": "ann"}})
     documents.patch("order-7", {"paid": True})
-    semaphore("printer").wait(print_it.call(order=7), release_on_return=True)
-    batch("quilt").populate(paint.call(square=n) for n in range(64))
 
-All of it is safe to repeat: within a task, an operation without an id gets one that a redelivery repeats.
+Every call may be repeated: in a second delivery of a task it stores the same again.
 """
 
 from collections.abc import Iterable
@@ -20,8 +18,6 @@ from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.patches import Null
 from shared.documents.rules.requests import PatchRequest, PutRequest
-from shared.kit.batches import Batch
-from shared.kit.semaphores import Semaphore
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
 """Of one of many documents: the document as stored, or why it is not. `Unavailable` means unknown: put it again."""
@@ -62,13 +58,3 @@ class Documents:
 
 
 documents = Documents()
-
-
-def semaphore(name: str) -> Semaphore:
-    """Return the semaphore of that name, which need not exist yet."""
-    return Semaphore(name)
-
-
-def batch(id: str) -> Batch:  # noqa: A002  the word of the HTTP API
-    """Return the batch of that id, which need not exist yet."""
-    return Batch(id)

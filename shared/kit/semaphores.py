@@ -8,7 +8,7 @@ from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import deployed
 from shared.core.rules.calls import Call
 from shared.core.rules.task_context import Lease
-from shared.kit.idempotency import id_for
+from shared.kit.idempotency import idempotency_key
 from shared.semaphores.operations import semaphores as operations
 from shared.semaphores.rules.requests import Wish, check_name
 
@@ -73,7 +73,7 @@ class Semaphore:
 
     def signal(self, lease: Lease | str) -> bool:
         """Give a permit back; tell whether it was still ours. `lease` may be a lease's id."""
-        operation = id_for("signal", self.name) or ""
+        operation = idempotency_key("signal", self.name) or ""
         return operations.signal(runtime.ports(), self.name, _id_of(lease), operation)
 
     def renew(self, lease: Lease | str, lease_seconds: float | None = None) -> bool:
@@ -83,8 +83,13 @@ class Semaphore:
     def _wait(self, body: dict[str, Any], id_: str | None, what_for: str) -> dict[str, Any]:
         # Not by what the task is given: that may hold a lease, which a second delivery has under another token.
         ports = runtime.ports()
-        chosen = id_ or id_for("wait", self.name, what_for) or ports.store.new_id()
+        chosen = id_ or idempotency_key("wait", self.name, what_for) or ports.store.new_id()
         return operations.wait(ports, check_name(self.name), Wish.parse(body, chosen))
+
+
+def semaphore(name: str) -> Semaphore:
+    """Return the semaphore of that name, which need not exist yet."""
+    return Semaphore(name)
 
 
 def _id_of(lease: Lease | str) -> str:

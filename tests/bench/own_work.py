@@ -1,4 +1,4 @@
-"""What costs no I/O or must not grow: the event of a refreshed copy, and the put of a document that many embed."""
+"""CPU time of the event of a refreshed copy, and time of the put of a document that many embed."""
 
 import statistics
 import time
@@ -20,7 +20,7 @@ ATTRIBUTES = {"id": "event", "document": "documents/city"}
 
 
 def event_microseconds(events: int) -> tuple[float, Cost]:
-    """Handle the event of a refreshed copy so often; give the processor time of one and the cost of all."""
+    """Handle the event of a refreshed copy so often; return the CPU time of one, in µs, and the cost of all."""
     body, ports = event_of_a_refresh(), metered(QuietWorld().ports)
     with measure() as cost:
         began = time.thread_time()
@@ -31,12 +31,12 @@ def event_microseconds(events: int) -> tuple[float, Cost]:
 
 
 def handle(ports: Ports, body: bytes) -> None:
-    """Do what the function does with an event, from its bytes on."""
+    """Parse an event and run its handler, as the function does."""
     operations.fan_out(ports, document_event(ATTRIBUTES, body))
 
 
 def event_of_a_refresh() -> bytes:
-    """Make the event of a document that nobody embeds and whose copy was just refreshed."""
+    """Return the event of a document that nobody embeds and whose copy was just refreshed."""
     before = record("city", city(1), {TARGET: country(1)}, linked=False)
     document = documents.Document.from_record(before)
     assert document is not None, "a record was just made"
@@ -53,7 +53,7 @@ def event_of_a_refresh() -> bytes:
 
 
 def put_milliseconds(stage: Stage, linkers: int, puts: int) -> float:
-    """Put a document that so many embed, again and again; give the median time of one.
+    """Put a document that so many embed, again and again; return the median time of one.
 
     Its events are held back: what is measured is the put, not the fan-outs that would run beside the next one.
     """

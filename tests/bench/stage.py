@@ -18,7 +18,7 @@ import httpx
 from infra import catalogue
 from infra.local.log_stats import LogStats
 from infra.local.stack import Stack
-from infra.local.triggers import Events
+from infra.local.triggers import EmulatorEvents
 from shared.adapters.firestore.store import FirestoreStore
 from shared.core.operations.ports import Condition, Put, Query
 from shared.documents.rules import documents, links
@@ -43,7 +43,7 @@ class Stage:
         self.host, self.project = settings.firestore_emulator, settings.project
         self.store = FirestoreStore(self.project, DATABASE, self.host)
         self.followers = LogStats(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
-        self._events = Events(self.host, self.project)
+        self._events = EmulatorEvents(self.host, self.project)
         self._triggers = tuple(catalogue.load().triggers.values())
 
     def __enter__(self) -> Self:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.adapters import runtime
 from shared.adapters.firestore.store import FirestoreStore
 from shared.batches.operations.removal import remove
 from shared.batches.operations.sweep import sweep
@@ -20,7 +19,6 @@ from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness
 def harness(firestore_emulator: str) -> Iterator[BatchHarness]:
     store = FirestoreStore(f"batches-{uuid.uuid4().hex[:8]}", "(default)", firestore_emulator)
     yield BatchHarness(store)
-    runtime.bind(None)
     store.close()
 
 
@@ -52,7 +50,7 @@ def test_units_completed_from_outside_are_found_by_their_index(harness: BatchHar
 
 def remove_batch(harness: BatchHarness) -> None:
     """Remove the batch as the sweeper does."""
-    while found := harness.store.query(Query("batches")):
+    while found := harness.ports.store.query(Query("batches")):
         assert found[0].data
         header = Header.from_record(found[0].data)
         remove(harness.ports, BatchRun("b", header.incarnation), header, found[0])

@@ -1,4 +1,4 @@
-"""The demo's five steps, as `make demo` runs them; and what a deployment refuses that could not be carried out."""
+"""The demo's five stages, as `make demo` runs them; and what a deployment refuses that could not be carried out."""
 
 import os
 import subprocess
@@ -16,14 +16,20 @@ KITS_OWN = {"function": "link_refresh", "task": "eat", "payload": {}}
 NO_QUEUE = {"function": "quilt", "task": "paint", "payload": {}, "queue": "fast"}
 
 
-def test_the_five_steps_end_well_on_the_embedded_store_and_in_a_log() -> None:
+def test_the_five_stages_pass_on_the_embedded_store_and_in_a_log() -> None:
     environment = {**os.environ, "SIGNALBOX_STORE": "embedded", "CITIES": "20", "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "examples.demo"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout.splitlines()
-    assert [line.split()[1] for line in said if line[:1].isdigit()] == ["Load:", "Change:", "Ask:", "Dine:", "Sew:"]
-    assert "checks hold." in said[-1]
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines if line[:1].isdigit()] == [
+        "Load:",
+        "Change:",
+        "Query:",
+        "Semaphores:",
+        "Batches:",
+    ]
+    assert "checks hold." in lines[-1]
     assert "FAILED" not in done.stdout
 
 

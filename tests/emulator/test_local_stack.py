@@ -263,7 +263,10 @@ def test_the_parts_end_with_a_stack_that_is_killed(tmp_path: Path, number: signa
 def test_a_port_that_is_taken_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGNALBOX_STORE", "embedded")
     catalogue = project(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match=r"is taken .*in use.* Choose another: PORT="),
+    ):
         Stack(port=taken.getsockname()[1], folder=tmp_path / "state", catalogue=catalogue)
 
 

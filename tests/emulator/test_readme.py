@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.emulator.pages import PROJECT, README, block, run_calls, serving
 
 FOLLOW_SECONDS_MAX = 20
 Dev = tuple[subprocess.Popen[bytes], int]
+END_SECONDS_MAX = 5
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +30,10 @@ def dev() -> Iterator[Dev]:
 
 
 def running() -> dict[int, int]:
-    """Return each process's parent."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    return {int(pid): int(parent) for pid, parent in map(str.split, listed.splitlines())}
+    """Return each process's parent, without processes that have ended and are not yet reaped."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = map(str.split, listed.splitlines())
+    return {int(pid): int(parent) for pid, parent, state in rows if not state.startswith("Z")}
 
 
 def descendants(pid: int) -> set[int]:
@@ -77,6 +80,9 @@ def test_ctrl_c_leaves_no_process_behind(dev: Dev) -> None:
     os.killpg(process.pid, signal.SIGINT)
     process.wait(30)
     assert len(started) > 5
+    deadline = time.monotonic() + END_SECONDS_MAX  # of what was killed with its group, make waits for the leaders only
+    while started & running().keys() and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert started & running().keys() == set()
 
 

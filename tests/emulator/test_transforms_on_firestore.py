@@ -27,7 +27,7 @@ def client(killable: Stack) -> Iterator[httpx.Client]:
 
 
 def shown(client: httpx.Client, expected: object, key: str = "897654") -> Any:
-    """Return what stands at a person's address once it is as expected, or after `PATIENCE_SECONDS`."""
+    """Return the address of a person's document: as soon as it is the expected one, else after PATIENCE_SECONDS."""
     give_up = time.monotonic() + PATIENCE_SECONDS
     while True:
         copy = client.get(f"documents/{key}").json()["address"]

@@ -7,6 +7,7 @@ makes the requests that stand for each bound and each type; the long one leaves 
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -30,13 +31,12 @@ from infra.local.functions_server import mounted
 from shared.adapters import runtime
 from shared.batches.operations import batches
 from shared.batches.rules.requests import BatchSpec
-from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.documents.operations import documents
 from shared.documents.rules.requests import PutRequest
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import Wish
-from tests.unit.kit.kit_town import Town
+from shared.testing import Harness
 
 CHECKS = [
     not_a_server_error,
@@ -73,10 +73,10 @@ by_chance_alone = described(phases={"coverage": {"enabled": False}})
 
 
 @pytest.fixture(autouse=True)
-def town() -> Iterator[Town]:
+def harness() -> Iterator[Harness]:
     """Put something under the names that half of the requests go to."""
-    created = Town()
-    runtime.bind(Ports(created.store, created, created, runtime.log()))
+    created = Harness()
+    runtime.bind(replace(created.ports, log=runtime.log()))
     ports = runtime.ports()
     for name in TAKEN:
         documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))

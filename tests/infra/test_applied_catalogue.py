@@ -27,7 +27,7 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture(scope="module")
 def shown(deployed: Workspace) -> str:
-    """Give what was applied, as Terraform says it."""
+    """Return what was applied, as Terraform says it."""
     return json.dumps(deployed.shown())
 
 
@@ -178,7 +178,7 @@ def test_a_state_with_nothing_in_it_is_refused() -> None:
 
 
 def plain(functions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give functions as values in which the order of queues and callers does not count."""
+    """Return functions as values in which the order of queues and callers does not count."""
     values = {name: dataclasses.asdict(function) for name, function in functions.items()}
-    unordered = ("enqueues", "invoked_by")
+    unordered = ("enqueues", "invoked_by", "tasks")
     return {name: each | {field: set(each[field]) for field in unordered} for name, each in values.items()}

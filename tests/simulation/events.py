@@ -61,18 +61,20 @@ class Events:
             if random.random() >= ALSO_IN_TIME:
                 return
         if self._world.inject_fault(rates.duplicate):
+            self._world.log(f"  FAULT: event {event.id} will be delivered again")
             self.waiting.append(event)
         self._start(event)
 
     def _delay(self, event: DocumentEvent) -> None:
         hours = self._world.random.choice(DELAYS_HOURS)
-        self._world.log(f"event {event.id} of {event.key} will arrive {hours} h late")
+        self._world.log(f"  FAULT: event {event.id} of {event.key} will arrive {hours} h late")
         self.delayed.append((self._world.now() + timedelta(hours=hours), event))
 
     def _start(self, event: DocumentEvent) -> None:
         handler = self.handler
         assert handler, "events are kept only for a handler"
         if self._world.inject_fault(self._world.fault_rates.without_data):
+            self._world.log(f"  FAULT: event {event.id} comes without its data")
             event = replace(event, before=None, after=None)
         self._world.start(
             f"event {event.id} of {event.key}",

@@ -23,16 +23,16 @@ class SimulatedStore:
         self._world = world
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
-        return self._call(f"read {' '.join(paths)}", lambda: self._world.store.read(*paths, fields=fields))
+        return self._call(lambda: f"read {' '.join(paths)}", lambda: self._world.store.read(*paths, fields=fields))
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
-        return self._call(f"query {query.collection} {query.where}", lambda: self._world.store.query(query))
+        return self._call(lambda: f"query {query.collection} {query.where}", lambda: self._world.store.query(query))
 
     def count(self, query: Query) -> int:
-        return self._call(f"count {query.collection}", lambda: self._world.store.count(query))
+        return self._call(lambda: f"count {query.collection}", lambda: self._world.store.count(query))
 
     def commit(self, writes: Sequence[Write]) -> Committed:
-        return self._call(f"commit {_named(writes)}", lambda: self._world.store.commit(writes))
+        return self._call(lambda: f"commit {_named(writes)}", lambda: self._world.store.commit(writes))
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
         def each() -> tuple[Outcome, ...]:
@@ -42,22 +42,24 @@ class SimulatedStore:
                     outcomes[index] = Unavailable("the answer to this write was lost")
             return tuple(outcomes)
 
-        return self._call(f"write each {_named(writes)}", each)
+        return self._call(lambda: f"write each {_named(writes)}", each)
 
     def new_id(self) -> str:
         return self._world.store.new_id()
 
-    def _call(self, what: str, call: Callable[[], Answer]) -> Answer:
+    def _call(self, what: Callable[[], str], call: Callable[[], Answer]) -> Answer:
         return _call(self._world, what, call)
 
 
-def _call(world: World, what: str, call: Callable[[], Answer]) -> Answer:
-    """Make one round trip: it may not arrive, or its answer may not come back."""
-    world.step(what)
+def _call(world: World, what: Callable[[], str], call: Callable[[], Answer]) -> Answer:
+    """Make one round trip: it may not arrive, or its answer may not come back. `what` is for the trace alone."""
+    world.step(what() if world.trace else "")
     if world.inject_fault(world.fault_rates.abort):
+        world.log("  FAULT: the call does not arrive")
         raise Unavailable("aborted")
     answer = call()
     if world.inject_fault(world.fault_rates.lose_answer):
+        world.log("  FAULT: it took effect, and its answer is lost")
         raise Unavailable("the answer was lost")
     return answer
 
@@ -74,8 +76,11 @@ class SimulatedQueue:
 
     def create(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            what = f"create task {effect.name[:6]} {dict(effect.payload)}"
-            _call(self._world, what, partial(self._world.queue.take, effect))
+            _call(self._world, partial(_created, effect), partial(self._world.queue.take, effect))
+
+
+def _created(effect: Effect) -> str:
+    return f"create task {effect.name[:6]} {dict(effect.payload)}"
 
 
 class SimulatedClock:
@@ -98,7 +103,9 @@ class SimulatedLog:
         self._world = world
 
     def info(self, message: str, /, **values: object) -> None:
-        self._world.log(f"log: {message} {values}")
+        if self._world.trace:
+            self._world.log(f"log: {message} {values}")
 
     def error(self, message: str, /, **values: object) -> None:
-        self._world.log(f"log ERROR: {message} {values}")
+        if self._world.trace:
+            self._world.log(f"log ERROR: {message} {values}")

@@ -77,7 +77,7 @@ class Processes:
 
     def _switch_to(self, process: Process) -> None:
         if self._killed():
-            self._world.log("is killed")
+            self._world.log("  FAULT: is killed")
             process.run.throw(Killed)
         else:
             process.run.switch()

@@ -44,10 +44,12 @@ class TaskQueue:
     def take(self, effect: Effect) -> None:
         """Create a task, or nothing if its name is taken. Raises `Unavailable` when the queue refuses."""
         if self.refuses(effect):
+            self._world.log("  the queue refuses")
             raise Unavailable("the queue refuses")
         if effect.name in self.names:
             free_at = self.names[effect.name]
             if free_at is None or self._world.now() < free_at:
+                self._world.log("  the name is taken: no second task")
                 return
             self._world.log(f"  the name {effect.name[:6]} was free again")
             REACHED[NAMES_REUSED] += 1
@@ -69,6 +71,7 @@ class TaskQueue:
         task = self._world.random.choice(due)
         self.waiting.remove(task)
         if self._world.inject_fault(self._world.fault_rates.duplicate):
+            self._world.log(f"  FAULT: task {task.name[:6]} will be delivered again")
             self.waiting.append(task)
         self._world.start(f"task {task.task} {task.name[:6]}", self._work_of(task), partial(self._ended, task))
 

@@ -16,7 +16,6 @@ from random import Random
 from typing import Any
 
 from shared.core.operations.ports import Ports, Snapshot
-from shared.core.rules.effects import Effect
 from shared.testing.memory_store import MemoryStore
 from tests.simulation.events import Events
 from tests.simulation.fault_rates import FaultRates
@@ -63,6 +62,8 @@ class World:
         self.observers: list[Callable[[str, Snapshot, Snapshot], None]] = []
         self.processes = Processes(self)
         self.queue = TaskQueue(self)
+        self.tasks = self.queue.waiting
+        self.handlers, self.task_handlers = self.queue.handlers, self.queue.task_handlers
         self.events = Events(self)
         self.step_microseconds_max = 50
         self.time_jumps: tuple[float, ...] = ()
@@ -73,23 +74,6 @@ class World:
         self._pace_of_users, self._pace_of_events, self._pace_of_tasks = (
             self.random.choice((0.03, 0.2, 1.0)) for _ in range(3)
         )
-
-    # --- what worlds set up ---
-
-    @property
-    def tasks(self) -> list[Effect]:
-        """The tasks that wait. A world may append to them."""
-        return self.queue.waiting
-
-    @property
-    def handlers(self) -> dict[str, Callable[[Ports, dict[str, Any]], None]]:
-        """By function: what runs for a task, with its payload."""
-        return self.queue.handlers
-
-    @property
-    def task_handlers(self) -> dict[str, Callable[[Ports, Effect], None]]:
-        """By function: what runs for a task, with the whole of it."""
-        return self.queue.task_handlers
 
     def reliable_ports(self) -> Ports:
         """Return ports whose store never fails and never yields: for setting a world up."""
@@ -108,6 +92,7 @@ class World:
     def pass_an_outage(self) -> None:
         """Pass hours without a sweeper, if the seed draws it. Only at rest: no function runs for hours."""
         assert not self.processes.running, "a function ends within minutes"
+        self.processes.current = "scheduler"
         if self.random.random() < OUTAGE_RATE:
             hours = self.random.choice(OUTAGE_HOURS)
             self.log(f"nobody sweeps for {hours} h")
@@ -157,6 +142,7 @@ class World:
             moves = self._moves(waiting)
             if not moves:
                 return
+            self.processes.current = "scheduler"
             self.random.choices([move for move, _ in moves], [weight for _, weight in moves])[0]()
         raise Violation(f"no rest after {STEPS_MAX:,} steps")
 

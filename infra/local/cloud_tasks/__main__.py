@@ -1,7 +1,7 @@
 """Run the local Cloud Tasks: `python -m infra.local.cloud_tasks --port P --database FILE --queues JSON_OR_FILE`.
 
-Faults on demand come from `--chaos` or, without it, from CHAOS. Prints `ready` when it serves. SIGTERM ends it at once:
-what was being delivered is delivered again after the next start.
+Injected faults come from `--chaos` or, without it, from CHAOS. Prints `ready` when it serves. SIGTERM ends it at once:
+deliveries in progress are repeated after the next start.
 """
 
 import argparse
@@ -35,13 +35,15 @@ PRIVATE_KEY = "oidc private key"
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="cloud_tasks", description="A local, durable stand-in for Cloud Tasks.")
+    parser = argparse.ArgumentParser(prog="cloud_tasks", description="A local, durable Cloud Tasks emulator.")
     parser.add_argument("--port", type=int, required=True, help="gRPC port on 127.0.0.1")
-    parser.add_argument("--database", type=Path, required=True, help="SQLite file; made when it is not there")
+    parser.add_argument("--database", type=Path, required=True, help="SQLite file; created if missing")
     parser.add_argument("--queues", type=_queues, default=[], help="JSON, or a file of it: name to settings")
     parser.add_argument("--keys-port", type=int, help="HTTP port of /stats and of the public keys")
     parser.add_argument("--chaos", type=_chaos, default=os.environ.get("CHAOS", ""), help="twice=0.1,late=0.1,…")
-    parser.add_argument("--tombstone-seconds", type=float, default=3600.0, help="how long a task's name stays taken")
+    parser.add_argument(
+        "--tombstone-seconds", type=float, default=3600.0, help="how long a finished task's name stays reserved"
+    )
     parser.add_argument(
         "--executions",
         type=Executions,
@@ -66,7 +68,7 @@ def _chaos(text: str) -> Chaos:
 
 
 def identity_from(storage: TaskStorage) -> Identity:
-    """Give the identity that the storage keeps, and make it at the first start."""
+    """Return the stored identity; generate it at the first start."""
     private_pem = storage.secret(PRIVATE_KEY)
     if private_pem is None:
         private_pem = new_private_key()
@@ -86,7 +88,7 @@ async def run(options: argparse.Namespace) -> None:
 
 
 async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRegistry:
-    """Bring everything up; `closing` takes it down in the opposite order."""
+    """Start everything; `closing` stops it in reverse order."""
     storage = TaskStorage(options.database)
     closing.push_async_callback(storage.close)
     identity = identity_from(storage)

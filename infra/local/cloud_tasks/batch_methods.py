@@ -1,7 +1,7 @@
-"""BatchCreateTasks and BatchDeleteTasks: up to so many tasks a call, not atomic, as long-running operations.
+"""BatchCreateTasks and BatchDeleteTasks: many tasks a call, not atomic, as long-running operations.
 
-The work is done before the operation is answered, so an operation is always finished; `GetOperation` finds the last
-ones. A request id that was seen gives the operation it had (operations are not kept over a restart).
+The work is done before the response, so every operation is finished; `GetOperation` finds the last ones. A repeated
+request id returns its operation again (operations do not survive a restart).
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class BatchMethods:
         return self._operations[request.name]
 
     def _finish(self, name: str, metadata_type: Message, outcomes: Sequence[Message], response: Message) -> Message:
-        """Give the finished operation, with what failed by index. When everything failed, it is an error."""
+        """Return the finished operation with the failures by index; if everything failed, it is an error."""
         failed = {index: _status(outcome) for index, outcome in enumerate(outcomes) if isinstance(outcome, RpcError)}
         operation = operations_pb2.Operation(name=name, done=True)
         operation.metadata.Pack(self._metadata(metadata_type, failed))
@@ -94,7 +94,7 @@ class BatchMethods:
 
 
 async def _each(calls: Sequence[Awaitable[Message]]) -> list[Message]:
-    """Run calls at the same time; a refusal is an outcome."""
+    """Run calls concurrently; an `RpcError` is a result."""
     return await asyncio.gather(*(_outcome(call) for call in calls))
 
 

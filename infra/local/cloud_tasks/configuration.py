@@ -1,4 +1,4 @@
-"""The queues that the local stack asks for, from the JSON it gives on the command line.
+"""Parse the queues of the local stack from the JSON of its command line.
 
 An object from a queue's full resource name to its settings, named as in the catalogue and with the same meaning.
 """
@@ -26,7 +26,7 @@ class Settings:
     retry_seconds_max: float = 0.0
 
     def queue(self, name: str) -> Message:
-        """Give the queue, checked. Raises `RpcError` for values that the service refuses."""
+        """Return the validated queue. Raises `RpcError` for values that Cloud Tasks rejects."""
         message = Queue(name=name)
         message.rate_limits.max_dispatches_per_second = self.dispatches_per_second
         message.rate_limits.max_concurrent_dispatches = self.concurrent_max

@@ -1,4 +1,4 @@
-"""What all queues of a server share."""
+"""What all queues of a server share: storage, delivery, clock and injected faults."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from infra.local.cloud_tasks.queue_rules import Tombstones
 from infra.local.cloud_tasks.storage import TaskStorage
 
 Deliver = Callable[[Message, Progress], Awaitable[DispatchResult]]
-"""Sends a task to its worker and never raises. The progress includes the attempt."""
+"""Delivers a task to its worker and never raises. The progress includes this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueContext:
-    """`clock` gives seconds since 1970; `tombstone_seconds` is how long the name of a task that is gone stays taken."""
+    """`clock` returns seconds since 1970; `tombstone_seconds` is how long a finished task's name stays reserved."""
 
     storage: TaskStorage
     deliver: Deliver

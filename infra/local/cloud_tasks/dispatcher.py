@@ -19,7 +19,7 @@ from infra.local.cloud_tasks.validation import METHODS
 
 USER_AGENT = "Google-Cloud-Tasks"
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""A worker cannot put a task off for longer than this with one answer."""
+"""The longest delay that one response may ask for."""
 
 KEEP_ALIVE_SECONDS = 1.0
 """Idle connections are closed before common servers do it (gunicorn after 2 s), or a request would meet the closing."""
@@ -36,7 +36,7 @@ class Dispatcher:
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> "Dispatcher":
-        # The queue's own limit says how many deliveries run at once: the pool sets none.
+        # The queue limits concurrent deliveries: the pool does not.
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
         self._session = aiohttp.ClientSession(
             connector=connector, skip_auto_headers=["Content-Type"], cookie_jar=aiohttp.DummyCookieJar()
@@ -77,7 +77,7 @@ class Dispatcher:
 
 
 def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
-    """Give the headers of a delivery: the task's own, less what Cloud Tasks replaces, and Cloud Tasks'."""
+    """Return the headers of a delivery: the task's own, except those that Cloud Tasks replaces, and Cloud Tasks'."""
     signed = bool(spec.http_request.oidc_token.service_account_email)
     kept = {name: value for name, value in spec.http_request.headers.items() if not _replaced(name.lower(), signed)}
     queue_name, _, task_id = spec.name.rpartition("/tasks/")

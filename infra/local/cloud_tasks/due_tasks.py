@@ -1,7 +1,7 @@
-"""The waiting tasks of a queue in the order of their times.
+"""The pending tasks of a queue, ordered by their schedule times.
 
 A heap whose entries count only while they carry their task's latest ticket, so that rescheduling and removing a task
-cost nothing: the void entry is dropped when it comes up. Equal times come up in the order in which they were put.
+cost nothing: a stale entry is dropped when it is popped. Equal times are popped in the order in which they were put.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ NOT_QUEUED = 0
 
 @dataclass(slots=True, eq=False)
 class QueuedTask:
-    """A task in a queue: what was asked for, how far it has come, whether its caller named it.
+    """A task in a queue: its request, its attempts so far, and whether its caller named it.
 
-    `stored` is done when the task is on disk; None: it came from there.
+    `stored` is done when the task is on disk; None: it was restored from there.
     """
 
     spec: Message
@@ -31,39 +31,39 @@ class QueuedTask:
 
     @property
     def gone(self) -> bool:
-        """Tell whether the task is done, dropped or deleted."""
+        """Return whether the task is done, dropped or deleted."""
         return self.ticket == GONE
 
 
 @dataclass(slots=True)
 class DueTasks:
-    """The line. `length` is the number of tasks in it."""
+    """A heap of tasks by due time. `length` is the number of tasks in it."""
 
     length: int = 0
     _heap: list[tuple[float, int, QueuedTask]] = field(default_factory=list)
     _tickets: "itertools.count[int]" = field(default_factory=lambda: itertools.count(NOT_QUEUED + 1))
 
     def put(self, task: QueuedTask, due_at: float) -> None:
-        """Put a task into the line, or elsewhere in it."""
+        """Add a task, or move it to another time."""
         self._set_ticket(task, next(self._tickets))
         heapq.heappush(self._heap, (due_at, task.ticket, task))
 
     def cancel(self, task: QueuedTask) -> None:
-        """Take a task out of the line; it still is the queue's."""
+        """Remove a task from the heap; it stays in the queue."""
         self._set_ticket(task, NOT_QUEUED)
 
     def remove(self, task: QueuedTask) -> None:
-        """Take out a task that is the queue's no more."""
+        """Remove a task that has left the queue."""
         self._set_ticket(task, GONE)
 
     def next_due_at(self) -> float | None:
-        """Give the time of the first task; None when nobody waits."""
+        """Return the time of the first task; None if there is none."""
         while self._heap and self._heap[0][1] != self._heap[0][2].ticket:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop(self) -> QueuedTask:
-        """Take the first task out of the line. Call `next_due_at` before."""
+        """Remove and return the first task. Call `next_due_at` before."""
         task = heapq.heappop(self._heap)[2]
         self.cancel(task)
         return task

@@ -1,13 +1,10 @@
-"""What the service says no to, with the status codes and the words of the real one.
-
-The words are those that Cloud Tasks is known to answer with, where they are known; nobody should parse them.
-"""
+"""The errors of the API, with the status codes and, where known, the messages of Cloud Tasks."""
 
 import grpc
 
 
 class RpcError(Exception):
-    """A call that ends with a status instead of an answer."""
+    """A call that ends with an error status."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -20,8 +17,8 @@ def invalid_argument(message: str) -> RpcError:
 
 
 def unimplemented(what: str) -> RpcError:
-    """Refuse a feature of the real service that this stand-in lacks, rather than ignore it."""
-    return RpcError(grpc.StatusCode.UNIMPLEMENTED, f"The local Cloud Tasks does not do this: {what}.")
+    """Return the error for a feature of Cloud Tasks that is not implemented here: it is never ignored."""
+    return RpcError(grpc.StatusCode.UNIMPLEMENTED, f"The local Cloud Tasks does not implement {what}.")
 
 
 def queue_not_found() -> RpcError:
@@ -66,8 +63,8 @@ def task_name_used() -> RpcError:
 
 
 def response_lost() -> RpcError:
-    """Stand for an answer that did not arrive: what was asked for has happened."""
-    return RpcError(grpc.StatusCode.UNAVAILABLE, "The answer was lost (a fault on demand).")
+    """Return the error for a lost response: the call was carried out."""
+    return RpcError(grpc.StatusCode.UNAVAILABLE, "The response was lost (an injected fault).")
 
 
 def not_stored() -> RpcError:

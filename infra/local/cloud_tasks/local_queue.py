@@ -1,9 +1,7 @@
-"""One queue at work: which tasks it has, which of them are due, and which are being delivered.
+"""One queue: its tasks, which of them are due, and which are being delivered.
 
-A heap holds the waiting tasks by time. Whenever something changes (a task is stored, a delivery ends, the queue is
-resumed) `pump` starts every delivery that the rules allow now and sets one timer for the next moment at which they may
-allow more. A heap entry counts only while it carries its task's latest ticket, so that rescheduling and removing cost
-nothing.
+Whenever something changes (a task is stored, a delivery ends, the queue is resumed) `pump` starts every delivery that
+rate and concurrency allow, and sets one timer for the next moment at which they may allow more.
 """
 
 import asyncio
@@ -39,43 +37,43 @@ class LocalQueue:
 
     @property
     def waiting(self) -> int:
-        """The number of tasks that no delivery has in hand."""
+        """The number of tasks that are not being delivered."""
         return self._due.length
 
     @property
     def running(self) -> int:
-        """The number of deliveries under way."""
+        """The number of deliveries in progress."""
         return len(self._deliveries)
 
     @property
     def next_due_at(self) -> float | None:
-        """The time of the waiting task that is due first, in seconds since 1970; None when nobody waits."""
+        """The time of the pending task that is due first, in seconds since 1970; None if there is none."""
         return self._due.next_due_at()
 
     def configure(self, message: Message) -> None:
-        """Take up another configuration."""
+        """Apply another configuration."""
         self.message = message
         self._throttle = replace(self._throttle.refilled(self._context.clock()), rates=rates_of(message))
         self.pump()
 
     def begin(self) -> None:
-        """Start to dispatch."""
+        """Start dispatching."""
         self._dispatching = True
         self.pump()
 
     def add(self, spec: Message, named: bool) -> QueuedTask:
-        """Accept a task. It is on disk, and only then in line, when its `stored` is done."""
+        """Accept a task. When its `stored` is done it is on disk, and due."""
         task = self._put(spec, new_progress(spec), named)
         task.stored = self._context.storage.add_task(self.name, named, spec, task.progress)
         task.stored.add_done_callback(lambda stored: self._stored(task, stored))
         return task
 
     def restore(self, spec: Message, progress: Progress, named: bool) -> None:
-        """Put back a task that the storage had."""
+        """Restore a task from the storage."""
         self._due.put(self._put(spec, progress, named), progress.due_at)
 
     def remove(self, name: str) -> asyncio.Future[None]:
-        """Take a task out; a delivery under way goes on and counts for nothing."""
+        """Remove a task; the result of a delivery in progress is ignored."""
         task = self.tasks.pop(name)
         self._due.remove(task)
         if not task.named:
@@ -85,7 +83,7 @@ class LocalQueue:
         return self._context.storage.remove_task(name, ends_at)
 
     def clear(self) -> asyncio.Future[None]:
-        """Take out all tasks."""
+        """Remove all tasks."""
         ends_at = self._context.clock() + self._context.tombstone_seconds
         for name, task in self.tasks.items():
             self._due.remove(task)
@@ -95,12 +93,12 @@ class LocalQueue:
         return self._context.storage.remove_tasks(self.name, ends_at)
 
     def force(self, task: QueuedTask) -> None:
-        """Deliver a task now, whatever the limits and the state of the queue."""
-        self._due.cancel(task)  # its outcome gives it the next place
+        """Deliver a task now, regardless of the limits and the state of the queue."""
+        self._due.cancel(task)  # its result reschedules it
         self._start(task, began_at=self._context.clock())
 
     def pump(self) -> None:
-        """Start what may start, and set the timer for what comes next."""
+        """Start the deliveries that are allowed, and set the timer for the next one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -113,7 +111,7 @@ class LocalQueue:
             self._timer = asyncio.get_running_loop().call_later(wait_seconds, self.pump)
 
     def stop(self) -> None:
-        """Dispatch no more and break off what runs: the tasks stay in the storage."""
+        """Stop dispatching and cancel deliveries in progress: the tasks stay in the storage."""
         if self._timer is not None:
             self._timer.cancel()
         self._dispatching = False
@@ -138,7 +136,7 @@ class LocalQueue:
         self._due.put(task, task.progress.due_at + self._context.chaos.delay_seconds())
 
     def _wait_seconds(self) -> float | None:
-        """Tell how long until the next dispatch: 0 for now, None when only an event can change it."""
+        """Return the seconds until the next dispatch: 0 for now, None if nothing is due."""
         due_at = self._due.next_due_at()
         if due_at is None or not self._may_start():
             return None
@@ -171,7 +169,7 @@ class LocalQueue:
         self.pump()
 
     async def _repeat(self, spec: Message, progress: Progress, after_seconds: float) -> None:
-        """Deliver once more what is delivered already; the worker's answer changes nothing."""
+        """Deliver a task once more; the worker's response is ignored."""
         await asyncio.sleep(after_seconds)
         await self._context.deliver(spec, progress)
 

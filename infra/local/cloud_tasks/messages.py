@@ -1,7 +1,7 @@
-"""The API's protobuf messages, and their way to and from the values that the rules work on.
+"""The API's protobuf messages, and their conversion to and from the values of the rules.
 
-The bare protobuf classes are used, not the client library's wrappers: they are several times as fast, and a server
-needs none of the comfort. They have no static types, hence `Message`.
+The bare protobuf classes are used, not the client library's wrappers: they are several times as fast.
+They have no static types, hence `Message`.
 """
 
 from typing import Any
@@ -67,12 +67,12 @@ def retries_of(config: Message) -> RetryPolicy:
 
 
 def new_progress(spec: Message) -> Progress:
-    """Give the progress of a task that has just been created."""
+    """Return the progress of a new task."""
     return Progress(due_at=seconds_of(spec.schedule_time))
 
 
 def task_view(spec: Message, progress: Progress, view: int) -> Message:
-    """Give a task as callers see it: without its body, unless they ask for the full view."""
+    """Return a task as callers see it: without its body, except in the full view."""
     task = Task()
     task.CopyFrom(spec)
     task.view = FULL if view == FULL else BASIC

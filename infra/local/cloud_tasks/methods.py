@@ -1,7 +1,6 @@
-"""The methods of the API: what each of them does to queues and tasks.
+"""The methods of the API on queues and tasks.
 
-A method takes a request message and gives the answer, or raises `RpcError`. What changes something answers after it is
-on disk.
+A method takes a request message and returns the response, or raises `RpcError`. It returns after its change is on disk.
 """
 
 import asyncio
@@ -57,7 +56,7 @@ class QueueMethods:
         return ListQueuesResponse(queues=[self._queues.find(name).message for name in page], next_page_token=token)
 
     async def update_queue(self, request: Message) -> Message:
-        """Update a queue, or create it (then nothing need be masked)."""
+        """Update a queue, or create it (the mask is ignored then)."""
         if not self._queues.has(request.queue.name):
             request.parent = request.queue.name.partition("/queues/")[0]
             return await self.create_queue(request)
@@ -105,7 +104,7 @@ class TaskMethods:
         return task_view(spec, new_progress(spec), request.response_view)
 
     async def add(self, queue_name: str, spec: Message) -> Message:
-        """Check a task, put it into its queue and wait until it is on disk. The message becomes the queue's."""
+        """Validate a task, add it to its queue and wait until it is on disk. The queue keeps the message."""
         queue = self._queues.find(queue_name)
         now = self._queues.context.clock()
         validate_task(spec, queue.name, now)
@@ -133,7 +132,7 @@ class TaskMethods:
         return empty_pb2.Empty()
 
     async def run_task(self, request: Message) -> Message:
-        """Deliver a task now; the answer shows it as dispatched, before its worker has it."""
+        """Deliver a task now; the response shows it as dispatched, before its worker has received it."""
         queue, task = self._find(request.name)
         await _on_disk(task)
         if not task.gone:
@@ -151,10 +150,9 @@ class TaskMethods:
         )
 
     async def _check_free(self, queue: LocalQueue, name: str, now: float) -> None:
-        """Refuse a name that is or was taken: a live task's only once that task is on disk.
+        """Raise for a name that is or was in use; for that of a live task once that task is on disk.
 
-        "Already exists" tells a caller that its task will run. Said of a task that a crash can still take, it would
-        lie.
+        "Already exists" tells a caller that its task will run, so a crash must not lose it afterwards.
         """
         if name in queue.tasks:
             await _on_disk(queue.tasks[name])
@@ -164,13 +162,13 @@ class TaskMethods:
 
 
 async def _on_disk(task: QueuedTask) -> None:
-    """Wait until a task is on disk. A caller that goes away does not take the others' commit with it."""
+    """Wait until a task is on disk. A caller that disconnects does not cancel the shared commit."""
     if task.stored is not None:
         await asyncio.shield(task.stored)
 
 
 def _page(names: list[str], after: str, size: int, size_max: int) -> tuple[list[str], str]:
-    """Cut a page out of names in their order; the token is the last name of the page before."""
+    """Return a page of the sorted names and the next token, which is the last name of the page."""
     rest = sorted(name for name in names if name > after)
     page = rest[: min(size or size_max, size_max)]
     return page, page[-1] if len(page) < len(rest) else ""
@@ -182,7 +180,7 @@ def _clear_output_only(queue: Message) -> None:
 
 
 def _merge(queue: Message, request: Message) -> None:
-    """Take over the masked fields, or all of them when there is no mask; what only the service sets is ignored."""
+    """Copy the masked fields, or all of them without a mask; output-only fields are ignored."""
     if not request.update_mask.IsValidForDescriptor(Queue.DESCRIPTOR):
         raise invalid_argument("The update mask names fields that a queue does not have")
     paths = request.update_mask.paths or [field.name for field in Queue.DESCRIPTOR.fields]

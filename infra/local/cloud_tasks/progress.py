@@ -1,9 +1,9 @@
-"""How far one task has come, and what follows an attempt.
+"""The attempts of one task so far, and what follows an attempt.
 
 Two counts travel with every delivery. `X-CloudTasks-TaskRetryCount` is the number of attempts before this one, whatever
-became of them. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, of which there
-are two readings. ANSWERED (the default): the worker answered, with any status; refused connections, broken ones and
-passed deadlines are none. DOCUMENTED: as before, but a 5xx is none either, which is how Google's documentation
+their result. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, of which there
+are two readings. ANSWERED (the default): the worker responded, with any status; failed connections and passed
+deadlines do not count. DOCUMENTED: as before, but a 5xx is none either, which is how Google's documentation
 describes the header. A worker that answers 500 each time therefore counts up to its limit in the first reading and
 never in the second.
 """
@@ -15,7 +15,7 @@ from infra.local.cloud_tasks.queue_rules import RETENTION_SECONDS, RetryPolicy
 
 THROTTLING_STATUSES = frozenset({429, 503})
 DEADLINE_EXCEEDED, UNAVAILABLE = "DEADLINE_EXCEEDED", "UNAVAILABLE"
-"""Why no answer arrived, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
+"""Why there was no response, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
 
 
 class Executions(Enum):
@@ -45,7 +45,7 @@ class DispatchResult:
 
     @property
     def throttles(self) -> bool:
-        """Tell whether the worker asked for less."""
+        """Return whether the response throttles the queue."""
         return self.status in THROTTLING_STATUSES
 
 
@@ -97,6 +97,6 @@ class Progress:
         )
 
     def expired(self, retries: RetryPolicy, created_at: float, now: float) -> bool:
-        """Tell whether a task that just failed is dropped."""
+        """Return whether a task that just failed is out of retries or too old."""
         first = self.first_dispatched_at if self.first_dispatched_at is not None else now
         return retries.exhausted(self.dispatches, now - first) or now - created_at >= RETENTION_SECONDS

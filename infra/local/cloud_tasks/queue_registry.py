@@ -1,7 +1,6 @@
-"""All queues of the server, and what outlasts a restart of it.
+"""All queues of the server, restored from the storage at a restart.
 
-Queues and tasks come back from the storage as they were; queues given at the start are created or brought into the
-given shape, others stay.
+Queues given at the start are created or reconfigured; others stay as they were.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ class QueueRegistry:
         return iter(self._queues.values())
 
     def find(self, name: str) -> LocalQueue:
-        """Give a queue. Raises `RpcError` when there is none."""
+        """Return a queue. Raises `RpcError` if there is none."""
         queue = self._queues.get(name)
         if queue is not None:
             return queue
@@ -42,7 +41,7 @@ class QueueRegistry:
         return name in self._queues
 
     def restore(self) -> None:
-        """Read the storage."""
+        """Restore queues, tasks and tombstones from the storage."""
         self.context.tombstones.ends_at.update(self.context.storage.tombstones())
         for message in self.context.storage.queues():
             self._queues[message.name] = LocalQueue(message, self.context)
@@ -58,12 +57,12 @@ class QueueRegistry:
                 await self._open(message)
 
     def begin(self) -> None:
-        """Start to dispatch."""
+        """Start dispatching."""
         for queue in self:
             queue.begin()
 
     async def create(self, message: Message) -> LocalQueue:
-        """Create a queue. Raises `RpcError` when its name is taken, or was until lately."""
+        """Create a queue. Raises `RpcError` if its name is in use, or was recently."""
         if self.has(message.name):
             raise queue_exists()
         if self.context.tombstones.holds(message.name, self.context.clock()):
@@ -73,7 +72,7 @@ class QueueRegistry:
         return queue
 
     async def reconfigure(self, queue: LocalQueue, message: Message) -> None:
-        """Give a queue another configuration; its state is not part of it."""
+        """Reconfigure a queue; its state stays."""
         message.state = queue.message.state
         if queue.message.HasField("purge_time"):
             message.purge_time.CopyFrom(queue.message.purge_time)
@@ -84,7 +83,7 @@ class QueueRegistry:
         await asyncio.shield(self.context.storage.save_queue(queue.message))
 
     async def delete(self, name: str) -> None:
-        """Delete a queue and its tasks. Its name stays taken for days."""
+        """Delete a queue and its tasks. Its name stays reserved for days."""
         queue = self.find(name)
         del self._queues[name]
         queue.stop()
@@ -94,7 +93,7 @@ class QueueRegistry:
         await asyncio.shield(self.context.storage.delete_queue(name, ends_at))
 
     def expire(self) -> None:
-        """Forget the names that are free again."""
+        """Delete expired tombstones."""
         now = self.context.clock()
         self.context.tombstones.expire(now)
         self.context.storage.expire(now)

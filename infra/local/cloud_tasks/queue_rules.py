@@ -1,4 +1,4 @@
-"""The rules of a queue, as values: how fast it dispatches, how a task comes again, which names are taken.
+"""The rules of a queue, as values: dispatch rate, retry policy, reserved names.
 
 Nothing here reads a clock or does I/O. `now` is seconds since 1970 and given by the caller; so is every span, in
 seconds. The rate is a token bucket; a worker that answers 429 or 503 lowers the rate for a while. The retry interval
@@ -10,19 +10,19 @@ import math
 from dataclasses import dataclass, field, replace
 
 RETENTION_SECONDS = 31 * 24 * 3600
-"""A task of this age goes, dispatched or not."""
+"""A task of this age is deleted, dispatched or not."""
 
 SHARE_MIN = 1 / 16
-"""However often a worker pushes back, this share of a queue's rate stays: one that stood still would never find out."""
+"""The least share of a queue's rate under throttling: a queue that stopped would never recover."""
 
 HALVING_SECONDS = 1.0
 """The rate is halved at most this often, so that one overload answered by many running tasks counts once."""
 
 DOUBLING_SECONDS = 5.0
-"""Without push-back the rate doubles in this time, until it is whole again."""
+"""Without throttling responses the rate doubles in this time, until it is whole again."""
 
 DOUBLINGS_MAX = 64
-"""Beyond this a doubled interval is longer than any task lives, and a float would overflow some day."""
+"""Beyond this a doubled interval exceeds any task's lifetime, and would overflow a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a failed task is tried again, and when no more. `attempts_max` -1 and `retry_seconds_max` 0 set no limit."""
+    """When a failed task is retried, and when no longer. `attempts_max` -1 and `retry_seconds_max` 0 set no limit."""
 
     attempts_max: int
     retry_seconds_max: float
@@ -45,14 +45,14 @@ class RetryPolicy:
     doublings_max: int
 
     def backoff_seconds(self, attempts: int) -> float:
-        """Give the pause after the attempt of this number (the first is 1)."""
+        """Return the backoff after the attempt of this number (the first is 1)."""
         doublings_max = min(self.doublings_max, DOUBLINGS_MAX)
         doublings = min(attempts - 1, doublings_max)
         steps = max(1, attempts - doublings_max)
         return min(self.backoff_min_seconds * math.exp2(doublings) * steps, self.backoff_max_seconds)
 
     def exhausted(self, attempts: int, seconds_since_first: float) -> bool:
-        """Tell whether a task that failed now is given up: only when attempts and time are both used up.
+        """Return whether a failed task is out of retries: only if attempts and time are both used up.
 
         A limit that is not set counts as used up, except that a task without any limit is never given up.
         """
@@ -64,7 +64,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleShare:
-    """The share of its rate that a queue runs at: 1 unless a worker pushed back of late."""
+    """The share of its rate that a queue runs at: 1 unless a worker throttled it recently."""
 
     share: float = 1.0
     since: float = 0.0
@@ -84,7 +84,7 @@ class ThrottleShare:
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """A token bucket at one instant: a dispatch takes a token, and tokens trickle in at the queue's rate and pace."""
+    """A token bucket at one instant: a dispatch takes a token, and tokens are added at the queue's rate and share."""
 
     rates: RateLimits
     tokens: float
@@ -96,7 +96,7 @@ class Throttle:
         return cls(rates, float(rates.burst), now)
 
     def refilled(self, now: float) -> "Throttle":
-        """Add what has trickled in, up to the burst. A clock that went back adds nothing."""
+        """Add the tokens since the last refill, up to the burst. A clock that went back adds none."""
         gained = max(0.0, now - self.at) * self._rate(now)
         return replace(self, tokens=min(float(self.rates.burst), self.tokens + gained), at=now)
 
@@ -105,7 +105,7 @@ class Throttle:
         return replace(self, tokens=self.tokens - 1)
 
     def wait_seconds(self) -> float:
-        """Tell how long until there is a token; 0 when there is one."""
+        """Return the seconds until there is a token; 0 if there is one."""
         return max(0.0, 1 - self.tokens) / self._rate(self.at)
 
     def throttled(self, now: float) -> "Throttle":
@@ -117,7 +117,7 @@ class Throttle:
 
 @dataclass(slots=True)
 class Tombstones:
-    """Names of what has gone and may not be created again yet, each with the time at which it may."""
+    """Names of deleted queues and tasks, each with the time until which it is reserved."""
 
     ends_at: dict[str, float] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class Tombstones:
         return self.ends_at.get(name, now) > now
 
     def expire(self, now: float) -> None:
-        """Forget the names that are free again."""
+        """Delete expired tombstones."""
         self.ends_at = {name: ends_at for name, ends_at in self.ends_at.items() if ends_at > now}
 
 

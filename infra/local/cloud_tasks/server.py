@@ -1,6 +1,6 @@
 """The gRPC surface: the service's methods by name, as the official client calls them.
 
-There is no generated servicer to derive from; generic handlers over the client library's own message types do.
+No servicer is generated for it, so generic handlers use the client library's own message types.
 """
 
 import logging
@@ -68,14 +68,14 @@ def _handlers(registry: QueueRegistry) -> tuple[Any, ...]:
 
 def _handler(method: Method, request_type: Message) -> Any:
     return grpc.unary_unary_rpc_method_handler(
-        _answering(method),
+        _with_status(method),
         request_deserializer=request_type.FromString,
         response_serializer=_serialized,
     )
 
 
-def _answering(method: Method) -> Callable[[Message, Any], Awaitable[Message]]:
-    """Turn a method's refusals into gRPC statuses."""
+def _with_status(method: Method) -> Callable[[Message, Any], Awaitable[Message]]:
+    """Translate a method's errors to gRPC statuses."""
 
     async def answer(request: Message, context: Any) -> Message:
         try:
@@ -83,7 +83,7 @@ def _answering(method: Method) -> Callable[[Message, Any], Awaitable[Message]]:
         except RpcError as refusal:
             return await context.abort(refusal.code, refusal.message)
         except sqlite3.Error as error:
-            log.error("a call found the storage broken", exc_info=error)
+            log.error("storage failed", exc_info=error)
             return await context.abort(not_stored().code, not_stored().message)
 
     return answer

@@ -1,11 +1,11 @@
-"""What must survive a kill: queues, tasks, their progress, and the names that are taken, in one SQLite file.
+"""Durable storage of queues, tasks, their progress and reserved names, in one SQLite file.
 
-Group commit: writes are collected while a commit runs and go together in the next one, so that many creates waiting
-share one fsync. The event loop's thread executes the rows, which takes microseconds; only the commit, which waits for
-the disk, runs in a thread of its own. Executed there, each row would have to win the interpreter's lock anew.
+Group commit: writes that arrive during a commit go together into the next one, so that concurrent creates share one
+fsync. The event loop's thread executes the rows, which takes microseconds; only the commit, which waits for the disk,
+runs in a thread of its own. Executed there, each row would contend for the interpreter's lock.
 
-A write returns a future that is done when the write is on disk. Whoever need not know ignores it: what such a write
-loses in a crash is a completion or a count, and costs a redelivery, as at-least-once delivery allows.
+A write returns a future that is done when the write is on disk. Callers that ignore it lose at most a completion or a
+count in a crash: that causes a redelivery, which at-least-once delivery allows.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class TaskStorage:
             yield Queue.FromString(message)
 
     def tasks(self) -> Iterator[tuple[str, bool, Message, Progress]]:
-        """Give every task: its queue, whether its name was chosen by the caller, itself, its progress."""
+        """Iterate over the tasks: queue, whether the caller named it, the task, its progress."""
         for _, queue, named, message, *progress in self._database.execute("SELECT * FROM tasks"):
             yield queue, bool(named), Task.FromString(message), Progress(*progress)
 
@@ -80,7 +80,7 @@ class TaskStorage:
         return row[0] if row else None
 
     def keep_secret(self, name: str, value: bytes) -> None:
-        """Keep a secret at once (it is written before the server serves)."""
+        """Write a secret, synchronously: the server does not serve yet."""
         self._database.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
 
     def save_queue(self, queue: Message) -> asyncio.Future[None]:
@@ -96,7 +96,7 @@ class TaskStorage:
         return self._write((ADVANCE_TASK, (*values_of(progress), name)))
 
     def remove_task(self, name: str, tombstone_ends_at: float | None) -> asyncio.Future[None]:
-        """Remove a task. Its name stays taken until the tombstone ends; a name that nobody chose needs none."""
+        """Remove a task. Its name stays reserved until the tombstone ends; a generated name needs none."""
         removed: Row = (REMOVE_TASK, (name,))
         if tombstone_ends_at is None:
             return self._write(removed)
@@ -107,18 +107,18 @@ class TaskStorage:
         return self._write((BURY_TASKS, (tombstone_ends_at, queue_name)), (REMOVE_TASKS, (queue_name,)))
 
     def expire(self, now: float) -> asyncio.Future[None]:
-        """Forget the tombstones that have ended."""
+        """Delete expired tombstones."""
         return self._write((EXPIRE, (now,)))
 
     async def close(self) -> None:
-        """Commit what was written and close the file."""
+        """Commit pending writes and close the file."""
         if self._collecting or self._committing:
             await self._write()
         self._committer.shutdown()
         self._database.close()
 
     def _write(self, *rows: Row) -> asyncio.Future[None]:
-        """Put rows into the next commit, in order."""
+        """Add rows to the next commit, in order."""
         self._rows.extend(rows)
         if self._collecting is None:
             loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ class TaskStorage:
         return self._collecting
 
     def _commit(self) -> None:
-        """Start a commit of all that was collected, unless one is under way (then its end starts the next)."""
+        """Commit the collected rows, unless a commit is in progress (its end starts the next)."""
         done = self._collecting
         if self._committing or done is None:
             return
@@ -156,9 +156,9 @@ class TaskStorage:
         self._commit()
 
     def _failed(self, done: asyncio.Future[None], error: BaseException) -> None:
-        """Undo a commit that cannot be (a full disk): none of its writes happened."""
-        log.error("the storage could not be written", exc_info=error)
+        """Roll back a failed commit (a full disk): none of its writes happened."""
+        log.error("commit failed", exc_info=error)
         if self._database.in_transaction:
             self._database.execute("ROLLBACK")
         done.set_exception(error)
-        done.exception()  # it has been logged: nobody else need look at it
+        done.exception()  # retrieved, since it has been logged

@@ -1,7 +1,7 @@
-"""What callers may ask for: names, queues and tasks are brought into shape or refused, as the real service does.
+"""Validate names, queues and tasks, and fill in the defaults of Cloud Tasks.
 
-Limits are Cloud Tasks' own. Where its documentation leaves a margin (is 1 MB a million bytes?), the narrower reading is
-taken, so that what passes here passes there.
+Limits are Cloud Tasks' own. Where its documentation is ambiguous (is 1 MB a million bytes?), the stricter reading
+applies, so that what is accepted here is accepted there.
 """
 
 import math
@@ -35,7 +35,7 @@ OUTPUT_ONLY = ("create_time", "dispatch_count", "response_count", "first_attempt
 
 
 def validate_queue(queue: Message) -> None:
-    """Check a queue, fill in the service's defaults and leave it running unless it has a state."""
+    """Validate a queue and fill in the defaults; it is running unless it has a state."""
     if not QUEUE_NAME.fullmatch(queue.name):
         raise invalid_argument(f'Queue name must be formatted: "{QUEUE_FORMAT}"')
     if queue.HasField("http_target") or queue.HasField("app_engine_routing_override"):
@@ -56,7 +56,7 @@ def _validate_rates(limits: Message) -> None:
 
 
 def validate_retries(config: Message) -> None:
-    """Check a retry configuration, of a queue or of one task, and fill in the service's defaults."""
+    """Validate a retry configuration, of a queue or of one task, and fill in the defaults."""
     config.max_attempts = config.max_attempts or ATTEMPTS_DEFAULT
     config.max_doublings = config.max_doublings or DOUBLINGS_DEFAULT
     for duration, seconds in (
@@ -75,7 +75,7 @@ def validate_retries(config: Message) -> None:
 
 
 def validate_task(task: Message, queue_name: str, now: float) -> None:
-    """Check a task that is to be created, and fill in what it leaves open. Its name may be empty."""
+    """Validate a task to create and fill in the defaults. Its name may be empty."""
     if task.name:
         _check_task_name(task.name, queue_name)
     for name in OUTPUT_ONLY:

@@ -3,7 +3,7 @@
     python -m infra.local.event_bridge receive --port P --database FILE --route TRIGGER=URL
     python -m infra.local.event_bridge deliver --port P --database FILE --route TRIGGER=URL [--chaos twice=0.1,late=0.1]
 
-Each half says at ``/stats`` of its port how far it is.
+Each half serves its counters at ``/stats``.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def arguments() -> argparse.ArgumentParser:
     listen = parser.add_mutually_exclusive_group(required=True)
     listen.add_argument("--port", type=int, help="listen on this port of 127.0.0.1")
     listen.add_argument("--listening-fd", type=int, help="serve this inherited listening socket")
-    parser.add_argument("--database", type=Path, required=True, help="the SQLite file, made when missing")
+    parser.add_argument("--database", type=Path, required=True, help="the SQLite file, created if missing")
     parser.add_argument(
         "--route", action="append", default=[], metavar="TRIGGER=URL", help="a trigger and its function"
     )

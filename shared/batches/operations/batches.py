@@ -19,7 +19,7 @@ from shared.batches.rules import ends
 from shared.batches.rules import pages as page_rules
 from shared.batches.rules.batch_run import BatchRun, header_path
 from shared.batches.rules.header import BatchEnd, Counts, Header, header_of_run
-from shared.batches.rules.pages import END_MARK
+from shared.batches.rules.pages import EndMark
 from shared.batches.rules.requests import BatchSpec, SealRequest, check_batch_id
 from shared.batches.rules.status import BatchStatus
 from shared.batches.rules.units import PlacedUnit
@@ -121,13 +121,14 @@ def seal(ports: Ports, batch: str, request: SealRequest) -> BatchStatus:
 
 
 def _sealing(run: BatchRun, header: Header, read: tuple[Snapshot, ...], count: int) -> Decision[Writes, Header]:
-    size = page_rules.size_at_seal(header, count, read[1].data, read[2].data if count else None)
+    end, last = (page_rules.loaded(one.data) for one in (read[1], read[-1]))
+    size = page_rules.size_at_seal(header, count, end, last)
     now = read[0].read_time
     sealed = header.sealed_at(count, size, now)
     if not size:
         sealed = sealed.ended_with(BatchEnd("completed", Counts(0, 0, 0)), now)
     effects = (run.effect_for("check"),) if size else sealed.end_effects(run, now)
-    mark = Put(run.page_path(count), END_MARK, Must.NOT_EXIST)
+    mark = Put(run.page_path(count), EndMark().to_record(), Must.NOT_EXIST)
     return Decision((Put(run.header_path, sealed.to_record(), read[0].guard), mark), sealed, effects)
 
 

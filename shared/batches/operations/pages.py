@@ -11,7 +11,7 @@ from shared.batches.rules.counter_tree import Node
 from shared.batches.rules.header import Header
 from shared.batches.rules.pages import Page
 from shared.batches.rules.requests import PageRequest
-from shared.batches.rules.tree_records import PageNode, new_counter, new_node
+from shared.batches.rules.tree_records import CounterRecord, NodeRecord, PageNode
 from shared.core.operations import outbox
 from shared.core.operations.ports import AlreadyExists, Must, Ports, Put, Write
 from shared.core.rules.problems import BatchSealed, TooLarge
@@ -25,7 +25,7 @@ def add_page(ports: Ports, batch: str, request: PageRequest) -> bool:
     if not rules.takes_pages(header, number):
         return _repeated(ports, run, request)
     previous = ports.store.read(run.page_path(number - 1))[0].data if number else None
-    first = rules.first_index(header, number, previous)
+    first = rules.first_index(header, number, rules.loaded(previous))
     return load(ports, run, header, number, first, request.units)
 
 
@@ -33,7 +33,7 @@ def _repeated(ports: Ports, run: BatchRun, request: PageRequest) -> bool:
     [held] = ports.store.read(run.page_path(request.page))
     if held.data is None:
         raise BatchSealed("The batch is sealed, has ended, or is being created.", field="page")
-    rules.check_repeat(held.data, request.page, request.units)
+    rules.check_repeat(rules.loaded(held.data), request.page, request.units)
     return False
 
 
@@ -48,7 +48,8 @@ def load(ports: Ports, run: BatchRun, header: Header, number: int, first: int, u
     try:
         outbox.commit(ports, _records(run, header, number, first, units), effects)
     except AlreadyExists:
-        rules.check_repeat(ports.store.read(run.page_path(number))[0].data, number, units)
+        [held] = ports.store.read(run.page_path(number))
+        rules.check_repeat(rules.loaded(held.data), number, units)
         return False
     return True
 
@@ -57,10 +58,11 @@ def _records(run: BatchRun, header: Header, number: int, first: int, units: Sequ
     size = len(units)
     page = Page.holding(units, first, header.task)
     page_node = PageNode(number, first, size, header.failures_max, {})
+    nodes = map(run.node_path, counter_tree.nodes_created_by(number))
     counters = [run.counter_path(number, counter) for counter in range(counter_tree.counters(size))]
     return [
         Put(run.page_path(number), page.to_record(), Must.NOT_EXIST),
         Put(run.node_path(Node(1, number)), page_node.to_record(), Must.NOT_EXIST),
-        *(Put(run.node_path(node), new_node(), Must.NOT_EXIST) for node in counter_tree.nodes_created_by(number)),
-        *(Put(counter, new_counter(), Must.NOT_EXIST) for counter in counters),
+        *(Put(node, NodeRecord().to_record(), Must.NOT_EXIST) for node in nodes),
+        *(Put(counter, CounterRecord().to_record(), Must.NOT_EXIST) for counter in counters),
     ]

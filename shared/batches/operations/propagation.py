@@ -14,7 +14,7 @@ from shared.batches.rules import counter_tree, ends, tree_records
 from shared.batches.rules.batch_run import BatchRun
 from shared.batches.rules.counter_tree import Node
 from shared.batches.rules.header import BatchEnd, Header, header_of_run
-from shared.batches.rules.tree_records import PASSED, NextStep, PageNode
+from shared.batches.rules.tree_records import PASSED, NextStep, NodeRecord, PageNode
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Change, Ports, Put, Snapshot
 from shared.core.rules.effects import Decision
@@ -46,12 +46,12 @@ def continue_from(ports: Ports, run: BatchRun, node: Node, read: Snapshot, heade
     """Continue from a node above the pages' level, as it was read: propagate it, or complete the batch."""
     if read.data is None or header is None or header.ended:
         return
-    failures = tree_records.failures_in(read.data[PASSED])
-    if ends.too_many(header.failures_max, failures):
+    record = NodeRecord.from_record(read.data)
+    if ends.too_many(header.failures_max, record.failures):
         end_if_too_many_failed(ports, run)
-    match tree_records.next_step(node, read.data[PASSED], header):
+    match tree_records.next_step(node, record, header):
         case NextStep.PROPAGATE:
-            propagate_node(ports, run, node, failures)
+            propagate_node(ports, run, node, record.failures)
         case NextStep.COMPLETE:
             complete(ports, run)
 

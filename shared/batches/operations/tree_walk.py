@@ -6,11 +6,11 @@ A counter is full and not propagated if the process of its last unit died; likew
 from collections.abc import Iterable, Sequence
 
 from shared.batches.operations import propagation
-from shared.batches.rules import counter_tree, tree_records
+from shared.batches.rules import counter_tree
 from shared.batches.rules.batch_run import BatchRun
 from shared.batches.rules.counter_tree import Node
 from shared.batches.rules.header import Header
-from shared.batches.rules.tree_records import PASSED, Counter, PageNode
+from shared.batches.rules.tree_records import Counter, CounterRecord, NodeRecord, PageNode
 from shared.core.operations.ports import Ports, Snapshot
 from shared.core.rules.limits import LIMITS
 
@@ -19,7 +19,7 @@ def propagate_all(ports: Ports, run: BatchRun, header: Header) -> None:
     """Propagate whatever is full and was not propagated."""
     for counter in unpropagated(ports, run, header, header.pages or 0):
         if counter.full:
-            propagation.propagate_counter(ports, run, counter.page, counter.number, counter.failures)
+            propagation.propagate_counter(ports, run, counter.page, counter.number, counter.counted.failures)
 
 
 def unpropagated(ports: Ports, run: BatchRun, header: Header, pages: int) -> list[Counter]:
@@ -41,7 +41,7 @@ def _existing(nodes: Sequence[Node], read: Sequence[Snapshot]) -> list[tuple[Nod
 
 def _missing(node: Node, read: Snapshot, pages: int) -> list[Node]:
     assert read.data is not None, "only existing nodes"
-    return [Node(node.level - 1, child) for child in tree_records.missing(read.data[PASSED], node, pages)]
+    return [Node(node.level - 1, child) for child in NodeRecord.from_record(read.data).missing(node, pages)]
 
 
 def _unpropagated_counters(ports: Ports, run: BatchRun, nodes: Sequence[Node]) -> list[Counter]:
@@ -57,7 +57,7 @@ def _unpropagated_counters(ports: Ports, run: BatchRun, nodes: Sequence[Node]) -
     paths = [run.counter_path(page.page, number) for page, number in lacking]
     found = ports.store.read(*paths) if paths else ()
     return [
-        Counter(page.page, number, page.first, page.units, one.data["units"], one.data["failures"])
+        Counter(page.page, number, page.first, page.units, CounterRecord.from_record(one.data))
         for (page, number), one in zip(lacking, found, strict=True)
         if one.data is not None
     ]

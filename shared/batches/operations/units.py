@@ -14,7 +14,7 @@ from shared.batches.rules.batch_run import BatchRun
 from shared.batches.rules.header import header_of_run
 from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
 from shared.batches.rules.requests import UnitsQuery
-from shared.batches.rules.tree_records import PageNode
+from shared.batches.rules.tree_records import CounterRecord, PageNode
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.perform import pause
 from shared.core.operations.ports import (
@@ -56,13 +56,13 @@ def _create(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:
     except AlreadyExists:
         return False
     counted = committed.results[1].values
-    _propagate_if_full(ports, unit, counted[UNITS], counted[FAILURES])
+    _propagate_if_full(ports, unit, CounterRecord(counted[UNITS], counted[FAILURES]))
     return True
 
 
-def _propagate_if_full(ports: Ports, unit: PlacedUnit, finished: int, failures: int) -> None:
-    if tree_records.counter_is_full(unit.counter, unit.page_units, finished):
-        propagation.propagate_counter(ports, unit.run, unit.page, unit.counter, failures)
+def _propagate_if_full(ports: Ports, unit: PlacedUnit, counted: CounterRecord) -> None:
+    if tree_records.counter_is_full(unit.counter, unit.page_units, counted.finished):
+        propagation.propagate_counter(ports, unit.run, unit.page, unit.counter, counted.failures)
 
 
 def _complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
@@ -73,7 +73,7 @@ def _complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> Non
             return None
         may_overwrite = outcomes.may_overwrite(UnitRecord.from_record(held.data), unit)
         if not may_overwrite or _overwritten(ports, unit, outcome, held):
-            return _propagate_if_full(ports, unit, counter.data["units"], counter.data["failures"])
+            return _propagate_if_full(ports, unit, CounterRecord.from_record(counter.data))
         pause(ports, attempt)
     raise Unavailable("contention on a unit's record")
 
@@ -95,7 +95,7 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
     if held.data is None or outcomes.may_overwrite(UnitRecord.from_record(held.data), unit):
         return False
     try:
-        _propagate_if_full(ports, unit, counter.data["units"], counter.data["failures"])
+        _propagate_if_full(ports, unit, CounterRecord.from_record(counter.data))
     except NotFound:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
     return True

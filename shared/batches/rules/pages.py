@@ -17,8 +17,6 @@ from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BatchSealed, OtherBody, PageOutOfOrder
 
-END_MARK = {"end": True}
-
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -64,6 +62,26 @@ class Page:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class EndMark:
+    """The seal's record, under the number after the last page."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the record's data."""
+        return {"end": True}
+
+
+Loaded = Page | EndMark | None
+"""What is under a page's number; None: nothing."""
+
+
+def loaded(record: Mapping[str, Any] | None) -> Loaded:
+    """Read the record under a page's number."""
+    if record is None:
+        return None
+    return EndMark() if record.get("end") else Page.from_record(record)
+
+
 def digest(*parts: Any) -> str:
     """Return a hash of a request, by which its repeat is recognized."""
     return hashlib.sha256(values.canonical(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -96,8 +114,8 @@ def takes_pages(header: Header, number: int) -> bool:
     return header.state == "open" and number >= header.first_pages
 
 
-def first_index(header: Header, number: int, previous: Mapping[str, Any] | None) -> int:
-    """Return the index of a page's first unit; `previous` is the record of the page before, None if not loaded.
+def first_index(header: Header, number: int, previous: Loaded) -> int:
+    """Return the index of a page's first unit; `previous` is what is under the number before.
 
     Raises `PageOutOfOrder` or `BatchSealed` if the page cannot follow.
     """
@@ -107,21 +125,16 @@ def first_index(header: Header, number: int, previous: Mapping[str, Any] | None)
         return 0
     if previous is None:
         raise PageOutOfOrder(f"Load page {number - 1} first.", field="page")
-    if is_end_mark(previous):
+    if isinstance(previous, EndMark):
         raise BatchSealed(f"The batch was sealed at {number - 1} pages.", field="page")
-    return int(previous["first"] + previous["size"])
+    return previous.first + previous.size
 
 
-def is_end_mark(record: Mapping[str, Any]) -> bool:
-    """Return whether a record under a page's number is the seal's end mark."""
-    return bool(record.get("end"))
-
-
-def check_repeat(held: Mapping[str, Any] | None, number: int, units: Sequence[Any]) -> None:
-    """Check that the record under a page's number holds the same units. Raises `OtherBody` or `BatchSealed`."""
-    if held is not None and is_end_mark(held):
+def check_repeat(held: Loaded, number: int, units: Sequence[Any]) -> None:
+    """Check that the page under this number holds the same units. Raises `OtherBody` or `BatchSealed`."""
+    if isinstance(held, EndMark):
         raise BatchSealed(f"The batch was sealed at {number} pages.", field="page")
-    if held is None or held["digest"] != digest(list(units)):
+    if held is None or held.digest != digest(list(units)):
         raise OtherBody(f"Page {number} holds other units.", field="page")
 
 
@@ -131,10 +144,10 @@ def check_sealed_alike(header: Header, pages: int) -> None:
         raise BatchSealed("The batch has ended, or was sealed at another number of pages.", field="pages")
 
 
-def size_at_seal(header: Header, pages: int, end: Mapping[str, Any] | None, last: Mapping[str, Any] | None) -> int:
+def size_at_seal(header: Header, pages: int, end: Loaded, last: Loaded) -> int:
     """Return the number of units of a batch that is sealed at `pages` pages. Raises `PageOutOfOrder` or `BatchSealed`.
 
-    `end` is the record where the end mark belongs, `last` that of the last page; None where there is no record.
+    `end` is what is under the number of the end mark, `last` what is under the one before.
     """
     if end is not None:
         raise PageOutOfOrder(f"Page {pages} is loaded: the batch has more than {pages} pages.", field="pages")

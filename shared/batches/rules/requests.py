@@ -52,7 +52,7 @@ class BatchSpec:
 
     def digest(self) -> str:
         """Return a hash of the whole: the same spec under the same id is a repeat."""
-        calls = [None if call is None else asdict(call) for call in (self.task, self.on_complete)]
+        calls = [_canonical(self.task), _canonical(self.on_complete)]
         return digest(list(self.units), *calls, self.sealed, self.failures_max, self.deadline_seconds)
 
 
@@ -146,6 +146,10 @@ def requested_id(body: Mapping[str, Any], idempotency_key: str | None) -> str | 
     if not isinstance(body["id"], str):
         raise BadKey("`id` must be a string.", field="id")
     return check_batch_id(body["id"])
+
+
+def _canonical(call: Call | None) -> dict[str, Any] | None:
+    return None if call is None else {**asdict(call), "delay_seconds": float(call.delay_seconds)}
 
 
 def _call(fields: RequestFields, name: str) -> Call | None:

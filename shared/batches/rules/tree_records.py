@@ -5,7 +5,7 @@ twice is counted once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
 
@@ -19,28 +19,39 @@ PASSED = "passed"
 
 
 @dataclass(frozen=True, slots=True)
+class CounterRecord:
+    """The record of a counter: `finished` units have an outcome, `failures` of them failed."""
+
+    finished: int = 0
+    failures: int = 0
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_record` returned."""
+        return cls(record["units"], record["failures"])
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the record's data."""
+        return {"units": self.finished, "failures": self.failures}
+
+
+@dataclass(frozen=True, slots=True)
 class Counter:
-    """A counter and its place: `finished` of its units have an outcome, `failures` of them failed."""
+    """A counter and its place in the batch."""
 
     page: int
     number: int
     first: int
     page_units: int
-    finished: int
-    failures: int
+    counted: CounterRecord
 
     @property
     def full(self) -> bool:
-        return counter_is_full(self.number, self.page_units, self.finished)
+        return counter_is_full(self.number, self.page_units, self.counted.finished)
 
     def indexes(self) -> list[int]:
         """Return the indexes of its units."""
         return [self.first + offset for offset in counter_tree.offsets(self.number, self.page_units)]
-
-
-def new_counter() -> dict[str, Any]:
-    """Return the record of a counter."""
-    return {"units": 0, "failures": 0}
 
 
 def counter_is_full(number: int, page_units: int, finished: int) -> bool:
@@ -75,7 +86,7 @@ class PageNode:
 
     @property
     def failures(self) -> int:
-        return failures_in(self.passed)
+        return sum(self.passed.values())
 
     @property
     def end(self) -> int:
@@ -93,19 +104,28 @@ class PageNode:
         return PlacedUnit(run.batch, run.incarnation, index, 0, self.page, index - self.first, self.units)
 
 
-def new_node() -> dict[str, Any]:
-    """Return the record of a node above the pages' level."""
-    return {PASSED: {}}
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """The record of a node above the pages' level."""
 
+    passed: Mapping[str, int] = field(default_factory=dict)
 
-def missing(passed: Mapping[str, int], node: Node, pages: int | None) -> list[int]:
-    """Return the children that were not propagated to a node above the pages' level."""
-    return [child for child in counter_tree.children(node, pages) if str(child) not in passed]
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_record` returned."""
+        return cls(record[PASSED])
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the record's data."""
+        return {PASSED: dict(self.passed)}
 
-def failures_in(passed: Mapping[str, int]) -> int:
-    """Return the number of failures below a node."""
-    return sum(passed.values())
+    @property
+    def failures(self) -> int:
+        return sum(self.passed.values())
+
+    def missing(self, node: Node, pages: int | None) -> list[int]:
+        """Return the children that were not propagated to it; `node` is its place."""
+        return [child for child in counter_tree.children(node, pages) if str(child) not in self.passed]
 
 
 class NextStep(Enum):
@@ -116,9 +136,9 @@ class NextStep(Enum):
     COMPLETE = "the root is full: all units have an outcome"
 
 
-def next_step(node: Node, passed: Mapping[str, int], header: Header) -> NextStep:
+def next_step(node: Node, record: NodeRecord, header: Header) -> NextStep:
     """Return what follows from a node above the pages' level, read together with the header or before it."""
-    if missing(passed, node, header.pages):
+    if record.missing(node, header.pages):
         return NextStep.WAIT
     if header.pages is not None and node == counter_tree.root(header.pages):
         return NextStep.COMPLETE

@@ -14,9 +14,6 @@ from dataclasses import dataclass
 class Limits:
     """The limits by name; units come last in a name."""
 
-    key_bytes_max: int = 1_500
-    """Firestore's bound on a document id."""
-
     depth_max: int = 20
     """Firestore's bound on maps and lists inside each other, counted as it stores them (a list in a list counts
     twice)."""
@@ -87,9 +84,6 @@ class Limits:
     """Documents a query answers at once: one screenful for a program, one page of memory for a function."""
 
     query_limit_default: int = 100
-
-    inequality_fields_max: int = 10
-    """Fields that one query may compare by size: Firestore's bound."""
 
     verify_page_documents_max: int = 50
     """Documents that one task of a verification compares: they and their targets must fit into memory."""

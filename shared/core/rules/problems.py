@@ -1,8 +1,8 @@
-"""The two ways to say no: a Problem is definite, Unavailable means ask again.
+"""Errors: a `Problem` is permanent, `Unavailable` is transient.
 
-A queue acts on the difference: it must not retry a Problem and must retry what was Unavailable. The slug and the title
-of a problem come from its class, so a caller can rely on them; the detail says what to do about this one.
-Bodies are RFC 9457 (problem details for HTTP APIs), rendered in ``shared/adapters/web/http.py``.
+A queue acts on the difference: it must not retry the former and must retry the latter. The slug and the title of a
+problem come from its class, so a caller can rely on them; the detail says what to change in this request. Problems are
+rendered as RFC 9457 (problem details for HTTP APIs) by ``shared/adapters/http/responses.py``.
 """
 
 import re
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 
 class Problem(Exception):
-    """A definite refusal: the same call would be refused again.
+    """A permanent error: the same request would fail again.
 
-    ``detail`` tells the caller what to change; ``field`` names the offending part of the request, where there is one;
-    ``headers`` go with the answer (``Allow`` with a 405).
+    ``detail`` says what to change; ``field`` names the part of the request that is wrong, if it is one; ``headers`` are
+    those of the response (``Allow`` with 405).
     """
 
     status = 400
-    title = "The request cannot be carried out as it is"
+    title = "Bad request"
 
     def __init__(self, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -27,7 +27,7 @@ class Problem(Exception):
 
     @classmethod
     def slug(cls) -> str:
-        """Name the kind of problem in URL style: ``BadKey`` is ``bad-key``."""
+        """Return the last part of the problem's type: ``BadKey`` is ``bad-key``."""
         return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
 
@@ -59,7 +59,7 @@ class BadValue(Problem):
     title = "Invalid value"
 
 
-class TooDeep(Problem):
+class TooDeep(BadValue):
     title = "Nested too deep"
 
 
@@ -119,7 +119,7 @@ class MethodNotAllowed(Problem):
     title = "Method not allowed"
 
 
-class NotAllowed(Problem):
+class PermissionDenied(Problem):
     status = 403
     title = "Permission denied"
 
@@ -133,23 +133,23 @@ class BadTaskEnvelope(Problem):
 
 
 class BadArgument(Problem):
-    title = "Call the task with the arguments that its signature names"
+    title = "Task arguments do not match the signature"
 
 
 class UnknownTask(Problem):
     status = 404
-    title = "Name a task that the function has"
+    title = "Unknown task"
 
 
 class GaveUp(Problem):
     status = 500
-    title = "The task died every time"
+    title = "Task failed in every attempt"
 
 
 class Unavailable(Exception):
-    """Unknown or passing: the call may or may not have taken effect; ask again.
+    """503: a transient error. It is not known whether the call took effect; retry.
 
-    ``retry_after_seconds`` is what a caller should wait at least.
+    ``retry_after_seconds`` is the least time to wait before.
     """
 
     def __init__(self, reason: str, *, retry_after_seconds: int = 1) -> None:

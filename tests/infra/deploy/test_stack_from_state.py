@@ -15,7 +15,7 @@ import yaml
 
 from infra.catalogue import load
 from infra.deploy import target
-from infra.deploy.http_client import until
+from infra.deploy.deployment_client import poll
 from infra.local.services import stats
 from infra.local.stack import Stack
 from tests.infra.deploy.build import build
@@ -123,7 +123,7 @@ def test_copies_follow_through_the_trigger_that_was_applied(stack: Stack, http: 
 
 
 def test_schedules_are_let_in_as_the_account_that_was_applied(stack: Stack) -> None:
-    until(lambda: statuses(stack, "sweep") & {204} or None, SECONDS_MAX, "sweep was not called")
+    poll(lambda: statuses(stack, "sweep") & {204} or None, SECONDS_MAX, "sweep was not called")
     assert not statuses(stack, "sweep") & {401, 403, 404}
 
 
@@ -183,6 +183,6 @@ def test_the_end_of_one_environment_leaves_the_other_as_it_was(site: Site, stack
 
 
 def statuses(stack: Stack, function: str) -> set[object]:
-    """Give how the calls of a function ended so far, out of its log."""
+    """Return how the calls of a function ended so far, out of its log."""
     lines = [json.loads(line) for line in (stack.folder / "functions.log").read_text().splitlines() if line[:1] == "{"]
     return {line.get("status") for line in lines if (line["message"], line.get("function")) == ("handled", function)}

@@ -1,4 +1,4 @@
-"""A function's front to people, under the framework that runs it in the cloud."""
+"""The HTTP layer of a function, under the framework that runs it in the cloud."""
 
 import io
 import json
@@ -120,7 +120,7 @@ def test_a_path_that_is_not_utf_8_is_a_bad_key(app: flask.Flask) -> None:
 
 
 @pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_another_method_is_told_which_there_are(client: FlaskClient, method: str) -> None:
+def test_another_method_gets_405_with_those_allowed(client: FlaskClient, method: str) -> None:
     answer = client.open("/a", method=method)
     assert (answer.status_code, answer.headers["Allow"]) == (405, "DELETE, GET, HEAD, PUT")
 
@@ -276,14 +276,14 @@ def test_a_problem_is_answered_as_rfc_9457(client: FlaskClient) -> None:
     }
 
 
-def test_what_is_unavailable_says_when_to_ask_again_and_not_why(client: FlaskClient) -> None:
+def test_unavailable_says_when_to_retry_and_not_why(client: FlaskClient) -> None:
     answer = client.post("/later")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "3")
     assert json.loads(answer.data)["type"] == "urn:signalbox:problem:unavailable"
     assert b"ABORTED" not in answer.data
 
 
-def test_a_bug_is_told_to_the_log_and_not_to_the_caller(
+def test_an_unhandled_exception_is_logged_and_not_shown_to_the_caller(
     client: FlaskClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = client.post("/bug")
@@ -298,7 +298,7 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_caller(
     assert (handled["message"], handled["status"]) == ("handled", 500)
 
 
-def test_a_call_leaves_one_line_with_its_cost_under_its_trace(
+def test_a_request_leaves_one_log_line_with_its_cost_under_its_trace(
     client: FlaskClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client.put("/a", data="{}", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})

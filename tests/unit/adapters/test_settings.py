@@ -9,7 +9,7 @@ from shared.adapters.settings import EMBEDDED, from_environment
 from shared.core.rules.indexes import parse
 
 
-def test_an_empty_environment_gives_a_laptop() -> None:
+def test_an_empty_environment_gives_the_local_settings() -> None:
     settings = from_environment({})
     assert settings.project == "demo-signalbox"
     assert settings.database == "(default)"

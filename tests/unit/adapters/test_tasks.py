@@ -1,4 +1,4 @@
-"""A function's front to queues and schedules: the answer says whether to ask again."""
+"""Entry points for queues and schedules: the status says whether to retry."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def test_a_count_that_is_none_counts_as_zero(count: str | None) -> None:
     assert got[0].executions == 0
 
 
-def test_a_problem_is_acknowledged_and_told_to_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_is_acknowledged_and_logged(capsys: pytest.CaptureFixture[str]) -> None:
     assert called(failing(BadValue("no songs"))).status_code == 204
     abandoned, handled = lines(capsys)
     assert (abandoned["severity"], abandoned["message"]) == ("ERROR", "task abandoned")
@@ -54,12 +54,12 @@ def test_a_problem_is_acknowledged_and_told_to_the_log(capsys: pytest.CaptureFix
     assert (handled["function"], handled["status"]) == ("page", 204)
 
 
-def test_what_is_unavailable_comes_again() -> None:
+def test_unavailable_is_retried() -> None:
     answer = called(failing(Unavailable("aborted", retry_after_seconds=2)))
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
 
 
-def test_a_bug_comes_again_and_is_told_to_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unhandled_exception_is_retried_and_logged(capsys: pytest.CaptureFixture[str]) -> None:
     assert called(failing(KeyError("secret"))).status_code == 500
     bug, handled = lines(capsys)
     assert bug["exception"].endswith("KeyError: 'secret'\n")
@@ -69,7 +69,7 @@ def test_a_bug_comes_again_and_is_told_to_the_log(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"operation": "o", "task": "t"}', b'{"operation": 1, "task": "t", "payload": {}}']
 )
-def test_a_body_that_is_no_envelope_is_abandoned(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_body_that_is_not_an_envelope_is_abandoned(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     assert called(task_entry("page")(lambda _: None), json=None, data=body).status_code == 204
     assert lines(capsys)[0]["message"] == "task abandoned"
 

@@ -1,18 +1,15 @@
 """The id of a batch created over HTTP: from the body, from the Idempotency-Key, or a new one."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from shared.adapters import runtime
 from tests.unit.batches.batch_harness import BatchHarness
 
 
 @pytest.fixture
-def harness() -> Iterator[BatchHarness]:
-    yield BatchHarness()
-    runtime.bind(None)
+def harness() -> BatchHarness:
+    return BatchHarness()
 
 
 def populated(harness: BatchHarness, body: Any, **headers: str) -> Any:

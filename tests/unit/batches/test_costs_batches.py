@@ -4,11 +4,8 @@ A unit: its outcome and its counter, in one commit. A page of 100: itself, its n
 counters propagated to the node, the node propagated up; a read follows each propagation.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
-from shared.adapters import runtime
 from shared.adapters.meter import Cost, measure
 from shared.batches.operations import batches, units
 from shared.batches.operations.pages import add_page
@@ -24,9 +21,8 @@ BODY = {"id": "b", "units": [{"n": n} for n in range(UNITS)], "task": TASK, "on_
 
 
 @pytest.fixture
-def harness() -> Iterator[BatchHarness]:
-    yield BatchHarness()
-    runtime.bind(None)
+def harness() -> BatchHarness:
+    return BatchHarness()
 
 
 def whole(harness: BatchHarness) -> Cost:
@@ -79,7 +75,7 @@ def test_a_page_costs_8_writes_and_one_task_to_load(harness: BatchHarness) -> No
 def test_expanding_a_page_reads_it_once(harness: BatchHarness) -> None:
     harness.request("POST", "/", BODY)
     with measure() as cost:
-        run_batch_task(harness.ports, "expand", harness.waiting[0].payload)
+        run_batch_task(harness.ports, "expand", harness.tasks[0].payload)
     assert cost == Cost(reads=1, tasks=100, round_trips=2)
 
 
@@ -92,6 +88,6 @@ def test_a_sweep_when_nothing_is_due_is_one_read(harness: BatchHarness) -> None:
 def expanded(harness: BatchHarness) -> list[PlacedUnit]:
     """Load the batch and enqueue its units' tasks, but run none."""
     harness.request("POST", "/", BODY)
-    for effect in list(harness.waiting):
+    for effect in list(harness.tasks):
         run_batch_task(harness.ports, "expand", effect.payload)
-    return [PlacedUnit.from_record(effect.context["unit"]) for effect in harness.waiting if effect.task == "paint"]
+    return [PlacedUnit.from_record(effect.context["unit"]) for effect in harness.tasks if effect.task == "paint"]

@@ -41,14 +41,14 @@ def test_a_call_has_a_queue_and_no_delay_unless_it_says_otherwise() -> None:
         ({"url": "http://elsewhere/"}, "on_complete.url"),
     ],
 )
-def test_a_call_that_says_something_wrong_is_refused_by_the_name_of_the_place(change: Any, field: str) -> None:
+def test_an_invalid_call_is_refused_by_the_name_of_the_field(change: Any, field: str) -> None:
     with pytest.raises(BadCall) as refused:
         Call.from_request(CALL | change, "on_complete")
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize("value", [None, [], "cook", 1])
-def test_what_is_no_object_is_no_call(value: Any) -> None:
+def test_a_call_must_be_an_object(value: Any) -> None:
     with pytest.raises(BadCall):
         Call.from_request(value, "continuation")
 
@@ -72,7 +72,7 @@ def test_a_call_becomes_a_task_at_its_own_address_with_the_lease_beside_the_payl
     assert effect.context == {"lease": lease | {"ends_at": "2026-01-02T03:04:05Z"}}
 
 
-def test_what_stands_beside_a_payload_survives_the_outbox_and_reaches_the_envelope() -> None:
+def test_the_context_of_a_payload_survives_the_outbox_and_reaches_the_envelope() -> None:
     effect = Call.from_request(CALL, "continuation").effect("name", NOW, unit={"batch": "b", "index": 0, "attempt": 0})
     assert outbox.from_record(outbox.to_record([effect])) == (effect,)
     body = task_request(from_environment({}), effect, "")["task"]["http_request"]["body"].decode()

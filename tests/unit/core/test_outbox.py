@@ -50,7 +50,7 @@ def test_a_commit_without_effects_leaves_nothing_in_the_outbox() -> None:
     assert (world.record("counters/a"), world.ids("outbox"), world.tasks) == ({"n": 1}, [], [])
 
 
-def test_effects_are_committed_with_the_state_then_handed_over_then_forgotten() -> None:
+def test_effects_are_committed_with_the_state_then_enqueued_then_deleted() -> None:
     world = Watching()
     committed = outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
     assert world.seen == [({"n": 1}, ["one", "two"])]
@@ -77,7 +77,7 @@ def test_a_commit_that_landed_does_not_fail_because_the_queue_does(refusal: Exce
     assert world.told == [("tasks left to the sweeper", {"outbox": f"outbox/{record}", "tasks": 2})]
 
 
-def test_the_sweeper_hands_over_what_was_left_behind_under_the_same_names() -> None:
+def test_the_sweeper_enqueues_what_was_left_behind_under_the_same_names() -> None:
     world = QuietWorld()
     left_behind(world, *TWO)
     world.pass_time(LIMITS.outbox_patience_seconds + 1)
@@ -86,7 +86,7 @@ def test_the_sweeper_hands_over_what_was_left_behind_under_the_same_names() -> N
     assert outbox.sweep(world.ports) == 0
 
 
-def test_the_sweeper_leaves_what_may_still_be_in_its_own_operations_hands() -> None:
+def test_the_sweeper_leaves_records_whose_operation_may_still_run() -> None:
     world = QuietWorld()
     left_behind(world, *TWO)
     world.pass_time(LIMITS.outbox_patience_seconds - 1)
@@ -94,7 +94,7 @@ def test_the_sweeper_leaves_what_may_still_be_in_its_own_operations_hands() -> N
     assert (world.tasks, len(world.ids("outbox"))) == ([], 1)
 
 
-def test_tasks_that_were_handed_over_before_are_not_there_twice() -> None:
+def test_tasks_that_were_enqueued_before_are_not_there_twice() -> None:
     world = QuietWorld()
     left_behind(world, *TWO)
     world.create(TWO[:1])  # the process died in the middle of it

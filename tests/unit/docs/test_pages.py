@@ -6,8 +6,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from infra.catalogue import load
 from infra.setup.generated_pages import TABLES, page_with
-from shared import kit
 from tests.unit.test_rings import SUBJECTS
 
 PROJECT = Path(__file__).parents[3]
@@ -125,6 +125,8 @@ def test_the_architecture_page_has_the_table_of_imports_between_subjects() -> No
     assert table == SUBJECTS
 
 
-def test_the_kit_page_has_a_heading_for_every_name_that_the_kit_exports() -> None:
-    headings = re.findall(r"^### `(.+)`$", (PROJECT / "docs" / "kit.md").read_text("utf-8"), re.MULTILINE)
-    assert sorted(headings) == sorted(kit.__all__)
+@pytest.mark.parametrize(("caller", "invoker"), {"people": "people", "queues": "queue", "events": "event"}.items())
+def test_the_security_page_lists_the_functions_of_the_kit_by_their_callers(caller: str, invoker: str) -> None:
+    [row] = re.findall(rf"^\| {caller} \| (.*?) \|", (PROJECT / "SECURITY.md").read_text("utf-8"), re.MULTILINE)
+    ours = {name for name, each in load().functions.items() if each.folder.parent == PROJECT / "functions"}
+    assert set(re.findall(r"`(\w+)`", row)) == {name for name in ours if invoker in load().functions[name].invoked_by}

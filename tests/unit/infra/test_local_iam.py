@@ -8,7 +8,7 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from infra.catalogue import Function
-from infra.local.iam import AuthorizedQueue, guarded
+from infra.local.iam import AuthorizedQueue, invokers_enforced
 from shared.adapters.cloud_tasks import QueueRefused
 from shared.adapters.logs import JsonLog
 from shared.core.rules.effects import Effect
@@ -42,7 +42,7 @@ def effect(queue: str) -> Effect:
 
 @pytest.mark.parametrize("invoker", HEADERS)
 def test_a_function_is_called_by_what_its_entry_says_and_by_nothing_else(tmp_path: Path, invoker: str) -> None:
-    client = Client(guarded(function(tmp_path, invoker), Response("called")))
+    client = Client(invokers_enforced(function(tmp_path, invoker), Response("called")))
     statuses = {caller: client.post("/", headers=headers).status_code for caller, headers in HEADERS.items()}
     refusals = {"people": 404} | dict.fromkeys(("queue", "schedule", "event"), 403)
     assert statuses == refusals | {invoker: 200}
@@ -58,7 +58,7 @@ def test_a_function_hands_tasks_to_the_queues_of_its_entry_only(tmp_path: Path) 
             queue.create([effect("tasks"), effect("links")])
         return Response("refused")
 
-    assert Client(guarded(function(tmp_path, "people"), hand_over)).post("/").text == "refused"
+    assert Client(invokers_enforced(function(tmp_path, "people"), hand_over)).post("/").text == "refused"
     assert kept.queues == ["links"]
 
 

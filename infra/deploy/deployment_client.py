@@ -1,7 +1,7 @@
-"""Call the deployed functions as a person does: over HTTPS, with an identity token.
+"""Call the deployed functions as a user does: over HTTPS, with an identity token.
 
 A person's token is good for every function. A service account's names its audience, so each function gets one of its
-own. What means "ask again" is asked again; anything else that is not what was expected raises `Wrong`.
+own. Transient errors are retried; any other unexpected response raises `SmokeTestFailed`.
 """
 
 import time
@@ -11,32 +11,33 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from infra import http_client
 from infra.deploy.commands import CommandFailed, Run
 from infra.deploy.prerequisites import is_service_account
 from infra.deploy.target import Target
 
-ASK_AGAIN = frozenset({429, 500, 502, 503, 504})
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 PAUSE_SECONDS = 0.5
-PATIENCE_SECONDS = 60.0
+RETRY_SECONDS_MAX = 60.0
 TIMEOUT_SECONDS = 60.0
 SHOWN = 300  # characters of an unexpected answer
 
 Found = TypeVar("Found")
 
 
-class Wrong(Exception):
-    """The deployed functions did not do what they should."""
+class SmokeTestFailed(Exception):
+    """The deployed functions did not behave as expected."""
 
 
-class Calls:
-    """Calls below one base URL, which ends in ``/`` or ``/PREFIX-``; `token` gives the token for a function's URL."""
+class DeploymentClient:
+    """A client of one base URL, which ends in ``/`` or ``/PREFIX-``; `token` returns the token for a function's URL."""
 
     def __init__(
         self, base_url: str, token: Callable[[str], str], transport: httpx.BaseTransport | None = None
     ) -> None:
         self._base_url = base_url
         self._token = token
-        self._http = httpx.Client(timeout=TIMEOUT_SECONDS, transport=transport)
+        self._http = http_client.client(TIMEOUT_SECONDS, transport)
 
     def __enter__(self) -> Self:
         return self
@@ -44,8 +45,8 @@ class Calls:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._http.close()
 
-    def ask(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = (200, 201, 202, 204)) -> Any:
-        """Call and give the JSON of the answer, or None; for what may run twice. Raises `Wrong`."""
+    def request(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = (200, 201, 202, 204)) -> Any:
+        """Send an idempotent request and return the response's JSON, or None. Raises `SmokeTestFailed`."""
         answers: list[str] = []
 
         def definite() -> httpx.Response | None:
@@ -54,28 +55,28 @@ class Calls:
             return response
 
         try:
-            response = until(definite, PATIENCE_SECONDS, f"{method} {path} has no answer")
-        except Wrong as error:
-            raise Wrong(f"{error}; the last was: {answers[-1]}") from error
+            response = poll(definite, RETRY_SECONDS_MAX, f"{method} {path} has no answer")
+        except SmokeTestFailed as error:
+            raise SmokeTestFailed(f"{error}; the last was: {answers[-1]}") from error
         if response.status_code not in expect:
-            raise Wrong(f"{method} {path}: {answers[-1]}")
+            raise SmokeTestFailed(f"{method} {path}: {answers[-1]}")
         return response.json() if response.content and response.status_code != 404 else None
 
     def status(self, path: str, *, signed: bool = True) -> int:
-        """Give the status of a GET, with or without a token; 0 without an answer."""
+        """Return the status of a GET, with or without a token; 0 without a response."""
         try:
             return self._send("GET", path, None, signed=signed).status_code
         except httpx.TransportError:
             return 0
 
     def _try(self, method: str, path: str, body: Any) -> tuple[httpx.Response | None, str]:
-        """Give a definite answer or None, and what came."""
+        """Return a definite response or None, and a description of what happened."""
         try:
             response = self._send(method, path, body)
         except httpx.TransportError as error:
             return None, repr(error)
         said = f"{response.status_code} {response.text[:SHOWN]}"
-        return (None if response.status_code in ASK_AGAIN else response), said
+        return (None if response.status_code in RETRIED_STATUSES else response), said
 
     def _send(self, method: str, path: str, body: Any, *, signed: bool = True) -> httpx.Response:
         function = self._base_url + path.partition("/")[0].partition("?")[0]
@@ -83,18 +84,18 @@ class Calls:
         return self._http.request(method, self._base_url + path, json=body, headers=headers)
 
 
-def until(look: Callable[[], Found | None], seconds: float, otherwise: str) -> Found:
-    """Look again and again until there is something. Raises `Wrong` with `otherwise` after so many seconds."""
+def poll(look: Callable[[], Found | None], seconds: float, otherwise: str) -> Found:
+    """Call `look` until it returns something. Raises `SmokeTestFailed` with `otherwise` after so many seconds."""
     give_up_at = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() > give_up_at:
-            raise Wrong(f"{otherwise} after {seconds:g} s")
+            raise SmokeTestFailed(f"{otherwise} after {seconds:g} s")
         time.sleep(PAUSE_SECONDS)
     return found
 
 
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
-    """Give what makes identity tokens for a function's URL; each is asked for once, and is good for an hour."""
+    """Return a function that returns identity tokens for a URL; each is requested once, and valid for an hour."""
     kept: dict[str, str] = {}
 
     def token(url: str) -> str:

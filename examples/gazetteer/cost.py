@@ -30,7 +30,7 @@ class Counts:
 
     @classmethod
     def of(cls, values: Mapping[str, int]) -> Self:
-        """Take what belongs here from a mapping that may hold more."""
+        """Read the counts from a mapping that may hold more."""
         return cls(**{field.name: values.get(field.name, 0) for field in fields(cls)})
 
     def __add__(self, other: "Counts") -> "Counts":
