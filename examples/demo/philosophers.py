@@ -64,7 +64,7 @@ def forks_are_back(client: Documents, table: str, seats: int, seconds_max: float
 
     def over() -> bool:
         forks = (client.call("GET", f"semaphores/{table}-fork-{number}").json() for number in range(seats))
-        return not any(fork["leases"] or fork["line"] for fork in forks)
+        return not any(fork["leases"] or fork["waiters"] for fork in forks)
 
     return poll_until(f"all {seats} permits are free, and no waiters are left", seconds_max, over)
 

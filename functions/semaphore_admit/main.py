@@ -1,4 +1,4 @@
-"""A task for a semaphore's line: pass permits on, end a wait whose deadline is over, or clean up."""
+"""Run a task of the admit queue: grant permits to waiters, end a wait whose deadline is over, or clean up."""
 
 from shared.adapters import runtime
 from shared.adapters.http.tasks import TaskDelivery, task_entry

@@ -1,34 +1,35 @@
-"""Semaphores for people: create, change, show and delete them; see who waits; end a lease by hand."""
+"""Create, change, show and delete semaphores; list those with waiters; end a lease by hand."""
 
 from shared.adapters import runtime
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.semaphores.operations import semaphores as operations
-from shared.semaphores.rules.answers import as_json
-from shared.semaphores.rules.requests import parse_listing
+from shared.semaphores.rules.requests import SemaphoreSettings, SettingsPatch, SignalRequest, check_listing
 
 routes = Routes("semaphores")
 
 
 @routes.on("PUT", "/{name}")
 def put(request: Request, name: str) -> Response:
-    stored = operations.put(runtime.ports(), name, request.json_object())
-    return Response(201 if stored.created else 200, as_json(stored.shown))
+    settings = SemaphoreSettings.from_request(request.json_object())
+    stored = operations.put(runtime.ports(), name, settings)
+    return Response(201 if stored.created else 200, stored.shown)
 
 
 @routes.on("PATCH", "/{name}")
 def patch(request: Request, name: str) -> Response:
-    return Response(200, as_json(operations.patch(runtime.ports(), name, request.json_object()).shown))
+    changes = SettingsPatch.from_request(request.json_object())
+    return Response(200, operations.patch(runtime.ports(), name, changes))
 
 
 @routes.on("GET", "/{name}")
 def get(_: Request, name: str) -> Response:
-    return Response(200, as_json(operations.get(runtime.ports(), name)))
+    return Response(200, operations.get(runtime.ports(), name))
 
 
 @routes.on("GET", "/", query=("waiting",))
 def find(request: Request) -> Response:
-    parse_listing(request.query)
-    return Response(200, {"semaphores": as_json(operations.list_waiting(runtime.ports()))})
+    check_listing(request.query)
+    return Response(200, {"semaphores": operations.list_waiting(runtime.ports())})
 
 
 @routes.on("DELETE", "/{name}")
@@ -39,8 +40,8 @@ def delete(_: Request, name: str) -> Response:
 
 @routes.on("DELETE", "/{name}/leases/{id}", query=("reason",))
 def end(request: Request, name: str, id: str) -> Response:
-    released = operations.end_by_hand(runtime.ports(), name, id, request.query.get("reason", ""))
-    return Response(200, {"released": released})
+    reason = request.query.get("reason", "")
+    return Response(200, {"released": operations.end_by_hand(runtime.ports(), name, SignalRequest(id), reason)})
 
 
 semaphores = routes.entry_point()

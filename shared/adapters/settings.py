@@ -21,10 +21,10 @@ class Settings:
     an in-memory store in this process that posts its events to ``events_url``, those of the record patterns
     (``documents/{key}``) in ``triggers``, by trigger. ``function_url`` is the address that queues call, with
     ``{function}`` for a function's URL segment. ``task_functions`` holds the tasks of each function that a call may
-    name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and ``scheduler_account`` may call the
-    entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id) that verify their tokens;
-    ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are the declared composite
-    indexes; None: do not check.
+    name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and
+    ``scheduler_account`` may call the entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id)
+    that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
+    the declared composite indexes; None: do not check.
     """
 
     project: str

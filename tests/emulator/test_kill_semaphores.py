@@ -57,4 +57,4 @@ def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_
 
 
 def _is_free(shown: dict[str, Any]) -> bool:
-    return shown["permits"] == 2 and not shown["leases"] and not shown["line"]
+    return shown["permits"] == 2 and not shown["leases"] and not shown["waiters"]

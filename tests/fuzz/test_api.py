@@ -35,7 +35,7 @@ from shared.core.rules.calls import Call
 from shared.documents.operations import documents
 from shared.documents.rules.requests import PutRequest
 from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import Wish
+from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.testing import Harness
 
 CHECKS = [
@@ -80,12 +80,12 @@ def harness() -> Iterator[Harness]:
     ports = runtime.ports()
     for name in TAKEN:
         documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
-        semaphores.put(ports, name, {"permits": 2, "lease_seconds": 60})
+        semaphores.put(ports, name, SemaphoreSettings(2, 60))
     paint = Call("quilt", "paint", {})
     batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
     batches.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
     for name in TAKEN:  # the second one waits for the first
-        semaphores.wait(ports, "a", Wish(name, paint, permits=2))
+        semaphores.wait(ports, "a", WaitRequest(name, paint, permits=2))
     yield created
     runtime.bind(None)
 

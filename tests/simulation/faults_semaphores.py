@@ -4,7 +4,7 @@ Some clauses cannot be broken alone, and no fault is planted for them:
 
     sem-8, an early alarm answers 503   is the same line of code as sem-2's early admit run
     sem-9, as many as are free          a run that leaves a head that fits asks for the next: slower, never wrong
-    sem-9, a commit changes its record  whoever joins a closed line is seen by the run that opens it, changed or not
+    sem-9, a commit changes its record  who joins a closed wait queue is seen by the run that opens it, changed or not
 """
 
 from __future__ import annotations
@@ -18,38 +18,22 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, Snapshot, Write
+from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, Write
 from shared.core.rules import times
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.task_context import Lease
 from shared.core.rules.times import EPOCH
-from shared.semaphores.operations import (
-    admission as semaphore_admission,
-)
-from shared.semaphores.operations import (
-    changes as semaphore_changes,
-)
-from shared.semaphores.operations import (
-    claims as semaphore_claims,
-)
-from shared.semaphores.operations import (
-    endings as semaphore_endings,
-)
-from shared.semaphores.operations import (
-    leases as semaphore_leases,
-)
-from shared.semaphores.operations import (
-    semaphores,
-)
-from shared.semaphores.operations import (
-    waits as semaphore_waits,
-)
-from shared.semaphores.operations.changes import Seen, Step
+from shared.semaphores.operations import admission, leases, records, semaphores, transitions, waits
+from shared.semaphores.operations.transitions import SemaphoreReads, change
+from shared.semaphores.rules import admission as admission_rules
+from shared.semaphores.rules import lease_commands, tasks
 from shared.semaphores.rules import semaphores as rules
-from shared.semaphores.rules import wait_queue as line
-from shared.semaphores.rules.leases import Ended, Held
+from shared.semaphores.rules import transitions as transition_rules
+from shared.semaphores.rules.lease_commands import Claimed, EndLease
+from shared.semaphores.rules.leases import EndedLease, LeaseRecord
 from shared.semaphores.rules.semaphores import Semaphore
-from shared.semaphores.rules.wait_queue import Waiter
+from shared.semaphores.rules.transitions import Loaded, Transition
+from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
 from tests.simulation import semaphores_world
 from tests.simulation.faults import Fault
 
@@ -82,21 +66,21 @@ class _Planted(AbstractContextManager[None]):
 # --- sem-1 ---
 
 
-def _open_at_once(_: rules.Mode, *, found: bool, left: bool) -> rules.Mode:
-    return "closed" if left or found else "open"
+def _open_at_once(_: rules.Mode, *, found: bool, remaining: bool) -> rules.Mode:
+    return "closed" if remaining or found else "open"
 
 
-def _confirm_blindly(ports: Ports, name: str, waiter: Waiter) -> dict[str, Any]:
+def _confirm_blindly(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
     [snapshot] = ports.store.read(rules.path_of(name))
-    semaphore_changes.nudge(ports, name, waiter.incarnation, snapshot.read_time)
-    return semaphore_waits.WAITING
+    ports.queue.create([tasks.nudge_task(name, waiter.incarnation, snapshot.read_time)])
+    return WAITING
 
 
-def _admit_and_rest(seen: Seen) -> Step[None]:
-    return replace(admitted(seen), nudge=False)
+def _admit_and_rest(loaded: Loaded) -> Transition[None]:
+    return replace(admit_rule(loaded), nudge=False)
 
 
-admitted = semaphore_admission.admitted
+admit_rule = admission_rules.admit
 
 # --- sem-2, sem-3 ---
 
@@ -105,18 +89,18 @@ def _slot_before_the_commit(moment: datetime) -> datetime:
     return slot_end(moment - timedelta(seconds=0.25))
 
 
-slot_end = semaphore_changes.slot_end
+slot_end = tasks.slot_end
 
 
 def _admit_however_early(ports: Ports, name: str, _: datetime | None = None) -> None:
     admit(ports, name)
 
 
-admit = semaphore_admission.admit
+admit = admission.admit
 
 
-def _by_a_fast_clock(seen: Seen) -> datetime:
-    return seen.snapshot.read_time + timedelta(seconds=3)
+def _by_a_fast_clock(loaded: Loaded) -> datetime:
+    return loaded.read_time + timedelta(seconds=3)
 
 
 # --- sem-4 ---
@@ -126,55 +110,51 @@ def _run_unclaimed(_: Ports, given: Any) -> Lease:
     return Lease(given["semaphore"], given["id"], given["token"], datetime.fromisoformat(given["ends_at"]))
 
 
-def _drop_what_was_lost(seen: Seen, _: Held | None, __: int) -> Step[Held | bool | None]:
-    return Step(seen.semaphore, None)
+def _drop_what_was_lost(loaded: Loaded, _: LeaseRecord | None, __: int) -> Transition[Claimed]:
+    return Transition(loaded.semaphore, None)
 
 
-def _back_to_the_end(snapshot: Snapshot, waiter: Waiter) -> Change:
-    change = back(snapshot, waiter)
-    return replace(change, fields={**change.fields, ("since",): SERVER_TIME})
+def _back_to_the_end(path: str, waiter: Waiter) -> Change:
+    requeued = requeue(path, waiter)
+    return replace(requeued, fields={**requeued.fields, ("since",): SERVER_TIME})
 
 
-back = semaphore_claims._back
+requeue = records.requeue
 
 
-def _under_the_same_token(semaphore: Semaphore, held: Held, now: datetime) -> tuple[Semaphore, Held]:
-    return claim(semaphore, replace(held, claimed=False) if held in semaphore.leases else held, now)
-
-
-def claim(semaphore: Semaphore, held: Held, now: datetime) -> tuple[Semaphore, Held]:
-    claimed = replace(held, ends_at=now + timedelta(seconds=held.seconds), claimed=True)
-    leases = tuple(claimed if (one.id, one.grant) == (held.id, held.grant) else one for one in semaphore.leases)
-    return replace(semaphore, leases=leases), claimed
+def _under_the_same_token(semaphore: Semaphore, lease: LeaseRecord, now: datetime) -> tuple[Semaphore, LeaseRecord]:
+    claimed = replace(lease, ends_at=now + timedelta(seconds=lease.seconds), claimed=True)
+    held = tuple(claimed if (one.id, one.grant) == (lease.id, lease.grant) else one for one in semaphore.leases)
+    return replace(semaphore, leases=held), claimed
 
 
 # --- sem-5, sem-6, sem-7 ---
 
 
-def _delete_on_grant(snapshot: Snapshot, state: Any, now: datetime, **more: Any) -> Write:
-    return Delete(snapshot.path, snapshot.guard) if state == "granted" else leave(snapshot, state, now, **more)
+def _delete_on_grant(path: str, waiter: Waiter, now: datetime) -> Write:
+    return Delete(path, waiter.version) if waiter.state == "granted" else leave(path, waiter, now)
 
 
-def _leave_blindly(snapshot: Snapshot, state: Any, now: datetime, **more: Any) -> Write:
-    return replace(leave(snapshot, state, now, **more), guard=Must.EXIST)
+def _leave_blindly(path: str, waiter: Waiter, now: datetime) -> Write:
+    return replace(leave(path, waiter, now), guard=Must.EXIST)
 
 
-leave = semaphore_waits.leave
+leave = records.leave
 
 
-def _no_receipt(name: str, waiter: Waiter, now: datetime, guard: Any) -> Write:
-    put = put_waiter(name, waiter, now, guard)
-    return put if waiter.state == "waiting" else Delete(put.path)
+def _no_receipt(path: str, waiter: Waiter, now: datetime, guard: Any) -> Write:
+    put = put_waiter(path, waiter, now, guard)
+    return put if waiter.state == "waiting" else Delete(path)
 
 
-put_waiter = semaphore_waits.put_waiter
+put_waiter = records.put_waiter
 
 
 def _named_without_token(*parts: object) -> str:
     return name_of(*(parts[:3] + parts[4:] if parts[-1] == "continuation" else parts))
 
 
-def _by_id_alone(semaphore: Semaphore, id_: str, _: int) -> Held | None:
+def _by_id_alone(semaphore: Semaphore, id_: str, _: int) -> LeaseRecord | None:
     return next((lease for lease in semaphore.leases if lease.id == id_), None)
 
 
@@ -186,66 +166,49 @@ def _cancel_only_who_waits(_: Ports, __: str, ___: Waiter) -> bool:
 
 
 def _alarm_named_without_its_time(name: str, incarnation: int, at: datetime) -> Effect:
-    return replace(alarm(name, incarnation, at), name=name_of(name, incarnation, "alarm"))
+    return replace(alarm_task(name, incarnation, at), name=name_of(name, incarnation, "alarm"))
 
 
-alarm = semaphore_changes.alarm
+alarm_task = tasks.alarm_task
 
 
 def _armed_once(semaphore: Semaphore, now: datetime) -> Semaphore:
     kept = semaphore.alarm_at is not None and now < semaphore.alarm_at and semaphore.mode != "open"
-    return semaphore if kept else armed(semaphore, now)
+    return semaphore if kept else with_alarm(semaphore, now)
 
 
-armed = Semaphore.armed
+with_alarm = Semaphore.with_alarm
 
 # --- sem-9, sem-10 ---
 
 
 def _tokens_by_counting(
     semaphore: Semaphore, id_: str, permits: int, seconds: float, now: datetime, *, claim_seconds: float | None
-) -> tuple[Semaphore, Held]:
-    return grant(semaphore, id_, permits, seconds, EPOCH, now, claim_seconds)
-
-
-def grant(
-    semaphore: Semaphore,
-    id_: str,
-    permits: int,
-    seconds: float,
-    past: datetime,
-    now: datetime,
-    claim_seconds: float | None,
-) -> tuple[Semaphore, Held]:
-    after, held = _grant(semaphore, id_, permits, seconds, now, claim_seconds=claim_seconds)
-    token = max(semaphore.next_token, times.microseconds(past))
-    counted = replace(held, grant=token, token=token)
+) -> tuple[Semaphore, LeaseRecord]:
+    after, lease = grant(semaphore, id_, permits, seconds, now, claim_seconds=claim_seconds)
+    token = max(semaphore.next_token, times.microseconds(EPOCH))
+    counted = replace(lease, grant=token, token=token)
     return replace(after, leases=(*after.leases[:-1], counted), next_token=token + 1), counted
 
 
-_grant = Semaphore.grant
+grant = Semaphore.grant
 
 
-def _end_unsigned(semaphore: Semaphore, held: Held, _: str = "", **__: bool) -> Semaphore:
-    return end(semaphore, held)
+def _end_unsigned(semaphore: Semaphore, lease: LeaseRecord, _: str = "", **__: bool) -> Semaphore:
+    return end(semaphore, lease)
 
 
 end = Semaphore.end
 
 
-def _remember_nothing(semaphore: Semaphore, _: Sequence[Ended]) -> Semaphore:
+def _remember_nothing(semaphore: Semaphore, _: Sequence[EndedLease]) -> Semaphore:
     return semaphore
 
 
-def _released_when_seen(ports: Ports, name: str, ending: Any, rounds: int) -> bool:
-    done = semaphore_changes.change(
-        ports,
-        name,
-        lambda seen: semaphore_endings._end(seen, ending),
-        looks=lambda seen: semaphore_endings._line_for(seen, ending),
-        rounds=rounds,
-    )
-    return done.answer is not None
+def _released_when_seen(ports: Ports, name: str, command: EndLease, attempts_max: int) -> bool:
+    reads = SemaphoreReads(name, partial(lease_commands.end_reads, command=command))
+    rule = partial(lease_commands.end_lease, command=command)
+    return change(ports, reads, rule, attempts_max=attempts_max).answer is not None
 
 
 def _without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
@@ -254,37 +217,44 @@ def _without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequence[Eff
     return committed
 
 
-A, W, C = semaphore_admission, semaphore_waits, semaphore_changes
-E, K, L = semaphore_endings, semaphore_claims, semaphore_leases
-
 FAULTS = (
     _racing(
-        _without("sem-1", "two steps to open", (A, "reopened", _open_at_once), (E, "reopened", _open_at_once)), True
+        _without(
+            "sem-1",
+            "two steps to open",
+            *((module, "mode_after", _open_at_once) for module in (admission_rules, lease_commands)),
+        ),
+        True,
     ),
-    _without("sem-1", "reading again after creating a waiter", (W, "confirm", _confirm_blindly)),
-    _without("sem-1", "the next slot after a run that leaves work", (A, "admitted", _admit_and_rest)),
-    _without("sem-2", "the commit's time in a slot", (C, "slot_end", _slot_before_the_commit)),
-    _without("sem-2", "503 to what comes early", (A, "admit", _admit_however_early)),
-    _without("sem-3", "the server's time", (Seen, "now", property(_by_a_fast_clock))),
+    _without("sem-1", "reading again after creating a waiter", (waits, "confirm", _confirm_blindly)),
+    _without("sem-1", "the next slot after a run that leaves work", (admission_rules, "admit", _admit_and_rest)),
+    _without("sem-2", "the commit's time in a slot", (tasks, "slot_end", _slot_before_the_commit)),
+    _without("sem-2", "503 to what comes early", (admission, "admit", _admit_however_early)),
+    _without("sem-3", "the server's time", (Loaded, "now", property(_by_a_fast_clock))),
     _without("sem-4", "the claim", (semaphores, "claim", _run_unclaimed)),
-    _without("sem-4", "the way back into the line", (K, "_lost", _drop_what_was_lost)),
-    _without("sem-4", "the old place in the line", (K, "_back", _back_to_the_end)),
+    _without("sem-4", "the way back into the wait queue", (lease_commands, "claim_lost", _drop_what_was_lost)),
+    _without("sem-4", "the old place in the wait queue", (records, "requeue", _back_to_the_end)),
     _without("sem-4", "a new token for a second delivery", (Semaphore, "claim", _under_the_same_token)),
-    _racing(_without("sem-4", "taking a release from the first delivery", (K, "_taken_over", lambda *_: ())), False),
-    _without("sem-5", "the waiter's record after a grant", (E, "leave", _delete_on_grant)),
-    _without("sem-5", "the receipt of a fast grant", (W, "put_waiter", _no_receipt)),
-    _without("sem-5", "the token in a task's name", (line, "name_of", _named_without_token)),
+    _racing(
+        _without("sem-4", "taking a release from the first delivery", (lease_commands, "take_over", lambda *_: ())),
+        False,
+    ),
+    _without("sem-5", "the waiter's record after a grant", (records, "leave", _delete_on_grant)),
+    _without("sem-5", "the receipt of an immediate grant", (records, "put_waiter", _no_receipt)),
+    _without("sem-5", "the token in a task's name", (tasks, "name_of", _named_without_token)),
     _without("sem-5", "remembering ended leases", (Semaphore, "remember", _remember_nothing)),
     _without("sem-6", "the token of a signal", (Semaphore, "lease", _by_id_alone)),
-    _without("sem-7", "the guard of who leaves the line", *((each, "leave", _leave_blindly) for each in (E, K, L, W))),
-    _without("sem-7", "signalling what a cancel finds granted", (L, "_cancel_granted", _cancel_only_who_waits)),
-    _without("sem-8", "the alarm", (C, "_new_alarm", lambda *_: ())),
-    _without("sem-8", "the end in an alarm's name", (C, "alarm", _alarm_named_without_its_time)),
-    _without("sem-8", "arming for an earlier end", (Semaphore, "armed", _armed_once)),
+    _without("sem-7", "the guard of a waiter that leaves", (records, "leave", _leave_blindly)),
+    _without(
+        "sem-7", "ending the lease that a cancel finds granted", (leases, "_cancel_granted", _cancel_only_who_waits)
+    ),
+    _without("sem-8", "the alarm", (transition_rules, "new_alarm", lambda *_: ())),
+    _without("sem-8", "the end in an alarm's name", (transition_rules, "alarm_task", _alarm_named_without_its_time)),
+    _without("sem-8", "arming for an earlier end", (Semaphore, "with_alarm", _armed_once)),
     _without("sem-8", "the sweeper", (semaphores, "sweep", lambda _: 0)),
     _without("sem-9", "the time in tokens", (Semaphore, "grant", _tokens_by_counting)),
-    _racing(_without("sem-9", "the incarnation", (C, "incarnation_of", lambda _: 0)), False),
+    _racing(_without("sem-9", "the incarnation", (transitions, "incarnation_of", lambda _: 0)), False),
     _without("sem-10", "the operation in what it ended", (Semaphore, "end", _end_unsigned)),
-    _without("sem-10", "the commit's time in `released`", (E, "end", _released_when_seen)),
+    _without("sem-10", "the commit's time in `released`", (leases, "end", _released_when_seen)),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

@@ -1,7 +1,7 @@
-"""Waits, signals, renewals and cancels in one simulated world, and what must hold of them.
+"""Waits, signals, renewals and cancels in one simulated world, and the properties that must hold.
 
-One semaphore, a handful of waits, some with a continuation and some without, callers that repeat what was not answered,
-holders that die. The bounds are small, so that pages fill, leases lapse and the combining way is taken often.
+One semaphore, a handful of waits, some with a continuation and some without, callers that retry what was not answered,
+holders that die. The limits are small, so that pages fill, leases expire and the combining path is taken often.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NotFound
 from shared.core.rules.task_context import Lease
-from shared.semaphores.operations import (
-    semaphores,
-)
+from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
-from shared.semaphores.rules.leases import Held, parse_lease
-from shared.semaphores.rules.requests import Wish
+from shared.semaphores.rules.leases import LeaseRecord, parse_lease_id
+from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
@@ -40,9 +38,9 @@ ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, *, racing: bool | None = None) -> None:
-    """Let one seed's world come to rest. Raises `Violation` when a property does not hold.
+    """Run one seed's world until it is idle. Raises `Violation` when a property does not hold.
 
-    In a `racing` world nothing fails, and all meet at one permit in the combining way; None: the seed says.
+    In a `racing` world nothing fails, and all compete for one permit on the combining path; None: the seed chooses.
     """
     try:
         SemaphoresWorld(seed, trace, racing).run()
@@ -68,7 +66,7 @@ class SemaphoresWorld:
         self.world.queue.ahead_seconds = 0.0 if self.racing else random.choice((0.0, 0.05, 0.3, 1.0))
         self.rounds = 0 if self.racing else random.choice((0, 1, 2))
         self.permits = 1 if self.racing else random.choice((1, 1, 2))
-        self.limits = {"permits": self.permits, "lease_seconds": LEASE_SECONDS}
+        self.settings = SemaphoreSettings(self.permits, LEASE_SECONDS)
         self.world.task_handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["user"] = self._continue
         self.world.queue.on_reuse = self._check_reuse
@@ -94,19 +92,19 @@ class SemaphoresWorld:
         self.reborn = random.random() < 0.15 and not self.racing
         self.life = 0
         self.lives: dict[str, int] = {}
-        self.in_line_at: dict[str, datetime] = {}
+        self.queued_at: dict[str, datetime] = {}
         self.forgetting: set[str] = set()
 
     def run(self) -> None:
         random = self.world.random
         with LIMITS.replaced(
             claim_seconds=CLAIM_SECONDS,
-            line_page=PAGE,
-            releases_page=PAGE,
-            guarded_rounds=self.rounds,
-            lapsed_leases_max=1,
+            grants_page_max=PAGE,
+            releases_page_max=PAGE,
+            guarded_attempts_max=self.rounds,
+            expired_leases_max=1,
         ):
-            semaphores.put(self.world.reliable_ports(), NAME, self.limits)
+            semaphores.put(self.world.reliable_ports(), NAME, self.settings)
             acts: list[Callable[[], None]] = []
             for index in range(random.randint(2, 3 if self.racing else 5)):
                 acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
@@ -124,7 +122,7 @@ class SemaphoresWorld:
             self._check_rest()
 
     def _put_off(self, acts: list[Callable[[], None]]) -> bool:
-        """Let callers come while admit runs are due, not only before."""
+        """Schedule callers while admit runs are due, not only before."""
         self.world.task_handlers["caller"] = lambda _, effect: acts[effect.payload["act"]]()
         for index in range(len(acts)):
             at = self.world.now() + timedelta(seconds=self.world.random.choice(ARRIVALS_SECONDS))
@@ -134,7 +132,7 @@ class SemaphoresWorld:
     # --- the callers ---
 
     def _persistently(self, name: str, work: Callable[[], None], left: int = RETRIES_MAX) -> None:
-        """Call until it is answered, as a queue would."""
+        """Retry until it is answered, as a queue would."""
 
         def ended(done: bool) -> None:
             if not done and left:
@@ -149,12 +147,12 @@ class SemaphoresWorld:
         if self.world.random.random() < (0.05 if self.racing else 0.2):
             self.forgetting.add(id_)
         late = Call("user", "timeout", {"id": id_})
-        wish = Wish(id_, call, lease_seconds=seconds, deadline_seconds=deadline, on_timeout=late)
+        request = WaitRequest(id_, call, lease_seconds=seconds, deadline_seconds=deadline, on_timeout=late)
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, wish)
-            if answer.get("waiting"):
+            answer = semaphores.wait(self.world.ports, NAME, request)
+            if answer.waiting:
                 self.told.setdefault(id_, self._millisecond())
             else:
                 self.told.setdefault(id_, 10**15)
@@ -171,32 +169,33 @@ class SemaphoresWorld:
         return lambda: self._persistently(f"cancel {id_}", work)
 
     def _acquiring(self, id_: str) -> Callable[[], None]:
-        """Take a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
+        """Acquire a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
         random = self.world.random
         renewing, vanishing = random.random() < 0.5, random.random() < 0.3
-        wish = Wish(id_, lease_seconds=random.choice((None, 1.0)))
+        request = WaitRequest(id_, lease_seconds=random.choice((None, 1.0)))
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, wish)
-            if not answer["acquired"] or vanishing:
+            answer = semaphores.wait(self.world.ports, NAME, request)
+            if answer.lease is None or vanishing:
                 return
-            lease = answer["lease"]["id"]
+            lease = answer.lease.id
             self._hold()
             if renewing:
-                semaphores.renew(self.world.ports, NAME, lease)
+                semaphores.renew(self.world.ports, NAME, RenewRequest(lease))
             self.given_back.add(lease)
-            self._check_released(lease, semaphores.signal(self.world.ports, NAME, lease, f"signal of {lease}"))
+            signal = SignalRequest(lease, f"signal of {lease}")
+            self._check_released(lease, semaphores.signal(self.world.ports, NAME, signal))
 
         return lambda: self._persistently(f"acquire {id_}", work, left=3)
 
     def _rebirth(self) -> None:
-        """Delete the semaphore and create it anew: nothing is owed to who waited, and tokens grow on."""
+        """Delete the semaphore and create it anew: its waiters have no claim, and tokens keep growing."""
 
         def work() -> None:
             with suppress(NotFound):
                 semaphores.delete(self.world.ports, NAME)
-            semaphores.put(self.world.ports, NAME, self.limits)
+            semaphores.put(self.world.ports, NAME, self.settings)
 
         self._persistently("rebirth", work)
 
@@ -247,8 +246,8 @@ class SemaphoresWorld:
         self.ran.add((id_, lease.token))
 
     def _check_released(self, name: str, released: bool) -> None:
-        """A lease that its holder's signal ended in time was released, and no other was."""
-        id_, token = parse_lease(name)
+        """Check that `released` was answered for exactly the leases that their holder's signal ended in time."""
+        id_, token = parse_lease_id(name)
         self.released |= {name} if released else set()
         left, ends_at = self.left.get((id_, token)), self.ends.get((id_, token))
         if left is None or ends_at is None or id_ in self.cancelling or name in self.renewed_late or self.reborn:
@@ -260,14 +259,14 @@ class SemaphoresWorld:
         in_time = left < ends_at or self.left_releases.get(name, ends_at) < ends_at
         in_doubt = self.world.now() >= ends_at  # its commit's answer was lost, and others have written since
         if in_time and not released and not in_doubt:
-            raise Violation(f"{name} was ended in time by its holder's signal, who is told it was lost")
+            raise Violation(f"{name} was ended in time by its holder's signal, who is answered that it was lost")
         if released and not in_time:
-            raise Violation(f"{name} had lapsed when its signal came, and its holder is told it was released")
+            raise Violation(f"{name} had expired when its signal came, and its holder is answered that it was released")
 
     # --- what must hold at every write ---
 
     def _millisecond(self) -> int:
-        """Tell the time as the order of the line has it: what shares a millisecond overlaps."""
+        """Return the time as the wait queue orders by it: what shares a millisecond overlaps."""
         return times.microseconds(self.world.now()) // 1000
 
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
@@ -279,8 +278,12 @@ class SemaphoresWorld:
             self.life += 1
         if path != RECORD or after.data is None:
             return
-        new = rules.decode(after.data)
-        old = rules.decode(before.data) if before.data is not None else rules.Semaphore(self.permits, LEASE_SECONDS)
+        new = rules.Semaphore.from_record(after.data)
+        old = (
+            rules.Semaphore.from_record(before.data)
+            if before.data is not None
+            else rules.Semaphore(self.permits, LEASE_SECONDS)
+        )
         at = after.update_time or after.read_time
         self.ends |= {(lease.id, lease.token): lease.ends_at for lease in new.leases}
         now_held = {(lease.id, lease.token) for lease in new.leases}
@@ -293,15 +296,15 @@ class SemaphoresWorld:
             if lease.live(at):
                 self._check_kept(lease, new)
             elif new.granted_as(lease.id, lease.grant) is not None:
-                self.renewed_late.add(lease.name)  # what had ended stays lost: its renewal is undone
+                self.renewed_late.add(lease.lease_id)  # what had ended stays lost: its renewal is undone
         self._check_order(old, new)
         self._check_passing(old, new, before, at)
         if new.mode != "open" and new.sweep_at(at) is None:
-            raise Violation("somebody may wait, and nothing says when to look")
+            raise Violation("somebody may wait, and no sweep is due")
 
     def _check_permits(self, new: rules.Semaphore, at: datetime) -> None:
         if new.free(at) < 0:
-            held = [lease.name for lease in new.leases if lease.live(at)]
+            held = [lease.lease_id for lease in new.leases if lease.live(at)]
             raise Violation(f"{held} live at once with {new.permits} permits")
 
     def _check_tokens(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
@@ -313,59 +316,59 @@ class SemaphoresWorld:
                 raise Violation(f"token {lease.token} of {lease.id} is not larger than all before")
             self.seen.add((lease.id, lease.token))
             if not lease.continued and self.grants.setdefault(lease.id, lease.grant) != lease.grant and not self.reborn:
-                raise Violation(f"one acquire, delivered again, took a second lease: {lease.name}")
+                raise Violation(f"one acquire, delivered again, took a second lease: {lease.lease_id}")
         self.token_max = max([self.token_max, *(lease.token for lease in new.leases)])
 
-    def _check_kept(self, lease: Held, new: rules.Semaphore) -> None:
-        """Nobody loses a lease before its end but by a signal, a cancel, or another delivery of his own task."""
+    def _check_kept(self, lease: LeaseRecord, new: rules.Semaphore) -> None:
+        """Check that a lease is lost before its end only by a signal, a cancel, or another delivery of its own task."""
         kept = new.granted_as(lease.id, lease.grant)
         if kept is None:
             excused = self.given_back | self.renewed_late
-            if lease.id in self.began and lease.name not in excused and lease.id not in self.cancelling:
-                raise Violation(f"{lease.name} was taken away before its end")
+            if lease.id in self.began and lease.lease_id not in excused and lease.id not in self.cancelling:
+                raise Violation(f"{lease.lease_id} was taken away before its end")
             self.over.setdefault(lease.id, 10**20 if self.reborn else lease.token)
-        elif kept.token != lease.token and lease.name in self.released:
-            raise Violation(f"{lease.name} was released, its holder heard, and another delivery takes it over")
+        elif kept.token != lease.token and lease.lease_id in self.released:
+            raise Violation(f"{lease.lease_id} was released, its holder heard, and another delivery takes it over")
         elif kept.ends_at < lease.ends_at and kept.token == lease.token and lease.claimed:
-            raise Violation(f"{lease.name} ends earlier than it was promised")
+            raise Violation(f"{lease.lease_id} ends earlier than it was promised")
 
     def _check_order(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
-        """Who was told to wait is passed only by waits whose call had begun by then."""
+        """Check that a waiter that was answered "waiting" is overtaken only by waits whose call had begun by then."""
         held = {(lease.id, lease.grant) for lease in old.leases}
         granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
-        waiting = [id_ for id_ in self._line() if id_ not in granted]
+        waiting = [id_ for id_ in self._wait_queue() if id_ not in granted]
         for id_ in granted:
-            passed = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
-            if passed:
-                raise Violation(f"{id_}, whose call began after {passed[0]} was told to wait, passes it")
+            overtaken = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
+            if overtaken:
+                raise Violation(f"{id_}, whose call began after {overtaken[0]} had to wait, overtakes it")
 
     def _note_life(self, before: Snapshot, after: Snapshot) -> None:
         if after.data and (before.data is None or before.data["joined"] != after.data["joined"]):
             self.lives[after.id] = self.life
         if after.data and "since" in after.data and not (before.data and "since" in before.data):
-            self.in_line_at[after.id] = after.update_time or after.read_time
+            self.queued_at[after.id] = after.update_time or after.read_time
 
     def _check_passing(self, old: rules.Semaphore, new: rules.Semaphore, before: Snapshot, at: datetime) -> None:
-        """The line is of this semaphore; where nothing failed, permits that time set free are passed on at once."""
-        held, line_ = {(lease.id, lease.grant) for lease in old.leases}, self._line()
-        passed_on = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in line_]
-        for id_ in passed_on:
+        """Check that waiters are of this semaphore; where nothing failed, that expired permits are granted at once."""
+        held, queued = {(lease.id, lease.grant) for lease in old.leases}, self._wait_queue()
+        granted = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in queued]
+        for id_ in granted:
             if self.lives[id_] != self.life:
                 raise Violation(f"{id_} waited for an earlier semaphore of this name")
         opens_late = before.update_time and at - before.update_time > timedelta(seconds=LATE_SECONDS)
         if self.unhurried and (old.mode, new.mode) == ("opening", "open") and opens_late:
             raise Violation("it took too long to open what nobody waits for")
         ends = sorted((lease.ends_at for lease in old.leases), reverse=True)
-        if self.unhurried and passed_on and len(ends) >= old.permits and before.update_time:
+        if self.unhurried and granted and len(ends) >= old.permits and before.update_time:
             free_since = ends[old.permits - 1]
-            late = at - max(before.update_time, free_since, self.in_line_at[passed_on[0]])
+            late = at - max(before.update_time, free_since, self.queued_at[granted[0]])
             if late > timedelta(seconds=LATE_SECONDS):
-                raise Violation(f"{passed_on[0]} got its permit {late} after it was free")
+                raise Violation(f"{granted[0]} got its permit {late} after it was free")
 
     # --- what must hold at rest ---
 
-    def _line(self) -> list[str]:
-        """List who waits for the semaphore that there is."""
+    def _wait_queue(self) -> list[str]:
+        """List the waiters of the current semaphore."""
         return [one.id for one in self._waits() if one.data and "since" in one.data]
 
     def _waits(self) -> list[Snapshot]:
@@ -377,9 +380,9 @@ class SemaphoresWorld:
         return [one for one in found if one.data and one.data["incarnation"] == incarnation]
 
     def _check_prompt(self) -> None:
-        """Where nothing failed, no sweeper is needed."""
-        if line_ := self._line():
-            raise Violation(f"nothing failed, nothing is left to run, and {line_} still wait")
+        """Check that no sweeper was needed where nothing failed."""
+        if queued := self._wait_queue():
+            raise Violation(f"nothing failed, nothing is left to run, and {queued} still wait")
         [snapshot] = self.world.store.read(RECORD)
         if snapshot.data and snapshot.data["mode"] != "open":
             raise Violation(f"nothing failed, nothing is left to run, and the semaphore stays {snapshot.data['mode']}")
@@ -399,9 +402,9 @@ class SemaphoresWorld:
 
     def _check_rest(self) -> None:
         [snapshot] = self.world.store.read(RECORD)
-        semaphore = rules.decode(snapshot.data or {})
-        if line_ := self._line():
-            raise Violation(f"{line_} wait for ever; {semaphore}")
+        semaphore = rules.Semaphore.from_record(snapshot.data or {})
+        if queued := self._wait_queue():
+            raise Violation(f"{queued} wait for ever; {semaphore}")
         if semaphore.free(snapshot.read_time) != self.permits:
             raise Violation(f"permits are missing: {semaphore}")
         if semaphore.mode != "open":
@@ -413,6 +416,6 @@ class SemaphoresWorld:
         state = (snapshot.data or {})["state"]
         if state in ("cancelled", "timed_out"):
             if state == "timed_out" and snapshot.id not in self.timed:
-                raise Violation(f"{snapshot.id} timed out, and nobody was told")
+                raise Violation(f"{snapshot.id} timed out, and its task did not run")
         elif snapshot.id not in self.whole and snapshot.id not in self.cancelling:
             raise Violation(f"{snapshot.id} was {state}, and its continuation never ran to its end")

@@ -15,7 +15,7 @@ import pytest
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import Wish
+from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.world import Violation, World
 
@@ -40,7 +40,7 @@ State = tuple[frozenset[str], frozenset[str]]
 
 
 def answers(state: State, call: Called, permits: int) -> tuple[State, bool]:
-    """Say what a semaphore that serves one caller at a time answers, and what it is then."""
+    """Return the state and the answer of a semaphore that serves one caller at a time."""
     held, known = state
     if call.verb == "acquire":
         if call.wait in known:
@@ -88,8 +88,8 @@ class Callers:
         self.world = World(self.seed, FaultRates(left=3))
         random = self.world.random
         self.permits = random.choice((1, 2))
-        semaphores.put(self.world.reliable_ports(), NAME, {"permits": self.permits, "lease_seconds": 3600})
-        with LIMITS.replaced(guarded_rounds=50):
+        semaphores.put(self.world.reliable_ports(), NAME, SemaphoreSettings(self.permits, 3600))
+        with LIMITS.replaced(guarded_attempts_max=50):
             self.world.run([self._caller(index) for index in range(random.randint(2, 4))])
         return self.history
 
@@ -118,13 +118,13 @@ class Callers:
     def _answer(self, verb: str, wait: str) -> bool:
         ports = self.world.ports
         if verb == "signal":
-            return semaphores.signal(ports, NAME, self.leases[wait])
+            return semaphores.signal(ports, NAME, SignalRequest(self.leases[wait]))
         if verb == "renew":
-            return semaphores.renew(ports, NAME, self.leases[wait]) is not None
-        answer = semaphores.wait(ports, NAME, Wish(wait))
-        if answer["acquired"]:
-            self.leases[wait] = answer["lease"]["id"]
-        return bool(answer["acquired"])
+            return semaphores.renew(ports, NAME, RenewRequest(self.leases[wait])) is not None
+        answer = semaphores.wait(ports, NAME, WaitRequest(wait))
+        if answer.lease:
+            self.leases[wait] = answer.lease.id
+        return answer.acquired
 
 
 def check(seed: int) -> None:
@@ -158,10 +158,10 @@ def test_a_history_without_such_an_order_is_noticed(permits: int, history: list[
 
 def test_an_unguarded_commit_is_noticed() -> None:
     from shared.core.operations.ports import Put
-    from shared.semaphores.operations import changes as semaphore_changes
+    from shared.semaphores.operations import transitions
 
     def unguarded(path: str, data: dict[str, object], _: object) -> Put:
         return Put(path, data)
 
-    with mock.patch.object(semaphore_changes, "Put", unguarded), pytest.raises(Violation):
+    with mock.patch.object(transitions, "Put", unguarded), pytest.raises(Violation):
         check_all()

@@ -214,42 +214,41 @@ class Limits:
     ended_leases_max: int = 50
     """Leases that are over and still remembered in the record, to answer a call that comes again."""
 
-    lapsed_leases_max: int = 100
-    """Lapsed leases of continuations that wait in the record for their tasks; more are noted at their waiters."""
+    expired_leases_max: int = 100
+    """Expired leases of continuations kept in the record for their tasks; more are evicted, noted at their waiters."""
 
-    guarded_rounds: int = 2
-    """How often a wait or a signal loses the semaphore's record to others before it leaves its wish to an admit run."""
+    guarded_attempts_max: int = 2
+    """Guarded commits of a wait or a signal that may lose the race before it takes the combining path."""
 
-    line_page: int = 90
+    grants_page_max: int = 90
     """Waiters that one admit run grants at most: with an alarm they fit into one outbox record of 100 tasks."""
 
-    releases_page: int = 100
+    releases_page_max: int = 100
     """Signals that one admit run applies."""
 
     grant_bytes_max: int = 600_000
     """Payloads of the continuations granted in one commit, so that they fit into its outbox record."""
 
     admit_slot_seconds: float = 0.2
-    """Wishes committed in the same slot share one admit run: about what a guarded commit takes under load."""
+    """Waits and signals of one slot share one admit run: about what a guarded commit takes under load."""
 
     admit_margin_seconds: float = 0.1
     """An admit task is due so long after its slot's end: the queue's clock may be ahead, and then it would be
     retried."""
 
-    nudge_patience_seconds: int = 10
-    """Free permits beside a line for so long: the task that should have passed them on was lost; the sweeper does
-    it."""
+    admission_lost_seconds: int = 10
+    """If permits stay free while waiters exist this long, the sweeper assumes that the admission task was lost."""
 
     semaphores_swept_max: int = 50
     """Semaphores that one sweep looks after."""
 
     waiters_shown_max: int = 100
-    """Of a semaphore's line, as people see it."""
+    """Waiters of a semaphore in one answer."""
 
     semaphores_listed_max: int = 50
-    """Semaphores in one answer: each costs a count of its line."""
+    """Semaphores in one answer: each costs a count of its waiters."""
 
-    receipts_page: int = 200
+    receipts_page_max: int = 200
     """Receipts that one commit of a clean-up deletes."""
 
     @contextmanager

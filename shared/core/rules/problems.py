@@ -182,8 +182,8 @@ class NothingToRun(Problem):
 
 
 class BadSemaphore(Problem):
-    title = "Send limits, a wait or a lease as documented"
+    title = "Invalid semaphore request"
 
 
 class NoSemaphore(NotFound):
-    title = "Create the semaphore first"
+    title = "Semaphore not found"

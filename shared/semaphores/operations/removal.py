@@ -1,42 +1,34 @@
-"""Delete a semaphore, and clean up the records that lie below it."""
-
-from dataclasses import replace
+"""Delete a semaphore, and the records below it."""
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import Delete, Must, NotFound, Ports, Query, Snapshot
-from shared.core.rules.effects import Effect, name_of
+from shared.core.operations.ports import Delete, Guard, Must, NotFound, Ports, Query
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NoSemaphore
-from shared.semaphores.operations.changes import FUNCTION, QUEUE, incarnation_of
+from shared.semaphores.operations.transitions import load
 from shared.semaphores.rules.semaphores import path_of
+from shared.semaphores.rules.tasks import clean_up_task
 
 
 def delete(ports: Ports, name: str) -> None:
-    """Delete a semaphore; who waits for it waits no more. Raises `NoSemaphore`."""
-    [snapshot] = ports.store.read(path_of(name))
-    if snapshot.data is None:
-        raise NoSemaphore(f"There is no semaphore {name!r}.", field="name")
+    """Delete a semaphore; its waiters wait no more. Raises `NoSemaphore`."""
+    incarnation = load(ports, name).incarnation
     try:
-        remove(ports, replace(snapshot, update_time=None))
+        remove(ports, name, incarnation, Must.EXIST)
     except NotFound as conflict:
         raise NoSemaphore(f"There is no semaphore {name!r}.", field="name") from conflict
 
 
-def remove(ports: Ports, snapshot: Snapshot) -> None:
-    """Delete a semaphore's record, and have the records below it cleaned up. Raises `Conflict`."""
-    name, incarnation = snapshot.id, incarnation_of(snapshot)
-    task = name_of(snapshot.path, incarnation, "clean")
-    payload = {"semaphore": name, "incarnation": incarnation}
-    guard = snapshot.update_time or Must.EXIST
-    outbox.commit(ports, [Delete(snapshot.path, guard)], [Effect(task, QUEUE, FUNCTION, "clean", payload)])
+def remove(ports: Ports, name: str, incarnation: int, guard: Guard) -> None:
+    """Delete a semaphore's record, and enqueue the clean-up of the records below it. Raises `Conflict`."""
+    outbox.commit(ports, [Delete(path_of(name), guard)], [clean_up_task(name, incarnation)])
 
 
 def clean_deleted(ports: Ports, name: str, incarnation: int) -> None:
-    """Delete what a deleted semaphore has left; a new one of the same name keeps its own."""
+    """Delete what a deleted semaphore has left behind; a new one of the same name keeps its own."""
     for collection in ("waiters", "releases"):
         after: tuple[str, ...] = ()
         while page := ports.store.query(
-            Query(f"{path_of(name)}/{collection}", limit=LIMITS.receipts_page, after=after)
+            Query(f"{path_of(name)}/{collection}", limit=LIMITS.receipts_page_max, after=after)
         ):
             old = [one for one in page if one.data and one.data["incarnation"] <= incarnation]
             ports.store.write_each([Delete(one.path, one.guard) for one in old])

@@ -1,11 +1,14 @@
-"""Semaphores: the noun as functions, tasks and the kit speak of it; each verb lives where it belongs.
+"""The operations on semaphores, as functions, tasks and the kit call them.
 
-limits      put, patch, get, list_waiting       `semaphore_limits.py`
-waits       wait, and the line                  `semaphore_waits.py`
-leases      signal, renew, release, cancel      `semaphore_leases.py`, over `semaphore_endings.py`
-claims      a continuation takes its lease      `semaphore_claims.py`
-admission   what was left to a later run        `semaphore_admission.py`
-cleaning    the sweeper's part, delete          `semaphore_cleaning.py`
+Each loads, applies a rule of `shared/semaphores/rules/`, commits the transition and announces what must follow.
+
+settings    put, patch, get, list_waiting
+waits       wait
+leases      signal, renew, release, cancel
+claims      a continuation claims its lease
+admission   the tasks of the admit queue
+removal     delete
+sweep       the sweeper's part
 """
 
 from shared.semaphores.operations.admission import admit, run

@@ -1,111 +1,89 @@
 """Create, change and show semaphores."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from shared.core.operations.perform import pause
 from shared.core.operations.ports import Condition, Conflict, Must, Ports, Put, Query
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NoSemaphore, Unavailable
-from shared.semaphores.operations.changes import Done, Seen, Step, change, line_query, see
-from shared.semaphores.rules import semaphores
-from shared.semaphores.rules.requests import Limits, check_name
+from shared.semaphores.operations.records import read_waiter, waiters_query
+from shared.semaphores.operations.transitions import SemaphoreReads, change, load
+from shared.semaphores.rules import upkeep as rules
+from shared.semaphores.rules.requests import SemaphoreSettings, SettingsPatch, check_name
 from shared.semaphores.rules.semaphores import COLLECTION, Semaphore, path_of
+from shared.semaphores.rules.transitions import Loaded, Transition
 
-Shown = dict[str, Any]
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class PutSemaphore:
     """A semaphore as people see it, and whether this call created it."""
 
-    shown: Shown
-    created: bool = False
+    shown: Json
+    created: bool
 
 
-def put(ports: Ports, name: str, body: Mapping[str, Any]) -> Stored:
-    """Create a semaphore or set its limits; leases and line stay. Raises `BadSemaphore`, `BadKey` or `Unavailable`.
+def put(ports: Ports, name: str, settings: SemaphoreSettings) -> PutSemaphore:
+    """Create a semaphore or set its settings; leases and waiters stay. Raises `BadKey` or `Unavailable`.
 
-    Lowering the number of permits holds for new grants; raising it wakes who waits.
+    Fewer permits hold for new grants; more are granted to those who wait.
     """
-    limits = Limits.parse(body)
     check_name(name)
     for attempt in range(LIMITS.rounds_max):
         try:
-            return Stored(_limit(ports, name, lambda _: limits))
+            return PutSemaphore(_set(ports, name, lambda _: settings), created=False)
         except NoSemaphore:
-            if (created := _create(ports, name, limits)) is not None:
-                return Stored(created, created=True)
+            if (created := _create(ports, name, settings)) is not None:
+                return PutSemaphore(created, created=True)
             pause(ports, attempt)
     raise Unavailable(f"semaphore {name} is created and deleted by many at once")
 
 
-def patch(ports: Ports, name: str, body: Mapping[str, Any]) -> Stored:
-    """Set some limits. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`."""
-    return Stored(_limit(ports, name, lambda seen: Limits.parse(body, _limits(seen.semaphore))))
+def patch(ports: Ports, name: str, request: SettingsPatch) -> Json:
+    """Change some settings; return the semaphore. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`."""
+    return _set(ports, name, request.applied_to)
 
 
-def _limit(ports: Ports, name: str, limits_of: Any) -> Shown:
-    def decide(seen: Seen) -> Step[Semaphore]:
-        limits: Limits = limits_of(seen)
-        after = replace(seen.semaphore, **{part: getattr(limits, part) for part in Limits.__slots__})
-        raised = after.permits > seen.semaphore.permits and after.mode != "open"
-        return Step(after, after, nudge=raised)
+def _set(ports: Ports, name: str, settings: Callable[[SemaphoreSettings], SemaphoreSettings]) -> Json:
+    def rule(loaded: Loaded) -> Transition[Semaphore]:
+        return rules.change_settings(loaded, settings(rules.settings_of(loaded.semaphore)))
 
-    done: Done[Semaphore] = change(ports, name, decide)
-    return _shown(name, done.answer, done.seen)
+    changed = change(ports, SemaphoreReads(name), rule)
+    return changed.answer.to_json(name, changed.loaded.now)
 
 
-def _create(ports: Ports, name: str, limits: Limits) -> Shown | None:
-    """Create the semaphore; None: somebody else has."""
+def _create(ports: Ports, name: str, settings: SemaphoreSettings) -> Json | None:
+    """Create the semaphore; None: it was created meanwhile."""
     [snapshot] = ports.store.read(path_of(name))
-    semaphore = Semaphore(limits.permits, limits.lease_seconds, limits.delete_after_seconds)
+    semaphore = rules.create(settings)
     try:
-        ports.store.commit([Put(path_of(name), semaphores.encode(semaphore, snapshot.read_time), Must.NOT_EXIST)])
+        ports.store.commit([Put(path_of(name), semaphore.to_record(snapshot.read_time), Must.NOT_EXIST)])
     except Conflict:
         return None
-    return _shown(name, semaphore, Seen(name, semaphore, snapshot))
-
-
-def _limits(semaphore: Semaphore) -> Limits:
-    return Limits(semaphore.permits, semaphore.lease_seconds, semaphore.delete_after_seconds)
+    return semaphore.to_json(name, snapshot.read_time)
 
 
 # --- show ---
 
 
-def get(ports: Ports, name: str) -> Shown:
-    """Show a semaphore with its leases and its line. Raises `NoSemaphore`."""
-    seen = see(ports, check_name(name))
-    line = ports.store.query(line_query(name, LIMITS.waiters_shown_max))
-    waiting = [one for one in line if one.data and one.data["incarnation"] == seen.incarnation]
-    shown = [
-        {"id": one.id, "since": (one.data or {})["since"], "permits": (one.data or {})["permits"]} for one in waiting
-    ]
-    return _shown(name, seen.semaphore, seen) | {"line": shown}
+def get(ports: Ports, name: str) -> Json:
+    """Return a semaphore with its leases and the head of its wait queue. Raises `NoSemaphore`."""
+    loaded = load(ports, name)
+    found = map(read_waiter, ports.store.query(waiters_query(name, LIMITS.waiters_shown_max)))
+    waiters = [one.to_json() for one in found if one and one.incarnation == loaded.incarnation]
+    return loaded.semaphore.to_json(name, loaded.now) | {"waiters": waiters}
 
 
-def list_waiting(ports: Ports) -> list[Shown]:
-    """List the semaphores that somebody waits for, with who holds them and how many wait."""
+def list_waiting(ports: Ports) -> list[Json]:
+    """List the semaphores with waiters: who holds them, and how many wait."""
     modes = Condition(("mode",), "in", ["closed", "opening"])
     found = ports.store.query(Query(COLLECTION, (modes,), limit=LIMITS.semaphores_listed_max))
-    counted = ((snapshot, ports.store.count(line_query(snapshot.id, 1))) for snapshot in found)
+    counted = ((snapshot, ports.store.count(waiters_query(snapshot.id, 1))) for snapshot in found)
     return [
-        _shown(one.id, decoded := semaphores.decode(one.data or {}), Seen(one.id, decoded, one)) | {"waiting": count}
+        Semaphore.from_record(one.data or {}).to_json(one.id, one.read_time) | {"waiting": count}
         for one, count in counted
         if count
     ]
-
-
-def _shown(name: str, semaphore: Semaphore, seen: Seen) -> Shown:
-    live = [lease for lease in semaphore.leases if lease.live(seen.now)]
-    ttl = {} if semaphore.delete_after_seconds is None else {"delete_after_seconds": semaphore.delete_after_seconds}
-    return {
-        "name": name,
-        "permits": semaphore.permits,
-        "free": max(0, semaphore.free(seen.now)),
-        "lease_seconds": semaphore.lease_seconds,
-        **ttl,
-        "leases": [lease.shown() | {"permits": lease.permits} for lease in live],
-    }

@@ -1,11 +1,11 @@
 """A lease: permits of a semaphore held by one wait until a time, by the server's clock.
 
 A lease is granted under a fencing token that grows from grant to grant, also across delete and recreate of the
-semaphore. The id that callers see holds both the wait's id and the token (``ID~TOKEN``), so that a late signal cannot
-end the next life of the same wait.
+semaphore. The lease id that callers see holds both the wait's id and the token (``ID~TOKEN``), so that a late signal
+cannot end a later lease of the same wait.
 
-A continuation's lease is granted for a short while and begins when its task claims it. A second delivery of that task
-claims again under a new token: `grant` keeps naming what the task was granted, `token` what is valid now.
+A continuation's lease is granted for a short time and begins when its task claims it. A second delivery of that task
+claims again under a new token: `grant` stays the token the lease was granted with, `token` is the one valid now.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,36 @@ from typing import Any, Self
 
 from shared.core.rules.problems import BadSemaphore
 
+TOKEN_DIGITS_MAX = 20
+"""More than a token in microseconds will ever have, and still quickly parsed."""
+
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """One lease. `seconds` is how long it lasts from its claim; `continued`: it is a continuation's."""
+class GrantedLease:
+    """A lease as its caller sees it: the lease id to signal and renew by, the fencing token, and the end."""
+
+    id: str
+    token: int
+    ends_at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the lease as people see it."""
+        return {"id": self.id, "token": self.token, "ends_at": self.ends_at}
+
+    to_record = to_json
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Read back what `to_record` returned."""
+        return cls(**record)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """One lease in a semaphore's record. `id` is its wait's id.
+
+    `seconds` is how long it lasts from its claim; `continued` says that it is a continuation's, which `claimed` it.
+    """
 
     id: str
     grant: int
@@ -30,34 +56,38 @@ class Held:
     claimed: bool = False
 
     @property
-    def name(self) -> str:
-        """Give the id under which callers signal and renew."""
-        return name_of_lease(self.id, self.token)
+    def lease_id(self) -> str:
+        """Return the id under which callers signal and renew."""
+        return lease_id(self.id, self.token)
 
     def live(self, now: datetime) -> bool:
-        """Tell whether the lease has not ended by itself."""
+        """Return whether the lease has not expired."""
         return now < self.ends_at
 
-    def record(self) -> dict[str, Any]:
-        """Give the lease as a record holds it."""
+    def granted(self) -> GrantedLease:
+        """Return the lease as its caller sees it."""
+        return GrantedLease(self.lease_id, self.token, self.ends_at)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the lease as the record holds it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read back what `record` gave."""
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Read back what `to_record` returned."""
         return cls(**record)
 
-    def shown(self) -> dict[str, Any]:
-        """Give the lease as callers see it."""
-        return {"id": self.name, "token": self.token, "ends_at": self.ends_at}
+    def to_json(self) -> dict[str, Any]:
+        """Return the lease as `GET` shows it."""
+        return self.granted().to_json() | {"permits": self.permits}
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A lease that is over, kept a while: so that a call that comes again is answered as it was.
+class EndedLease:
+    """A lease that is over, remembered for a while so that a repeated call is answered as before.
 
-    ``operation`` names the signal that ended it; it is empty where time, or a signal that was late when it was decided,
-    did. ``in_time`` says that the signal is known to have come before the end; otherwise its commit's time must tell.
+    `operation` names the signal that ended it; it is empty where the lease expired, or the signal was late when it was
+    decided. `in_time` says that the signal is known to have come before the end; otherwise its commit time must tell.
     """
 
     id: str
@@ -66,28 +96,57 @@ class Ended:
     operation: str = ""
     in_time: bool = False
 
-    def record(self) -> dict[str, Any]:
-        """Give it as a record holds it."""
+    def granted(self) -> GrantedLease:
+        """Return the lease as its caller saw it when it was granted."""
+        return GrantedLease(lease_id(self.id, self.token), self.token, self.ends_at)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as the record holds it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read back what `record` gave."""
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Read back what `to_record` returned."""
         return cls(**record)
 
-    def shown(self) -> dict[str, Any]:
-        """Give it as its caller saw it when it was granted."""
-        return {"id": name_of_lease(self.id, self.token), "token": self.token, "ends_at": self.ends_at}
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The end of a token, left as a record of its own for an admit run to apply.
+
+    `operation` names the signal, or says that another delivery of the task took the lease over. `created_at` is the
+    server's time of its commit, None before that.
+    """
+
+    id: str
+    token: int
+    operation: str
+    incarnation: int
+    created_at: datetime | None = None
+
+    @property
+    def lease_id(self) -> str:
+        """Return the id of the lease that ends."""
+        return lease_id(self.id, self.token)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the fields of its record."""
+        return {"id": self.id, "token": self.token, "operation": self.operation, "incarnation": self.incarnation}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], created_at: datetime | None) -> Self:
+        """Read back what `to_record` returned."""
+        return cls(**record, created_at=created_at)
 
 
-def name_of_lease(id_: str, token: int) -> str:
-    """Put a wait's id and a token together."""
+def lease_id(id_: str, token: int) -> str:
+    """Return the lease id made of a wait's id and a token."""
     return f"{id_}~{token}"
 
 
-def parse_lease(name: Any) -> tuple[str, int]:
-    """Take a lease's id apart: the wait's id and the token. Raises `BadSemaphore`."""
-    id_, _, token = name.rpartition("~") if isinstance(name, str) else ("", "", "")
-    if not id_ or not token.isascii() or not token.isdecimal() or len(token) > 20:
-        raise BadSemaphore("Name the lease by the id that came with it.", field="lease")
+def parse_lease_id(text: Any) -> tuple[str, int]:
+    """Return a lease id's two parts: the wait's id and the token. Raises `BadSemaphore`."""
+    id_, _, token = text.rpartition("~") if isinstance(text, str) else ("", "", "")
+    if not id_ or not token.isascii() or not token.isdecimal() or len(token) > TOKEN_DIGITS_MAX:
+        raise BadSemaphore("`lease` must be the id of a lease, as the wait answered it.", field="lease")
     return id_, int(token)

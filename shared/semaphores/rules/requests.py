@@ -1,55 +1,61 @@
-"""What callers may ask of a semaphore, checked: each refusal names the field and what to send instead."""
+"""What callers may ask of a semaphore, typed and checked; HTTP and kit build the same requests.
 
-import math
+Each type checks itself when it is made, and raises `BadSemaphore` naming the field and what is allowed.
+"""
+
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from shared.core.rules.calls import Call
 from shared.core.rules.keys import valid_key
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadKey, BadQuery, BadSemaphore
-from shared.semaphores.rules.leases import parse_lease
-
-_WAIT_FIELDS = (
-    "id",
-    "continuation",
-    "lease_seconds",
-    "permits",
-    "deadline_seconds",
-    "on_timeout",
-    "release_on_return",
-)
-_LIMITS = ("permits", "lease_seconds", "delete_after_seconds")
+from shared.core.rules.problems import BadKey, BadSemaphore
+from shared.core.rules.request_fields import REQUIRED, RequestFields
+from shared.semaphores.rules.leases import parse_lease_id
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What is set of a semaphore. `PATCH` gives some of the fields, `PUT` must give the first two."""
+class SemaphoreSettings:
+    """How many permits, how long a lease lasts unless its wait says otherwise, and when an unused semaphore goes."""
 
     permits: int
     lease_seconds: float
     delete_after_seconds: float | None = None
 
+    def __post_init__(self) -> None:
+        fields = _fields_of(self)
+        fields.integer("permits", 1, LIMITS.permits_max)
+        _keep_seconds(self, "lease_seconds", LIMITS.lease_seconds_max)
+        _keep_seconds(self, "delete_after_seconds", LIMITS.delete_after_seconds_max, default=None)
+
     @classmethod
-    def parse(cls, body: Mapping[str, Any], before: Self | None = None) -> Self:
-        """Read limits; what the body does not name stays as `before`. Raises `BadSemaphore`."""
-        only_known(body, _LIMITS)
-        given = {name: getattr(before, name) for name in _LIMITS} if before else {}
-        given |= body
-        for name in ("permits", "lease_seconds"):
-            if name not in given:
-                raise BadSemaphore(f"Say {name}.", field=name)
-        return cls(
-            permits=whole("permits", given["permits"], LIMITS.permits_max),
-            lease_seconds=seconds("lease_seconds", given["lease_seconds"], LIMITS.lease_seconds_max),
-            delete_after_seconds=optional_seconds(given, "delete_after_seconds", LIMITS.delete_after_seconds_max),
-        )
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a `PUT`."""
+        RequestFields(body, BadSemaphore).only(*cls.__slots__)
+        return cls(body.get("permits"), body.get("lease_seconds"), body.get("delete_after_seconds"))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A wait as it is asked for. Without a continuation it is answered at once: a lease or none."""
+class SettingsPatch:
+    """Some settings; the others stay."""
+
+    changes: Mapping[str, Any]
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a `PATCH`."""
+        RequestFields(body, BadSemaphore).only(*SemaphoreSettings.__slots__)
+        return cls(body)
+
+    def applied_to(self, settings: SemaphoreSettings) -> SemaphoreSettings:
+        """Return the settings with these changes."""
+        return replace(settings, **self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRequest:
+    """A wait for permits. Without a continuation it is answered at once: a lease or none."""
 
     id: str
     continuation: Call | None = None
@@ -59,93 +65,95 @@ class Wish:
     on_timeout: Call | None = None
     release_on_return: bool = False
 
+    def __post_init__(self) -> None:
+        fields = _fields_of(self)
+        check_wait_id(self.id)
+        fields.integer("permits", 1, LIMITS.permits_max)
+        _keep_seconds(self, "lease_seconds", LIMITS.lease_seconds_max, default=None)
+        _keep_seconds(self, "deadline_seconds", LIMITS.deadline_seconds_max, default=None)
+        fields.flag("release_on_return")
+        if self.continuation is None:
+            self._check_plain()
+
+    def _check_plain(self) -> None:
+        for field in ("deadline_seconds", "on_timeout", "release_on_return"):
+            if getattr(self, field):
+                raise BadSemaphore(f"`continuation` is required with `{field}`.", field="continuation")
+
     @classmethod
-    def parse(cls, body: Mapping[str, Any], id_: str) -> Self:
-        """Read a wait; `id_` is its id where the body names none. Raises `BadSemaphore`, `BadCall` or `TooLarge`."""
-        only_known(body, _WAIT_FIELDS)
-        wish = cls(
-            id=check_wait_id(body.get("id", id_)),
-            continuation=_call(body, "continuation"),
-            lease_seconds=optional_seconds(body, "lease_seconds", LIMITS.lease_seconds_max),
-            permits=whole("permits", body.get("permits", 1), LIMITS.permits_max),
-            deadline_seconds=optional_seconds(body, "deadline_seconds", LIMITS.deadline_seconds_max),
-            on_timeout=_call(body, "on_timeout"),
-            release_on_return=_flag(body, "release_on_return"),
-        )
-        if wish.continuation is None and (
-            wish.deadline_seconds is not None or wish.on_timeout or wish.release_on_return
-        ):
-            raise BadSemaphore("Only a wait with a continuation has this.", field="continuation")
-        return wish
+    def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
+        """Parse the body of a `POST`; `id_` is the id if the body has none. Raises `BadCall` or `TooLarge` too."""
+        fields = RequestFields(body, BadSemaphore).only(*cls.__slots__)
+        calls = {name: _call(body, name) for name in ("continuation", "on_timeout")}
+        given = {name: value for name, value in fields.body.items() if value is not None}
+        return cls(**({"id": id_} | given | calls))
 
 
-def parse_signal(body: Mapping[str, Any]) -> str:
-    """Read which lease to signal. Raises `BadSemaphore`."""
-    only_known(body, ("lease",))
-    parse_lease(body.get("lease"))
-    return str(body["lease"])
+@dataclass(frozen=True, slots=True)
+class SignalRequest:
+    """The lease to end, by its lease id. A repeat with the same `operation` is answered the same."""
+
+    lease: str
+    operation: str = ""
+
+    def __post_init__(self) -> None:
+        parse_lease_id(self.lease)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any], operation: str = "") -> Self:
+        """Parse the body of a `POST`."""
+        fields = RequestFields(body, BadSemaphore).only("lease")
+        return cls(fields.value("lease"), operation)
 
 
-def parse_renewal(body: Mapping[str, Any]) -> tuple[str, float | None]:
-    """Read which lease to renew, and for how long. Raises `BadSemaphore`."""
-    only_known(body, ("lease", "lease_seconds"))
-    lease = parse_signal({"lease": body.get("lease")})
-    return lease, optional_seconds(body, "lease_seconds", LIMITS.lease_seconds_max)
+@dataclass(frozen=True, slots=True)
+class RenewRequest:
+    """The lease to renew, by its lease id, and for how long; None: as long as it was granted for."""
+
+    lease: str
+    lease_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        parse_lease_id(self.lease)
+        _keep_seconds(self, "lease_seconds", LIMITS.lease_seconds_max, default=None)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a `POST`."""
+        fields = RequestFields(body, BadSemaphore).only("lease", "lease_seconds")
+        return cls(fields.value("lease"), body.get("lease_seconds"))
 
 
-def parse_listing(query: Mapping[str, str]) -> None:
-    """Check what a list of semaphores is asked with. Raises `BadQuery`."""
-    if dict(query) != {"waiting": "true"}:
-        raise BadQuery("Ask for the semaphores that somebody waits for: waiting=true.", field="waiting")
+def check_listing(query: Mapping[str, str]) -> None:
+    """Check the parameters of a list of semaphores. Raises `BadSemaphore`."""
+    fields = RequestFields(query, BadSemaphore).only("waiting")
+    if fields.value("waiting") != "true":
+        raise BadSemaphore("`waiting` must be `true`: semaphores with waiters are listed.", field="waiting")
 
 
 def check_name(name: str) -> str:
-    """Give a semaphore's name back, or raise `BadKey`."""
+    """Return a semaphore's name, or raise `BadKey`."""
     if not valid_key(name) or len(name.encode()) > LIMITS.semaphore_name_bytes_max:
-        raise BadKey(f"No semaphore has this name; take up to {LIMITS.semaphore_name_bytes_max:,} bytes.", field="name")
+        most = f"{LIMITS.semaphore_name_bytes_max:,}"
+        raise BadKey(f"A semaphore's name is a key of 1 to {most} bytes of UTF-8, without '/'.", field="name")
     return name
 
 
 def check_wait_id(id_: Any) -> str:
-    """Give a wait's id back, or raise `BadSemaphore`."""
+    """Return a wait's id, or raise `BadSemaphore`."""
     if not isinstance(id_, str) or not valid_key(id_) or len(id_.encode()) > LIMITS.wait_id_bytes_max:
-        raise BadSemaphore(f"An id is a text of 1 to {LIMITS.wait_id_bytes_max} bytes, without '/'.", field="id")
+        raise BadSemaphore(f"`id` must be a key of 1 to {LIMITS.wait_id_bytes_max} bytes, without '/'.", field="id")
     return id_
 
 
-def only_known(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Raise `BadSemaphore` if the body has other fields."""
-    unknown = sorted(body.keys() - set(known))
-    if unknown:
-        raise BadSemaphore(f"Unknown: {', '.join(unknown)}. Known: {', '.join(known)}.", field=unknown[0])
+def _fields_of(request: Any) -> RequestFields:
+    return RequestFields({name: getattr(request, name) for name in request.__slots__}, BadSemaphore)
 
 
-def whole(field: str, value: Any, most: int) -> int:
-    """Read a whole number from 1 on. Raises `BadSemaphore`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise BadSemaphore(f"Give a whole number from 1 to {most:,}.", field=field)
-    return value
-
-
-def seconds(field: str, value: Any, most: float) -> float:
-    """Read a length of time. Raises `BadSemaphore`."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not 0 < value <= most:
-        raise BadSemaphore(f"Give seconds: more than 0, at most {most:,}.", field=field)
-    return value if isinstance(value, float) else float(value)
-
-
-def optional_seconds(body: Mapping[str, Any], field: str, most: float) -> float | None:
-    """Read a length of time that may be left out, or be null."""
-    return None if body.get(field) is None else seconds(field, body[field], most)
+def _keep_seconds(request: Any, name: str, most: float, default: Any = REQUIRED) -> None:
+    """Check a number of seconds and keep it as a float; with a default it may be absent."""
+    object.__setattr__(request, name, _fields_of(request).seconds(name, most, default))
 
 
 def _call(body: Mapping[str, Any], field: str) -> Call | None:
     return None if body.get(field) is None else Call.from_request(body[field], field)
-
-
-def _flag(body: Mapping[str, Any], field: str) -> bool:
-    value = body.get(field, False)
-    if not isinstance(value, bool):
-        raise BadSemaphore("Say true or false.", field=field)
-    return value

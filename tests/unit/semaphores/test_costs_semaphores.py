@@ -9,9 +9,9 @@ from shared.adapters.meter import Cost, measure, metered
 from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
-from shared.semaphores.operations import semaphores
-from shared.semaphores.operations import waits as semaphore_waits
-from shared.semaphores.rules.requests import Wish
+from shared.semaphores.operations import semaphores, waits
+from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from shared.semaphores.rules.waiters import WaitAnswer
 from shared.testing.memory_store import MemoryStore
 
 CALL = Call("philosophers", "eat", {"seat": 1})
@@ -24,7 +24,7 @@ class World:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.tasks: list[Effect] = []
         self.ports = metered(Ports(MemoryStore(lambda: self.now), self, self, self))
-        semaphores.put(self.ports, "s", {"permits": 1, "lease_seconds": 60})
+        semaphores.put(self.ports, "s", SemaphoreSettings(1, 60))
 
     def create(self, effects: Sequence[Effect]) -> None:
         self.tasks += effects
@@ -39,16 +39,17 @@ class World:
 
     error = info
 
-    def wait(self, id_: str, continuation: Call | None = CALL) -> dict[str, object]:
-        return semaphores.wait(self.ports, "s", Wish(id_, continuation))
+    def wait(self, id_: str, continuation: Call | None = CALL) -> WaitAnswer:
+        return semaphores.wait(self.ports, "s", WaitRequest(id_, continuation))
 
     def continuation(self) -> dict[str, object]:
-        """Give what stands beside the last continuation's payload."""
+        """Return the lease in the context of the last continuation."""
         return dict([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
 
     def hold(self, id_: str) -> str:
-        answer = semaphores.wait(self.ports, "s", Wish(id_))
-        return str(answer["lease"]["id"])
+        answer = semaphores.wait(self.ports, "s", WaitRequest(id_))
+        assert answer.lease is not None
+        return answer.lease.id
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_acquiring_a_free_permit(world: World) -> None:
     assert cost(lambda: world.wait("a", None)) == Cost(round_trips=2, reads=1, writes=1)
 
 
-def test_acquiring_in_vain(world: World) -> None:
+def test_acquiring_when_no_permit_is_free(world: World) -> None:
     world.hold("a")
     assert cost(lambda: world.wait("b", None)) == Cost(round_trips=1, reads=1)
 
@@ -83,36 +84,40 @@ def test_a_continuations_claim(world: World) -> None:
 
 def test_signalling_when_nobody_waits(world: World) -> None:
     lease = world.hold("a")
-    assert cost(lambda: semaphores.signal(world.ports, "s", lease)) == Cost(round_trips=2, reads=1, writes=1)
+    assert cost(lambda: semaphores.signal(world.ports, "s", SignalRequest(lease))) == Cost(
+        round_trips=2, reads=1, writes=1
+    )
 
 
 def test_renewing(world: World) -> None:
     lease = world.hold("a")
-    assert cost(lambda: semaphores.renew(world.ports, "s", lease)) == Cost(round_trips=2, reads=1, writes=1)
+    assert cost(lambda: semaphores.renew(world.ports, "s", RenewRequest(lease))) == Cost(
+        round_trips=2, reads=1, writes=1
+    )
 
 
-def test_a_wait_that_is_first_in_line_arms_the_alarm(world: World) -> None:
+def test_a_wait_that_is_first_in_the_queue_arms_the_alarm(world: World) -> None:
     world.hold("a")
     assert cost(lambda: world.wait("b")) == Cost(round_trips=3, reads=1, writes=2, tasks=1)
 
 
-def test_a_wait_that_joins_a_line(world: World) -> None:
+def test_a_wait_that_joins_a_queue(world: World) -> None:
     world.hold("a")
     world.wait("b")
     assert cost(lambda: world.wait("c")) == Cost(round_trips=2, reads=1, writes=2)
 
 
-def test_a_wait_in_the_combining_way(world: World) -> None:
+def test_a_wait_on_the_combining_path(world: World) -> None:
     world.hold("a")
     world.wait("b")
-    combining = cost(lambda: semaphore_waits.combine(world.ports, "s", Wish("c", CALL)))
+    combining = cost(lambda: waits.combine(world.ports, "s", WaitRequest("c", CALL)))
     assert combining == Cost(round_trips=4, reads=2, writes=1, tasks=1)
 
 
 def test_an_admit_run_costs_a_wait_one_read_and_its_share_of_the_rest(world: World) -> None:
-    semaphores.put(world.ports, "s", {"permits": 50, "lease_seconds": 60})
+    semaphores.put(world.ports, "s", SemaphoreSettings(50, 60))
     for index in range(50):
-        semaphore_waits.combine(world.ports, "s", Wish(f"w{index}", CALL))
+        waits.combine(world.ports, "s", WaitRequest(f"w{index}", CALL))
     run = cost(lambda: semaphores.admit(world.ports, "s"))
     assert (run.reads, run.writes, run.deletes) == (1 + 1 + 50, 1 + 50 + 1, 1)
     assert run.tasks == 50 + 2  # the alarm, and the run that opens
@@ -121,7 +126,7 @@ def test_an_admit_run_costs_a_wait_one_read_and_its_share_of_the_rest(world: Wor
 def test_a_signal_that_passes_the_permit_on(world: World) -> None:
     lease = world.hold("a")
     world.wait("b")
-    passing = cost(lambda: semaphores.signal(world.ports, "s", lease))
+    passing = cost(lambda: semaphores.signal(world.ports, "s", SignalRequest(lease)))
     # The alarm stands at 60 s; the continuation must claim within 30 s: one more task, in the same round trip.
     assert passing == Cost(round_trips=5, reads=2, writes=3, deletes=1, tasks=2)
 
@@ -130,7 +135,7 @@ def test_a_signal_that_passes_the_permit_on_when_the_alarm_is_early_enough(world
     lease = world.hold("a")
     world.wait("b")
     world.now += timedelta(seconds=31)
-    passing = cost(lambda: semaphores.signal(world.ports, "s", lease))
+    passing = cost(lambda: semaphores.signal(world.ports, "s", SignalRequest(lease)))
     assert passing == Cost(round_trips=5, reads=2, writes=3, deletes=1, tasks=1)
 
 

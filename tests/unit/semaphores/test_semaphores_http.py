@@ -85,7 +85,7 @@ def test_a_semaphore_is_created_shown_changed_and_deleted(world: World) -> None:
     assert world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (201, created)
     assert world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (200, created)
     assert world.call("PATCH", "semaphores/fork", {"permits": 3})[1]["permits"] == 3
-    assert world.call("GET", "semaphores/fork")[1] == created | {"permits": 3, "free": 3, "line": []}
+    assert world.call("GET", "semaphores/fork")[1] == created | {"permits": 3, "free": 3, "waiters": []}
     assert world.call("DELETE", "semaphores/fork") == (204, None)
     assert world.call("GET", "semaphores/fork")[0] == 404
 
@@ -136,10 +136,10 @@ def test_a_continuation_is_granted_at_once_or_waits_and_is_seen_waiting(fork: Wo
     assert fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL}) == waiting
     [seen] = fork.call("GET", "semaphores/?waiting=true")[1]["semaphores"]
     assert (seen["name"], seen["free"], seen["waiting"]) == ("fork", 0, 1)
-    assert [one["id"] for one in fork.call("GET", "semaphores/fork")[1]["line"]] == ["b"]
+    assert [one["id"] for one in fork.call("GET", "semaphores/fork")[1]["waiters"]] == ["b"]
 
 
-def test_a_lease_that_is_ended_by_hand_goes_to_the_head_of_the_line(fork: World) -> None:
+def test_a_lease_that_is_ended_by_hand_goes_to_the_head_of_the_wait_queue(fork: World) -> None:
     lease = fork.call("POST", "semaphore-wait/fork", {})[1]["lease"]["id"]
     for id_ in ("b", "c"):
         fork.call("POST", "semaphore-wait/fork", {"id": id_, "continuation": CALL})
@@ -147,11 +147,11 @@ def test_a_lease_that_is_ended_by_hand_goes_to_the_head_of_the_line(fork: World)
     assert [task.context["lease"]["id"].partition("~")[0] for task in fork.tasks if task.task == "eat"] == ["b"]
 
 
-def test_a_cancelled_wait_leaves_the_line(fork: World) -> None:
+def test_a_cancelled_wait_leaves_the_wait_queue(fork: World) -> None:
     fork.call("POST", "semaphore-wait/fork", {})
     fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL})
     assert fork.call("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
-    assert fork.call("GET", "semaphores/fork")[1]["line"] == []
+    assert fork.call("GET", "semaphores/fork")[1]["waiters"] == []
     assert fork.call("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
 
 
@@ -242,3 +242,16 @@ def test_lowering_the_permits_holds_for_new_grants(world: World) -> None:
     assert world.call("PATCH", "semaphores/fork", {"permits": 1})[1]["free"] == 0
     assert world.call("POST", "semaphore-signal/fork", {"lease": leases[0]}) == (200, {"released": True})
     assert world.call("POST", "semaphore-wait/fork", {}) == (200, {"acquired": False})
+
+
+@pytest.mark.parametrize(("query", "field"), [("", "waiting"), ("waiting=yes", "waiting"), ("where=a==1", "where")])
+def test_a_list_of_semaphores_names_the_parameter_that_it_takes(world: World, query: str, field: str) -> None:
+    status, problem = world.call("GET", f"semaphores/?{query}")
+    assert (status, problem["field"]) == (400, field)
+    assert "waiting" in problem["detail"]
+    assert "where=" not in problem["title"]
+
+
+def test_a_field_that_is_null_counts_as_absent(fork: World) -> None:
+    body = {"id": None, "permits": None, "continuation": None, "release_on_return": None, "lease_seconds": None}
+    assert fork.call("POST", "semaphore-wait/fork", body)[1]["acquired"]

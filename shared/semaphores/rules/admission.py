@@ -1,0 +1,57 @@
+"""The admit run: apply the releases that were left, and grant every permit that is free.
+
+Under contention waits and signals are records of their own, whose commits nobody can fail; one run, named after a slot
+of the server's time, applies up to a hundred of each in one guarded commit. The alarm of an expiring lease is such a
+run too. A run that leaves work, or a semaphore in mode `opening`, asks for the next.
+"""
+
+from datetime import datetime
+from functools import reduce
+
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import Unavailable
+from shared.semaphores.rules.leases import Release
+from shared.semaphores.rules.semaphores import Semaphore
+from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition
+from shared.semaphores.rules.wait_queue import grant_waiters, mode_after
+
+
+def admit_reads(_: Loaded) -> QueueReads:
+    """Read a page of waiters and of releases."""
+    return QueueReads(LIMITS.grants_page_max, LIMITS.releases_page_max)
+
+
+def check_due(now: datetime, not_before: datetime | None) -> None:
+    """Raise `Unavailable` for a run that is early: what it is for may not have been committed yet."""
+    if not_before is not None and now < not_before:
+        raise Unavailable("what this run is for may not have been committed yet")
+
+
+def admit(loaded: Loaded) -> Transition[None]:
+    """Apply releases, grant from the head of the wait queue, delete stale waiters, and set the mode that follows."""
+    granted = grant_waiters(loaded, reduce(_apply, loaded.releases, loaded.semaphore))
+    page_full = len(loaded.waiters) == LIMITS.grants_page_max
+    remaining = page_full or bool(granted.remaining)
+    mode = mode_after(loaded.semaphore.mode, found=bool(loaded.waiters), remaining=remaining)
+    fits = granted.remaining and granted.remaining[0].permits <= granted.semaphore.free(loaded.now)
+    more_waiters = page_full and not granted.remaining
+    more_releases = len(loaded.releases) == LIMITS.releases_page_max
+    removed = tuple(WaiterTransition("removed", one) for one in granted.stale)
+    return Transition(
+        granted.semaphore.moved_to(mode, loaded.now),
+        None,
+        (*granted.transitions, *removed),
+        releases_applied=loaded.releases,
+        effects=granted.continuations(loaded),
+        nudge=bool(mode == "opening" or more_releases or more_waiters or fits),
+        evicted=granted.evicted,
+    )
+
+
+def _apply(semaphore: Semaphore, release: Release) -> Semaphore:
+    """End a lease. A release that was created in time counts as a signal, however late this run is."""
+    lease = semaphore.lease(release.id, release.token)
+    if lease is None or release.created_at is None:
+        return semaphore
+    in_time = release.created_at < lease.ends_at
+    return semaphore.end(lease, release.operation if in_time else "", in_time=in_time)

@@ -1,0 +1,74 @@
+"""What happens to a semaphore from outside its waits and leases: new settings, clean-up of receipts, end of use."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from shared.core.rules.limits import LIMITS
+from shared.semaphores.rules.requests import SemaphoreSettings
+from shared.semaphores.rules.semaphores import Semaphore
+from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition, unchanged
+
+
+def create(settings: SemaphoreSettings) -> Semaphore:
+    """Return a new semaphore."""
+    return Semaphore(settings.permits, settings.lease_seconds, settings.delete_after_seconds)
+
+
+def settings_of(semaphore: Semaphore) -> SemaphoreSettings:
+    """Return a semaphore's settings."""
+    return SemaphoreSettings(semaphore.permits, semaphore.lease_seconds, semaphore.delete_after_seconds)
+
+
+def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[Semaphore]:
+    """Set permits and times. Fewer permits hold for new grants only; more are granted to those who wait."""
+    after = replace(
+        loaded.semaphore,
+        permits=settings.permits,
+        lease_seconds=settings.lease_seconds,
+        delete_after_seconds=settings.delete_after_seconds,
+    )
+    raised = after.permits > loaded.semaphore.permits and after.mode != "open"
+    return Transition(after, after, nudge=raised)
+
+
+def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> bool:
+    """Return whether `delete_after_seconds` have passed without a change, with no lease held and nobody waiting."""
+    if semaphore.delete_after_seconds is None or semaphore.mode != "open":
+        return False
+    idle_since = now - timedelta(seconds=semaphore.delete_after_seconds)
+    return update_time <= idle_since and not any(one.live(now) for one in semaphore.leases)
+
+
+# --- receipts ---
+
+
+def clean_up_reads(loaded: Loaded) -> QueueReads:
+    """Read the oldest receipts, if the clean-up is due."""
+    return QueueReads(receipts=LIMITS.receipts_page_max if _clean_up_due(loaded) else 0)
+
+
+def clean_up(loaded: Loaded) -> Transition[None]:
+    """Delete receipts that are old, except those of a held lease, and set the time of the next clean-up."""
+    if not _clean_up_due(loaded):
+        return unchanged(loaded, None)
+    held = {lease.id for lease in loaded.semaphore.leases}
+    old = [one for one in loaded.receipts if one.expires_at and one.expires_at <= loaded.now and one.id not in held]
+    removed = tuple(WaiterTransition("removed", one) for one in old)
+    return Transition(replace(loaded.semaphore, clean_at=_next_clean_up(loaded)), None, removed)
+
+
+def _clean_up_due(loaded: Loaded) -> bool:
+    clean_at = loaded.semaphore.clean_at
+    return clean_at is not None and loaded.now >= clean_at
+
+
+def _next_clean_up(loaded: Loaded) -> datetime | None:
+    """Return when the next receipt is old; while somebody may wait or hold, at the latest when theirs would be."""
+    times = [one.expires_at for one in loaded.receipts if one.expires_at]
+    later = [time for time in times if time > loaded.now]
+    if len(later) < len(times) and len(loaded.receipts) == LIMITS.receipts_page_max:
+        return loaded.now
+    if later:
+        return min(later)
+    in_use = loaded.semaphore.mode != "open" or bool(loaded.semaphore.leases)
+    return loaded.now + timedelta(seconds=LIMITS.receipt_seconds) if in_use else None

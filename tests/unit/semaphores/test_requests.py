@@ -1,0 +1,53 @@
+"""Requests check themselves, whoever builds them: a function from a body, or the kit from its arguments."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shared.core.rules.calls import Call
+from shared.core.rules.problems import BadSemaphore
+from shared.semaphores.rules.requests import (
+    RenewRequest,
+    SemaphoreSettings,
+    SettingsPatch,
+    SignalRequest,
+    WaitRequest,
+)
+
+CALL = Call("philosophers", "eat", {"seat": 1})
+
+
+def test_a_request_from_a_body_equals_the_one_that_the_kit_builds() -> None:
+    body = {"continuation": {"function": "philosophers", "task": "eat", "payload": {"seat": 1}}, "lease_seconds": 5}
+    assert WaitRequest.from_request(body, "x") == WaitRequest("x", CALL, lease_seconds=5.0)
+    assert SemaphoreSettings.from_request({"permits": 1, "lease_seconds": 60}) == SemaphoreSettings(1, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("build", "field"),
+    [
+        (lambda: SemaphoreSettings(0, 60), "permits"),
+        (lambda: SemaphoreSettings(1, 0), "lease_seconds"),
+        (lambda: SemaphoreSettings(1, 60, -1), "delete_after_seconds"),
+        (lambda: WaitRequest("a/b"), "id"),
+        (lambda: WaitRequest("a", permits=0), "permits"),
+        (lambda: WaitRequest("a", CALL, lease_seconds=float("inf")), "lease_seconds"),
+        (lambda: WaitRequest("a", CALL, deadline_seconds=1e9), "deadline_seconds"),
+        (lambda: WaitRequest("a", release_on_return=True), "continuation"),
+        (lambda: SignalRequest("no lease"), "lease"),
+        (lambda: RenewRequest("a~1", 1e9), "lease_seconds"),
+    ],
+)
+def test_a_request_that_the_kit_builds_is_checked_as_one_from_a_body(build: Callable[[], Any], field: str) -> None:
+    with pytest.raises(BadSemaphore) as refused:
+        build()
+    assert refused.value.field == field
+
+
+def test_a_patch_keeps_what_it_does_not_name_and_checks_what_follows() -> None:
+    before = SemaphoreSettings(2, 60, 3600)
+    assert SettingsPatch.from_request({"permits": 3}).applied_to(before) == SemaphoreSettings(3, 60, 3600)
+    assert SettingsPatch.from_request({"delete_after_seconds": None}).applied_to(before) == SemaphoreSettings(2, 60)
+    with pytest.raises(BadSemaphore):
+        SettingsPatch.from_request({"permits": None}).applied_to(before)
