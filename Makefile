@@ -1,13 +1,17 @@
 # Every target sets up what it needs: a clone needs GNU make and Python 3.11 or newer, and nothing else.
-# One Python environment, .venv, is made from the locks, and again only when a lock has changed.
+# One Python environment, .venv, is installed from the locks, and again only when a lock has changed.
 
 PYTHON_IN_VENV := .venv/bin/python
-LOCKS := requirements-dev.txt examples/gazetteer/requirements.txt
+# A function's own requirements.in, in its folder, is locked beside it, installed here and deployed with that function.
+OWN_REQUIREMENTS := $(filter-out functions/requirements.in,$(wildcard */requirements.in */*/requirements.in */*/*/requirements.in))
+LOCKS := requirements-dev.txt $(wildcard $(OWN_REQUIREMENTS:.in=.txt))
 READY := .venv/matches-the-locks
 
 SEEDS ?= 10000
 COPIES ?= 20000
 ARGS ?=
+# One worker a core, and the tests of a file in one worker: they share its stack or emulator.
+IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 # From the command line only: a shell's own ENV or PROJECT must not choose what is deployed or destroyed.
 ENV := dev
 PROJECT :=
@@ -18,33 +22,33 @@ TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(erro
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate fuzz bench check package bootstrap plan deploy smoke destroy lock setup clean
+.PHONY: help demo dev test test-all simulate fuzz bench check docs package bootstrap plan deploy smoke destroy lock setup clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## Run the five steps of the demo on real input, on local stand-ins for the cloud (CITIES=all or a number)
+demo: $(READY) ## Run the five stages of the demo on real input, on the local emulators (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(PYTHON_IN_VENV) -m infra.local
 
 test: $(READY) ## Run the tests, without the slow ones (ARGS="-k word" goes to pytest)
-	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips -m "not slow" $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.no_skips -m "not slow" $(ARGS)
 
 test-all: $(READY) ## Run all tests
-	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.no_skips $(ARGS)
 
-fuzz: $(READY) ## Send the functions hundreds of requests of each kind that openapi.yaml describes, right and wrong ones
+fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation in openapi.yaml
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz $(ARGS)
 
-simulate: $(READY) ## Look for a seed that breaks a promise (SEEDS=100000)
+simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
 
-bench: $(READY) ## Measure documents and links on the emulator, also against bare client calls (COPIES=20000)
+bench: $(READY) ## Measure documents and links on the emulator, beside plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
 
-check: $(READY) ## Lint, check the format and the types, and look for what must not be in the repository
+check: $(READY) ## Lint, check formatting and types, and find machine paths and package hosts in tracked files
 	@status=0; \
 	$(PYTHON_IN_VENV) -m ruff check || status=1; \
 	$(PYTHON_IN_VENV) -m ruff format --check || status=1; \
@@ -52,33 +56,38 @@ check: $(READY) ## Lint, check the format and the types, and look for what must 
 	$(PYTHON_IN_VENV) -m infra.setup.tracked_files || status=1; \
 	exit $$status
 
-package: $(READY) ## Build dist/NAME.zip of each function, the same bytes everywhere
+docs: $(READY) ## Write the tables in docs/ that are made from openapi.yaml and from the code
+	@$(PYTHON_IN_VENV) -m infra.setup.generated_pages
+
+package: $(READY) ## Build dist/NAME.zip of each function, byte-identical on every machine
 	@$(PYTHON_IN_VENV) -m infra.packaging
 
-bootstrap: $(READY) ## Prepare a Google Cloud project, once: a bucket for Terraform's state, an account that deploys (PROJECT=my-project)
+bootstrap: $(READY) ## Prepare a project once: a bucket for Terraform's state, a deploying account (PROJECT=my-project)
 	@$(TO_CLOUD)
 
-plan: $(READY) ## Say what a deployment would change, and change nothing (PROJECT=my-project ENV=dev REGION=us-central1)
+plan: $(READY) ## Show what a deployment would change (PROJECT=my-project ENV=dev REGION=us-central1)
 	@$(TO_CLOUD)
 
-deploy: $(READY) ## Check, package, plan, ask, apply, and test what answers (as plan; YES=1 agrees, PLANNED=1 applies what plan kept)
+deploy: $(READY) ## Check, package, plan, confirm, apply and smoke-test (as plan; YES=1 confirms, PLANNED=1 applies the saved plan)
 	@$(TO_CLOUD) $(if $(PLANNED),--planned)
 
-smoke: $(READY) ## Test what is deployed, through its own URLs (PROJECT=my-project ENV=dev)
+smoke: $(READY) ## Smoke-test a deployment through its own URLs (PROJECT=my-project ENV=dev)
 	@$(TO_CLOUD)
 
-destroy: $(READY) ## Remove a deployment, after its name was typed (PROJECT=my-project ENV=dev)
+destroy: $(READY) ## Destroy a deployment after its name is typed (PROJECT=my-project ENV=dev)
 	@$(TO_CLOUD)
 
-lock: $(READY) ## Renew the locks after a change of a requirements .in file (ARGS=--upgrade: newest versions)
+lock: $(READY) ## Lock every requirements.in with hashes (ARGS=--upgrade: newest versions)
 	@$(LOCK) $(ARGS) functions/requirements.in -o functions/requirements.txt
 	@$(LOCK) $(ARGS) -c functions/requirements.txt requirements-dev.in -o requirements-dev.txt
-	@$(LOCK) $(ARGS) -c functions/requirements.txt examples/gazetteer/requirements.in -o examples/gazetteer/requirements.txt
+	@set -e; for own in $(OWN_REQUIREMENTS); do \
+		$(LOCK) $(ARGS) -c requirements-dev.txt $$own -o $${own%.in}.txt; \
+	done
 
-setup: $(READY) ## Only set up .venv
+setup: $(READY) ## Set up .venv and nothing else
 	@:
 
-clean: ## Remove everything that make has made, .venv too
+clean: ## Delete everything that make created, including .venv
 	@rm -rf .venv .local dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -16,5 +16,5 @@ resource "google_project_service" "api" {
     "storage.googleapis.com",
   ])
   service            = each.key
-  disable_on_destroy = false # others in the project may use it
+  disable_on_destroy = false # other applications of the project may use it
 }

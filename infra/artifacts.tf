@@ -2,7 +2,7 @@ resource "google_artifact_registry_repository" "images" {
   repository_id = "${local.begin}signalbox"
   location      = var.region
   format        = "DOCKER"
-  description   = "Images that builds make of the functions."
+  description   = "Images of the functions, made by Cloud Build."
   cleanup_policies {
     id     = "keep-the-newest"
     action = "KEEP"

@@ -1,7 +1,7 @@
 """Read the catalogue: the one list of functions, queues, triggers, schedules and indexes.
 
-Terraform, the packager and the local stack act on the same file, so what is wrong with it is said here, before anything
-is built or started. Every complaint names the entry and what to change. Folders are relative to the project: the folder
+Terraform, the packager and the local stack act on the same file, so its errors are reported here, before anything
+is built or started. Every error names the entry and what to change. Folders are relative to the project: the folder
 above the catalogue's own.
 
     catalogue = load()
@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_origin
 
 import yaml
 
-from infra.catalogue_agreement import Catalogue
+from infra.catalogue_consistency import Catalogue
 from infra.catalogue_entries import (
     CatalogueError,
     Function,

@@ -1,7 +1,7 @@
-"""What a catalogue holds, as values that refuse what cannot work.
+"""The entries of a catalogue, as values that refuse what cannot work.
 
-Each entry checks itself; `infra/catalogue_agreement.py` checks that they agree with each other.
-The names and bounds are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
+Each entry checks itself; `infra/catalogue_consistency.py` checks that they agree with each other.
+The names and limits are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
 """
 
 import re
@@ -12,10 +12,10 @@ from shared.core.rules import indexes
 
 INVOKERS = ("people", "queue", "event", "schedule")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
-DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own bound on a queue, as are the next two
+DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own limit of a queue, as are the next two
 CONCURRENT_MAX = 5_000
 DOUBLINGS_MAX = 16
-CPUS_WHOLE = (1, 2, 4, 6, 8)  # Cloud Run's, as are the next four; below one CPU any fraction from the least on
+CPUS_WHOLE = (1, 2, 4, 6, 8)  # Cloud Run's, as are the next four; below one CPU any fraction from CPU_LEAST on
 CPU_LEAST = 0.08
 CONCURRENCY_MAX = 1_000
 EVENT_SECONDS_MAX = 540
@@ -23,6 +23,7 @@ SECONDS_MAX = 3_600
 INSTANCES_MAX = 1_000
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
@@ -37,7 +38,7 @@ def refuse(wrong: bool, message: str) -> None:
 
 
 def url_segment(name: str) -> str:
-    """Give the URL segment, and the name in the cloud, of a function: ``link_fan_out`` is ``link-fan-out``."""
+    """Return the URL segment, and the name in the cloud, of a function: ``link_fan_out`` is ``link-fan-out``."""
     return name.replace("_", "-")
 
 
@@ -52,6 +53,7 @@ class Function:
     folder: Path
     invoked_by: tuple[str, ...]
     enqueues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
     public: bool = False
     memory: str = "512Mi"
     cpu: float = 1
@@ -69,6 +71,11 @@ class Function:
         refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
         tasks_too = self.public and {"queue", "schedule"} & set(self.invoked_by)
         refuse(bool(tasks_too), "public would let anybody pose as its queue: give tasks a function of their own")
+        refuse(
+            bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
+        )
+        for task in self.tasks:
+            refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
 
@@ -91,7 +98,7 @@ class Function:
 
     @property
     def signature_type(self) -> str:
-        """Give what functions-framework calls the way of invoking it: ``http`` or ``cloudevent``."""
+        """Return the signature type of functions-framework: ``http`` or ``cloudevent``."""
         return "cloudevent" if self._for_events else "http"
 
 

@@ -3,14 +3,14 @@ resource "google_firestore_database" "database" {
   name                              = local.database
   location_id                       = local.database_location
   type                              = "FIRESTORE_NATIVE"
-  concurrency_mode                  = "OPTIMISTIC" # every commit of the kit is guarded; it takes no locks
+  concurrency_mode                  = "OPTIMISTIC" # every commit has a precondition; the kit takes no locks
   point_in_time_recovery_enablement = var.environment == "prod" ? "POINT_IN_TIME_RECOVERY_ENABLED" : "POINT_IN_TIME_RECOVERY_DISABLED"
   delete_protection_state           = var.environment == "prod" ? "DELETE_PROTECTION_ENABLED" : "DELETE_PROTECTION_DISABLED"
   deletion_policy                   = var.environment == "prod" ? "ABANDON" : "DELETE"
   depends_on                        = [google_project_service.api]
 }
 
-# A receipt of a finished wait. The kit deletes it too, while its semaphore lives.
+# A receipt of a finished wait. The kit deletes it too, while its semaphore exists.
 resource "google_firestore_field" "time_to_live" {
   for_each   = { waiters = "expires_at" }
   database   = local.database

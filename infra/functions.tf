@@ -1,6 +1,6 @@
 locals {
-  # Cloud Run has checked who calls a private function, and removed the token's signature, before the function sees it. It
-  # lets everybody call a public one, so there a token without a signature proves nothing.
+  # Cloud Run verifies the caller of a private function, and removes the token's signature before the function sees it. It
+  # admits every caller of a public one, so there a token without a signature proves nothing.
   signatures = { for name, function in local.functions : name => function.public ? "checked" : "removed" }
 }
 

@@ -1,4 +1,4 @@
-# Who may call what, hand over what, and act as whom. A function's own rights are in its module.
+# Who may invoke functions, enqueue tasks and act as service accounts. A function's own roles are in its module.
 
 resource "google_service_account" "kit" {
   for_each = {
@@ -34,7 +34,7 @@ resource "google_cloud_tasks_queue_iam_member" "enqueuer" {
   member   = module.function[each.value.function].account.member
 }
 
-# A task carries the tasks' identity, and only who may act as that account may create one that does.
+# A task carries the tasks' identity, and only an account that may act as it can create such a task.
 resource "google_service_account_iam_member" "act_as_tasks" {
   for_each           = toset([for name, function in local.functions : name if length(function.enqueues) > 0])
   service_account_id = google_service_account.kit["tasks"].name
@@ -48,8 +48,8 @@ resource "google_project_iam_member" "build_logs" {
   member  = google_service_account.kit["build"].member
 }
 
-# Cloud Functions copies each zip to a bucket of its own, which exists only after the first deployment: hence a right on the
-# project, narrowed to that bucket and to ours. [open] whether builds accept the narrowing: never run in a real project.
+# Cloud Functions copies each zip to a bucket of its own, which exists only after the first deployment: hence a role on the
+# project, limited by a condition to that bucket and to ours. [open] the condition was never run in a real project.
 resource "google_project_iam_member" "build_sources" {
   project = var.project_id
   role    = "roles/storage.objectViewer"

@@ -1,5 +1,5 @@
-# What Firestore keeps in order beyond its default, which is every field by itself: composite indexes for people's queries from
-# the catalogue, and no index where nothing is ever searched: each index of a field takes time at every write and room.
+# Firestore's indexes beyond its default, one for every field: composite indexes of the catalogue, and exemptions for fields
+# that no query names, since each index costs time at every write and storage.
 
 locals {
   composite = { for name, index in local.indexes : name => {
@@ -26,7 +26,7 @@ locals {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }
   }]...)
 
-  # Who embeds a document, and by which fields.
+  # Which documents embed a document, and by which fields.
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
 }
 

@@ -1,4 +1,4 @@
-# What the catalogue says, in the words of the cloud. Names, addresses and who calls what are decided here and nowhere else.
+# The catalogue in the cloud's terms. Names and addresses are decided here and nowhere else.
 
 data "google_project" "this" {
   project_id = var.project_id
@@ -26,6 +26,7 @@ locals {
     schedule   = contains(entry.invoked_by, "schedule")
     public     = lookup(entry, "public", false)
     enqueues   = toset(lookup(entry, "enqueues", []))
+    tasks      = sort(lookup(entry, "tasks", []))
     users_own  = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")
     resources = {
       memory          = lookup(entry, "memory", null)
@@ -36,8 +37,8 @@ locals {
     }
   } }
 
-  # People's address passes on the path behind the name. Queues and schedules call the deterministic address, which is known
-  # before any function exists, so that functions can send each other tasks.
+  # The URL for people passes on the path behind the name. Queues and schedules call the deterministic address, which is known
+  # before any function exists, so that functions can enqueue tasks for each other.
   base_url     = "https://${var.region}-${var.project_id}.cloudfunctions.net/${local.begin}"
   function_url = "https://${local.begin}{function}-${data.google_project.this.number}.${var.region}.run.app"
 
@@ -49,7 +50,7 @@ locals {
     SIGNALBOX_QUEUE_PREFIX      = local.begin
     SIGNALBOX_TASKS_ACCOUNT     = google_service_account.kit["tasks"].email
     SIGNALBOX_SCHEDULER_ACCOUNT = google_service_account.kit["scheduler"].email
-    SIGNALBOX_TASK_FUNCTIONS    = jsonencode([for name, function in local.functions : name if function.users_own && function.queue])
+    SIGNALBOX_TASK_FUNCTIONS    = jsonencode({ for name, function in local.functions : name => function.tasks if function.queue && (function.users_own || length(function.tasks) > 0) })
     SIGNALBOX_TASK_QUEUES       = jsonencode([for name, queue in local.queues : name if queue.attempts_max == -1])
   }
 }

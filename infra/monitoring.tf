@@ -1,8 +1,8 @@
-# Two alerts: functions fail, or tasks wait. Everything else is on the dashboard.
+# Two alerts: functions fail, or tasks are not dispatched. Everything else is on the dashboard.
 
 locals {
-  services = join(",", [for function in local.functions : "\"${function.service}\""])
-  lines    = join(",", [for name in keys(local.queues) : "\"${local.begin}${name}\""])
+  services    = join(",", [for function in local.functions : "\"${function.service}\""])
+  queue_names = join(",", [for name in keys(local.queues) : "\"${local.begin}${name}\""])
 
   alerts = {
     failures = {
@@ -11,11 +11,11 @@ locals {
       aligner   = "ALIGN_RATE"
       reducer   = "REDUCE_SUM"
       group     = "resource.label.service_name"
-      threshold = 0.1 # a second: passing contention also answers 503
+      threshold = 0.1 # a second: transient contention also responds 503
     }
     depth = {
-      title     = "Tasks wait"
-      filter    = "resource.type=\"cloud_tasks_queue\" AND metric.type=\"cloudtasks.googleapis.com/queue/depth\" AND resource.labels.queue_id=one_of(${local.lines})"
+      title     = "Queue depth is high"
+      filter    = "resource.type=\"cloud_tasks_queue\" AND metric.type=\"cloudtasks.googleapis.com/queue/depth\" AND resource.labels.queue_id=one_of(${local.queue_names})"
       aligner   = "ALIGN_MIN"
       reducer   = "REDUCE_MAX"
       group     = "resource.label.queue_id"
@@ -57,10 +57,10 @@ resource "google_monitoring_alert_policy" "alert" {
 
 locals {
   charts = [
-    { title = "Calls by function, a second", metric = "run.googleapis.com/request_count", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_RATE", reducer = "REDUCE_SUM" },
-    { title = "99 of 100 answers within, ms", metric = "run.googleapis.com/request_latencies", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_PERCENTILE_99", reducer = "REDUCE_MAX" },
-    { title = "Tasks waiting by queue", metric = "cloudtasks.googleapis.com/queue/depth", resource = "cloud_tasks_queue", label = "queue_id", names = local.lines, aligner = "ALIGN_MEAN", reducer = "REDUCE_SUM" },
-    { title = "Instances by function", metric = "run.googleapis.com/container/instance_count", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_MAX", reducer = "REDUCE_SUM" },
+    { title = "Requests a second, by function", metric = "run.googleapis.com/request_count", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_RATE", reducer = "REDUCE_SUM" },
+    { title = "99th percentile latency, ms", metric = "run.googleapis.com/request_latencies", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_PERCENTILE_99", reducer = "REDUCE_MAX" },
+    { title = "Queue depth, by queue", metric = "cloudtasks.googleapis.com/queue/depth", resource = "cloud_tasks_queue", label = "queue_id", names = local.queue_names, aligner = "ALIGN_MEAN", reducer = "REDUCE_SUM" },
+    { title = "Instances, by function", metric = "run.googleapis.com/container/instance_count", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_MAX", reducer = "REDUCE_SUM" },
   ]
 }
 

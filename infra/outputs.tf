@@ -1,10 +1,10 @@
 output "base_url" {
-  description = "What people's URLs begin with: a function's name follows at once."
+  description = "Base of the URLs for people; a function's name follows directly."
   value       = local.base_url
 }
 
 output "urls" {
-  description = "The addresses of the functions that people call, by the function's name."
+  description = "The URLs of the functions that people call, by the function's name."
   value       = { for name, function in local.functions : name => "${local.base_url}${function.segment}" if function.people }
 }
 

@@ -3,6 +3,6 @@ resource "google_storage_bucket" "sources" {
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
-  force_destroy               = true # what it holds can be built again
+  force_destroy               = true # its content can be rebuilt
   depends_on                  = [google_project_service.api]
 }

@@ -18,7 +18,7 @@ variable "region" {
 }
 
 variable "database_location" {
-  description = "Location of the database, and so of its triggers: a region, or a multi-region such as nam5 or eur3. Null: the region. It can never be changed."
+  description = "Location of the database, and so of its triggers: a region, or a multi-region such as nam5 or eur3. Null: the region. It cannot be changed later."
   type        = string
   default     = null
   validation {
@@ -37,7 +37,7 @@ variable "environment" {
 }
 
 variable "prefix" {
-  description = "Begins the name of every resource and of every function in its URL, as PREFIX-. Empty: nothing does. It keeps two deployments in one project apart."
+  description = "Prefix of the name of every resource and function URL, as PREFIX-. Empty: none. It separates two deployments in one project."
   type        = string
   default     = ""
   validation {
@@ -61,7 +61,7 @@ variable "database" {
 }
 
 variable "create_database" {
-  description = "Create the database. False: it exists already, in database_location, and stays when the rest is destroyed."
+  description = "Create the database. False: it exists already, in database_location, and is not destroyed with the rest."
   type        = bool
   default     = true
   nullable    = false
@@ -84,7 +84,7 @@ variable "invokers" {
   nullable    = false
   validation {
     condition     = alltrue([for member in var.invokers : can(regex("^(user|group|serviceAccount|domain|principal|principalSet):.+$", member))])
-    error_message = "invokers are IAM members such as user:ann@example.com. To open a function to everybody say `public: true` of it in catalogue.yaml."
+    error_message = "invokers are IAM members such as user:ann@example.com. To open a function to everybody, set `public: true` in its entry of catalogue.yaml."
   }
 }
 

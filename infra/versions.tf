@@ -1,12 +1,12 @@
 terraform {
-  required_version = ">= 1.9" # validations that look at more than their own variable
+  required_version = ">= 1.9" # validations that refer to other variables
   required_providers {
     google = {
       source  = "hashicorp/google"
-      version = "~> 8.7" # the version whose schema the tests hold these files to
+      version = "~> 8.7" # the version whose schema the tests check these files against
     }
   }
-  backend "gcs" {} # bucket and prefix come with `terraform init -backend-config`: they differ by project and environment
+  backend "gcs" {} # bucket and prefix come with `terraform init -backend-config`: they depend on project and environment
 }
 
 provider "google" {

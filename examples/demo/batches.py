@@ -1,13 +1,13 @@
-"""Step 5: a quilt of 64 squares and a batch of 2,000 units: each unit once, "complete" once."""
+"""Stage 5: a quilt of 64 squares and a batch of 2,000 units: each unit once, one completion."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from examples.demo.scenes import scene, until
+from examples.demo.measured_step import measured_step, poll_until
 from examples.gazetteer.checks import Check
 from examples.gazetteer.client import Documents
-from examples.gazetteer.job import Result, Site, Watch
+from examples.gazetteer.job import OnProgress, Result, Site
 
 SIDE = 8
 UNITS = 2_000
@@ -15,21 +15,23 @@ COLUMNS = 50
 SECONDS_MAX = 300.0
 
 
-def play(run: str, side: int = SIDE, units: int = UNITS) -> Callable[[Documents, Site, Watch], Iterator[Result]]:
-    """Give the act on batches named after the run."""
+def stage(
+    run_id: str, side: int = SIDE, units: int = UNITS
+) -> Callable[[Documents, Site, OnProgress], Iterator[Result]]:
+    """Return the stage on batches named after the run."""
 
-    def act(client: Documents, site: Site, _: Watch) -> Iterator[Result]:
-        quilt, large = f"quilt-{run}", f"large-{run}"
+    def run(client: Documents, site: Site, _: OnProgress) -> Iterator[Result]:
+        quilt, large = f"quilt-{run_id}", f"large-{run_id}"
         yield _sewn(client, site, quilt, side)
         yield _counted(client, site, large, units, lambda: once(client, quilt, side * side))
 
-    return act
+    return run
 
 
 def _sewn(client: Documents, site: Site, quilt: str, side: int) -> Result:
     size = side * side
     body = {"quilt": quilt, "side": side}
-    return scene(
+    return measured_step(
         "quilt",
         f"{side} × {side} squares, a unit each",
         site,
@@ -39,7 +41,7 @@ def _sewn(client: Documents, site: Site, quilt: str, side: int) -> Result:
 
 
 def _counted(client: Documents, site: Site, batch: str, units: int, earlier: Callable[[], Check]) -> Result:
-    return scene(
+    return measured_step(
         "large batch",
         f"{units:,} units, sent as they are to {{base}}batches",
         site,
@@ -60,7 +62,7 @@ def sew(client: Documents, path: str, body: dict[str, Any], batch: str, seconds_
     """Send a batch, and wait until it says that it is complete, both when asked and by itself."""
     client.call("POST", path, json=body)
     sentence = f"complete within {seconds_max:g} s"
-    return until(sentence, seconds_max, lambda: bool(said(client, batch)))
+    return poll_until(sentence, seconds_max, lambda: bool(said(client, batch)))
 
 
 def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[Check]:
@@ -69,9 +71,9 @@ def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[C
     results = units_of(client, batch)
     times = Counter(unit["index"] for unit in results)
     misplaced = [unit["index"] for unit in results if _place(unit["result"]) != divmod(unit["index"], columns)]
-    counted = [stands[name] for name in ("state", "size", "done", "failed")] == ["completed", size, size, 0]
+    counted = [stands[name] for name in ("state", "size", "succeeded", "failed")] == ["completed", size, size, 0]
     return (
-        Check(f"{size:,} of {size:,} done, none failed", "" if counted else str(stands), 1),
+        Check(f"{size:,} of {size:,} succeeded, none failed", "" if counted else str(stands), 1),
         Check("each unit once", "" if sorted(times.elements()) == list(range(size)) else _odd(times, size), size),
         Check("each result its own unit's", ", ".join(map(str, misplaced[:5])), size),
         once(client, batch, size),

@@ -1,8 +1,8 @@
-"""Step 4: philosophers dine, and the server's own records say that no two neighbours ate at once.
+"""Stage 4: dining philosophers, and a proof from the server's own times that no two neighbours ate at once.
 
 A meal leaves two records, one when it begins and one when it ends, both written with both forks in hand. Their entity
-tags begin with the server's time at which those writes read, and they hold the fencing tokens of the forks: a fork that
-was in two hands would show as meals of neighbours that overlap, or as a token that two meals have.
+tags begin with the server's time at which those writes read, and they hold the fencing tokens of the forks: a fork held
+twice at once would show as meals of neighbours that overlap, or as one token in two meals.
 """
 
 from collections import Counter
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from examples.demo.scenes import scene, until
+from examples.demo.measured_step import measured_step, poll_until
 from examples.gazetteer.checks import Check
 from examples.gazetteer.client import Documents
-from examples.gazetteer.job import Result, Site, Watch
+from examples.gazetteer.job import OnProgress, Result, Site
 
 SEATS = 5
 ROUNDS = 5
@@ -31,49 +31,53 @@ class Meal:
     tokens: dict[str, int]
 
 
-def play(run: str, seats: int = SEATS, rounds: int = ROUNDS) -> Callable[[Documents, Site, Watch], Iterator[Result]]:
-    """Give the act on a table named after the run."""
-    table = f"table-{run}"
+def stage(
+    run_id: str, seats: int = SEATS, rounds: int = ROUNDS
+) -> Callable[[Documents, Site, OnProgress], Iterator[Result]]:
+    """Return the stage on a table named after the run."""
+    table = f"table-{run_id}"
 
-    def act(client: Documents, site: Site, _: Watch) -> Iterator[Result]:
-        story = f"{seats} philosophers, {rounds} rounds: {seats * rounds} meals with two forks each"
-        yield scene(
+    def run(client: Documents, site: Site, _: OnProgress) -> Iterator[Result]:
+        summary = f"{seats} philosophers, {rounds} rounds: {seats * rounds} meals with two forks each"
+        yield measured_step(
             "dine",
-            story,
+            summary,
             site,
             lambda: dine(client, table, seats, rounds),
             lambda: [forks_are_back(client, table, seats), *checks(client, table, seats, rounds)],
         )
 
-    return act
+    return run
 
 
 def dine(client: Documents, table: str, seats: int, rounds: int, seconds_max: float = SECONDS_MAX) -> Check:
-    """Seat everybody, and wait until all have eaten."""
+    """Start the dinner, and poll until all have eaten."""
     client.call("POST", "philosophers", json={"table": table, "seats": seats, "rounds": rounds})
     over = {"table": table, "kind": "ends", "meal": rounds}
-    return until(f"all have eaten within {seconds_max:g} s", seconds_max, lambda: len(list(client.find(over))) == seats)
+    return poll_until(
+        f"all have eaten within {seconds_max:g} s", seconds_max, lambda: len(list(client.find(over))) == seats
+    )
 
 
 def forks_are_back(client: Documents, table: str, seats: int, seconds_max: float = SECONDS_MAX) -> Check:
-    """Wait until every fork lies on the table, and nobody waits for one."""
+    """Poll until every fork is free, and nobody waits for one."""
 
     def over() -> bool:
         forks = (client.call("GET", f"semaphores/{table}-fork-{number}").json() for number in range(seats))
         return not any(fork["leases"] or fork["waiters"] for fork in forks)
 
-    return until(f"all {seats} forks are back, and nobody waits", seconds_max, over)
+    return poll_until(f"all {seats} permits are free, and no waiters are left", seconds_max, over)
 
 
 def checks(client: Documents, table: str, seats: int, rounds: int) -> Sequence[Check]:
-    """Compare what the records and the forks say with what must be."""
+    """Compare the records and the forks with what they must be."""
     meals = [_meal(client, table, seat, number) for seat in range(seats) for number in range(1, rounds + 1)]
     written = len(list(client.find({"table": table})))
     wanted = seats * rounds
     return (
         Check(f"{wanted} meals of {wanted}", "" if written == 2 * wanted else f"{written} records", wanted),
         Check("never two neighbours at once", _overlap(meals, seats), wanted),
-        Check("each fork in one hand at a time: no token twice", _twice(meals), 2 * wanted),
+        Check("no fencing token twice", _twice(meals), 2 * wanted),
     )
 
 

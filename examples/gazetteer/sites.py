@@ -23,7 +23,7 @@ class LocalSite:
     def counts(self) -> Mapping[str, int]:
         return self.stack.counts()
 
-    def wait_until_quiet(self, seconds_max: float) -> None:
+    def wait_until_idle(self, seconds_max: float) -> None:
         self.stack.wait_until_idle(seconds_max)
 
 
@@ -33,7 +33,7 @@ class RemoteSite:
     def counts(self) -> Mapping[str, int]:
         return {}
 
-    def wait_until_quiet(self, seconds_max: float) -> None:
+    def wait_until_idle(self, seconds_max: float) -> None:
         """Return at once."""
 
 

@@ -1,4 +1,4 @@
-"""The steps of the job, as values: what to change, how to see that every copy has followed, what to ask afterwards.
+"""The steps of the job, as values: what to change, how to see that every copy has followed, what to query afterwards.
 
 Pure. Each step carries the bare documents as they must be after it. What any query must answer then follows from those
 alone (`data.shown`, `data.matching`), so that no check rests on anything that the service has said.
@@ -33,22 +33,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. `queries` are asked at its end, and `reads` read one by one.
+    """One step. `queries` run at its end, and `reads` are read one by one.
 
-    `outdated` are conditions that no document meets once every copy has followed: cheap to poll, one read each.
+    `stale` are conditions that no document meets once every copy has followed: cheap to poll, one read each.
     """
 
     name: str
-    story: str
+    summary: str
     before: Documents
     after: Documents
     changes: tuple[Change, ...] = ()
-    outdated: tuple[Condition, ...] = ()
+    stale: tuple[Condition, ...] = ()
     queries: tuple[Condition, ...] = ()
     reads: tuple[str, ...] = ()
 
-    def followers(self) -> list[str]:
-        """Name the documents that have to follow: those with a link that shows something else than before.
+    def affected(self) -> list[str]:
+        """Return the keys of documents that have to follow: those with a link that shows something else than before.
 
         The one document that a step puts needs not follow, since its own put fills its links. In a load in random order
         every document with a link may have to.
@@ -59,7 +59,7 @@ class Step:
 
 
 def plan(documents: Documents, seed: int = 7) -> Iterator[Step]:
-    """Give the whole job: load in random order, rename, rename across two links, delete, create again, ask, verify."""
+    """Iterate over the whole job: load, rename, rename across two links, delete, create again, query, verify."""
     [(country, cities), (other, others), *_] = cities_by_country(documents)
     yield _load(documents, seed)
     step = _rename(documents, country, f"{cities:,} cities", "country")
@@ -70,12 +70,12 @@ def plan(documents: Documents, seed: int = 7) -> Iterator[Step]:
     step = _delete(step.after, other, others)
     yield step
     yield _create(step.after, other, step.before[other], others)
-    yield _ask(step.before)
+    yield _query_by_copies(step.before)
     yield _verify(step.before)
 
 
 def removal(documents: Documents) -> Step:
-    """Give the step that takes all of it away again: the cities first, so that no copy has to follow."""
+    """Return the step that deletes everything: the cities first, so that no copy has to follow."""
     keys = sorted(documents, key=lambda key: TYPES.index(documents[key]["type"]), reverse=True)
     changes = tuple(Change(key, None) for key in keys)
     return Step("remove", f"{len(keys):,} documents go", documents, {}, changes, queries=BY_TYPE)
@@ -84,18 +84,18 @@ def removal(documents: Documents) -> Step:
 def _load(documents: Documents, seed: int) -> Step:
     changes = [Change(key, content) for key, content in documents.items()]
     random.Random(seed).shuffle(changes)  # noqa: S311  the same order in every run
-    story = f"{len(documents):,} documents in random order: many a city before its country"
-    return Step("load", story, {}, documents, tuple(changes), MISSING, BY_TYPE)
+    summary = f"{len(documents):,} documents in bulk calls, in random order: many cities before their countries"
+    return Step("load", summary, {}, documents, tuple(changes), MISSING, BY_TYPE)
 
 
 def _rename(documents: Documents, key: str, whose: str, kind: str) -> Step:
     name = documents[key]["name"]
     content = documents[key] | {"name": f"{name} (renamed)"}
-    story = f"{name} becomes {content['name']}: {whose}"
+    summary = f"{name} becomes {content['name']}: {whose}"
     links = ("country",) if kind == "country" else ("continent", "country.continent")
     return Step(
         f"rename a {kind}",
-        story,
+        summary,
         documents,
         {**documents, key: content},
         (Change(key, content),),
@@ -108,31 +108,31 @@ def _rename(documents: Documents, key: str, whose: str, kind: str) -> Step:
 def _delete(documents: Documents, key: str, cities: int) -> Step:
     name = documents[key]["name"]
     after = {each: content for each, content in documents.items() if each != key}
-    story = f"{name} goes: link_missing in each of its {cities:,} cities"
+    summary = f"{name} goes: link_missing in each of its {cities:,} cities"
     missing = ({"country.key": key}, {"country.link_missing": True}, {"country.name": name})
     return Step(
-        "delete a country", story, documents, after, (Change(key, None),), ({"country.name": name},), missing, (key,)
+        "delete a country", summary, documents, after, (Change(key, None),), ({"country.name": name},), missing, (key,)
     )
 
 
 def _create(documents: Documents, key: str, content: Document, cities: int) -> Step:
-    story = f"{content['name']} comes back, and into each of its {cities:,} cities"
+    summary = f"{content['name']} comes back, and into each of its {cities:,} cities"
     queries = ({"country.key": key}, {"country.link_missing": True})
     after = {**documents, key: content}
-    return Step("create it again", story, documents, after, (Change(key, content),), MISSING[:1], queries, (key,))
+    return Step("create it again", summary, documents, after, (Change(key, content),), MISSING[:1], queries, (key,))
 
 
-def _ask(documents: Documents) -> Step:
-    """Ask by fields of copies: the cities of each continent by the name in the copy of their country's copy."""
+def _query_by_copies(documents: Documents) -> Step:
+    """Query by fields of copies: the cities of each continent by the name in the copy of their country's copy."""
     continents = tuple({"country.continent.name": documents[key]["name"]} for key, _ in cities_by_continent(documents))
     countries = tuple({"country.name": documents[key]["name"]} for key, _ in cities_by_country(documents)[:5])
-    story = "the cities of every continent and of five countries, by the names in their copies"
-    return Step("query by copies", story, documents, documents, queries=continents + countries)
+    summary = "the cities of every continent and of five countries, by the names in their copies"
+    return Step("query by copies", summary, documents, documents, queries=continents + countries)
 
 
 def _verify(documents: Documents) -> Step:
-    story = "every document read back, one by one and by its type"
-    return Step("verify all", story, documents, documents, queries=BY_TYPE, reads=tuple(documents))
+    summary = "every document read back, one by one and by its type"
+    return Step("verify all", summary, documents, documents, queries=BY_TYPE, reads=tuple(documents))
 
 
 def _largest_continent(documents: Documents) -> str:

@@ -1,10 +1,10 @@
-"""The dining philosophers, and nobody waits: each is a chain of tasks that run when a fork comes free.
+"""The dining philosophers, with no process that waits: each is a chain of tasks that run when a fork is granted.
 
-Philosopher i sits between fork i and fork i + 1; the last one's second neighbour is fork 0. Everybody takes the fork
-with the lower number first, so that the last takes fork 0 first and no circle of waiting can close. With both in hand
-one eats, which leaves a record of its beginning and one of its end, and puts them down, the second first.
+Each fork is a semaphore of one permit. Philosopher i needs fork i and fork i + 1; the last one needs fork 0. Everybody
+acquires the lower number first, so that no cycle of waiting, no deadlock, is possible. With both leases one eats, which
+stores a document at its beginning and one at its end, and signals both forks, the second first.
 
-    POST {base}philosophers {"table": "t1", "seats": 5, "rounds": 5}      202, and everybody sits down
+    POST {base}philosophers {"table": "t1", "seats": 5, "rounds": 5}      202
 """
 
 from typing import Any
@@ -18,23 +18,23 @@ LEASE_SECONDS = 20
 app = Function("philosophers")
 
 
-class BadTable(Problem):
-    title = "Lay a table: its name, 2 or more seats, 1 or more rounds"
+class InvalidTable(Problem):
+    title = "`table`, `seats` or `rounds` is missing or out of range"
 
 
 @app.http("POST")
 def dine(request: Request) -> Response:
-    table, seats, rounds = _laid(request.json_object())
+    table, seats, rounds = _table_of(request.json_object())
     for number in range(seats):
         semaphore(_fork(table, number)).ensure(permits=1, lease_seconds=LEASE_SECONDS)
     for seat in range(seats):
-        _take_the_first(seat, 1, table=table, seats=seats, rounds=rounds, wait=f"{seat} sits down")
+        _wait_for_first_fork(seat, 1, table=table, seats=seats, rounds=rounds, wait_id=f"{seat} begins")
     return Response(202, {"table": table, "meals": seats * rounds})
 
 
 @app.task
-def take_the_other(lease: Lease, table: str, seats: int, rounds: int, seat: int, meal: int) -> None:
-    """Runs with the first fork in hand."""
+def wait_for_second_fork(lease: Lease, table: str, seats: int, rounds: int, seat: int, meal: int) -> None:
+    """Run with the lease of the first fork."""
     _, second = _forks(table, seats, seat)
     semaphore(second).wait(
         eat.call(table=table, seats=seats, rounds=rounds, seat=seat, meal=meal, first=lease.id, token=lease.token)
@@ -43,28 +43,30 @@ def take_the_other(lease: Lease, table: str, seats: int, rounds: int, seat: int,
 
 @app.task
 def eat(lease: Lease, table: str, seats: int, rounds: int, seat: int, meal: int, first: str, token: int) -> None:
-    """Runs with the second fork in hand, and with the first if that has not been lost meanwhile."""
+    """Run with the lease of the second fork; that of the first may have expired."""
     one, other = _forks(table, seats, seat)
-    ours = semaphore(one).renew(first)
-    if ours:
-        what = {"table": table, "seat": seat, "meal": meal, "tokens": {one: token, other: lease.token}}
-        documents.put(f"{table}-{seat}-{meal}-begins", {"kind": "begins", **what})
-        documents.put(f"{table}-{seat}-{meal}-ends", {"kind": "ends", **what})
-    if not ours or meal < rounds:
-        # Before the forks are down: a task that has given its lease back does not run again.
-        _take_the_first(seat, meal + ours, table=table, seats=seats, rounds=rounds)
+    held = semaphore(one).renew(first)
+    if held:
+        meal_fields = {"table": table, "seat": seat, "meal": meal, "tokens": {one: token, other: lease.token}}
+        documents.put(f"{table}-{seat}-{meal}-begins", {"kind": "begins", **meal_fields})
+        documents.put(f"{table}-{seat}-{meal}-ends", {"kind": "ends", **meal_fields})
+    if not held or meal < rounds:
+        # Before the signals: a task that has released its lease is not run again.
+        _wait_for_first_fork(seat, meal + held, table=table, seats=seats, rounds=rounds)
     semaphore(other).signal(lease)
     semaphore(one).signal(first)
 
 
-def _take_the_first(seat: int, meal: int, *, table: str, seats: int, rounds: int, wait: str | None = None) -> None:
+def _wait_for_first_fork(
+    seat: int, meal: int, *, table: str, seats: int, rounds: int, wait_id: str | None = None
+) -> None:
     first, _ = _forks(table, seats, seat)
-    call = take_the_other.call(table=table, seats=seats, rounds=rounds, seat=seat, meal=meal)
-    semaphore(first).wait(call, id=wait)
+    call = wait_for_second_fork.call(table=table, seats=seats, rounds=rounds, seat=seat, meal=meal)
+    semaphore(first).wait(call, id=wait_id)
 
 
 def _forks(table: str, seats: int, seat: int) -> tuple[str, str]:
-    """Name a philosopher's two forks, the one to take first in front."""
+    """Return a philosopher's two forks, the one to acquire first in front."""
     lower, higher = sorted((seat, (seat + 1) % seats))
     return _fork(table, lower), _fork(table, higher)
 
@@ -73,12 +75,12 @@ def _fork(table: str, number: int) -> str:
     return f"{table}-fork-{number}"
 
 
-def _laid(body: dict[str, Any]) -> tuple[str, int, int]:
+def _table_of(body: dict[str, Any]) -> tuple[str, int, int]:
     match body:
         case {"table": str(table), "seats": int(seats), "rounds": int(rounds)} if table:
             if 2 <= seats <= SEATS_MAX and 1 <= rounds <= ROUNDS_MAX:
                 return table, seats, rounds
-    raise BadTable(f"Send table (text), seats (2 to {SEATS_MAX}) and rounds (1 to {ROUNDS_MAX:,}).")
+    raise InvalidTable(f"Send table (text), seats (2 to {SEATS_MAX}) and rounds (1 to {ROUNDS_MAX:,}).")
 
 
 philosophers = app.entry_point()

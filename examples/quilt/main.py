@@ -1,7 +1,7 @@
-"""A quilt of n × n squares: a batch with a unit a square, and one announcement when all are painted.
+"""A quilt of n × n squares: a batch with a unit for each square, and one completion task when all are painted.
 
 POST {base}quilt {"quilt": "q1", "side": 8}      202; the batch has the quilt's name
-GET  {base}batches/q1                            how far it is
+GET  {base}batches/q1                            its state and counts
 GET  {base}batches/q1/units                      each square: {"row", "column", "color"}
 """
 
@@ -17,12 +17,12 @@ app = Function("quilt")
 
 
 class BadQuilt(Problem):
-    title = "Ask for a quilt: its name and its side"
+    title = "`quilt` and `side` are required"
 
 
 @app.http("POST")
 def sew(request: Request) -> Response:
-    quilt, side = _wanted(request.json_object())
+    quilt, side = _parsed(request.json_object())
     squares = [paint.call(row=row, column=column) for row in range(side) for column in range(side)]
     batch(quilt).populate(squares, on_complete=announce.call(quilt=quilt))
     return Response(202, {"batch": quilt, "squares": len(squares)})
@@ -30,23 +30,23 @@ def sew(request: Request) -> Response:
 
 @app.task
 def paint(unit: Unit, row: int, column: int) -> dict[str, Any]:
-    """Paint a square, in the same colour however often it is asked for."""
+    """Return a square's colour: the same in every delivery of its unit."""
     chosen = random.Random(f"{unit.batch} {unit.index}").randrange(0x1000000)  # noqa: S311  a colour, not a secret
     return {"row": row, "column": column, "color": f"#{chosen:06X}"}
 
 
 @app.task
 def announce(completion: Completion, quilt: str) -> None:
-    """Say that the quilt is complete, under a key of its own each time: twice would show."""
-    said = {"kind": "announcement", "quilt": quilt, "squares": completion.size, "failed": completion.failed}
-    documents.put(f"{quilt}-complete-{uuid.uuid4()}", said)
+    """Store that the quilt is complete, under a random key: a second announcement would be detected."""
+    announcement = {"kind": "announcement", "quilt": quilt, "squares": completion.size, "failed": completion.failed}
+    documents.put(f"{quilt}-complete-{uuid.uuid4()}", announcement)
 
 
-def _wanted(body: dict[str, Any]) -> tuple[str, int]:
+def _parsed(body: dict[str, Any]) -> tuple[str, int]:
     match body:
         case {"quilt": str(quilt), "side": int(side)} if quilt and 0 <= side <= SIDE_MAX:
             return quilt, side
-    raise BadQuilt(f"Send quilt (text) and side (0 to {SIDE_MAX}).")
+    raise BadQuilt(f"`quilt` must be a string and `side` an integer from 0 to {SIDE_MAX}.")
 
 
 quilt = app.entry_point()

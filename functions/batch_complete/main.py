@@ -1,17 +1,18 @@
-"""Units that somebody outside completes: a person, another system, a machine with no queue."""
+"""Units completed from outside: by a person, another system, a machine without a queue."""
 
 from shared.adapters import runtime
 from shared.adapters.http.routes import Request, Response, Routes
-from shared.batches.operations import batches
-from shared.batches.rules import requests, units
+from shared.batches.operations.units import complete_by_index
+from shared.batches.rules.outcomes import UnitOutcome
+from shared.batches.rules.units import parse_index
 
 routes = Routes("batch_complete")
 
 
 @routes.on("POST", "/{id}/{index}")
 def complete(request: Request, id: str, index: str) -> Response:
-    outcome = units.parse_outcome(request.json_object())
-    batches.complete_from_outside(runtime.ports(), id, requests.parse_index(index), outcome)
+    outcome = UnitOutcome.from_request(request.json_object())
+    complete_by_index(runtime.ports(), id, parse_index(index), outcome)
     return Response(200, {"id": id, "index": int(index)})
 
 

@@ -1,10 +1,10 @@
-"""The kit's own tasks on batches: expand a page into its units' tasks, check after the seal, retry, end a sub-batch."""
+"""The kit's own tasks on batches: expand a page, check after the seal, retry failures, complete a parent's unit."""
 
 from shared.adapters import runtime
-from shared.adapters.http.tasks import Task, task_entry
-from shared.batches.operations import batches
+from shared.adapters.http.tasks import TaskDelivery, task_entry
+from shared.batches.operations.tasks import run_batch_task
 
 
 @task_entry("batch_expand")
-def batch_expand(task: Task) -> None:
-    batches.follow(runtime.ports(), task.name, task.payload)
+def batch_expand(task: TaskDelivery) -> None:
+    run_batch_task(runtime.ports(), task.name, task.payload)

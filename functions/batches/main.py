@@ -1,10 +1,18 @@
-"""Batches for people: load units of work, seal, watch, retry, cancel."""
+"""Batches for people: populate, add pages, seal, watch, retry, cancel."""
 
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import check_deployed
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.batches.operations import batches as operations
-from shared.batches.rules import requests
+from shared.batches.operations import pages, tasks, units
+from shared.batches.rules.requests import (
+    BatchSpec,
+    PageRequest,
+    RetryRequest,
+    SealRequest,
+    UnitsQuery,
+    requested_id,
+)
 from shared.core.rules.limits import LIMITS
 
 routes = Routes("batches")
@@ -13,47 +21,47 @@ routes = Routes("batches")
 @routes.on("POST", "/")
 def populate(request: Request) -> Response:
     body = request.json_object(LIMITS.call_bytes_max)
-    order = requests.parse_order(body)
-    check_deployed(task=order.task, on_complete=order.on_complete)
-    batch = requests.id_of(body, request.header("Idempotency-Key"))
-    status = operations.populate(runtime.ports(), batch or runtime.ports().store.new_id(), order)
-    return Response(201 if status.created else 200, status.batch)
+    spec = BatchSpec.from_request(body)
+    check_deployed(task=spec.task, on_complete=spec.on_complete)
+    batch = requested_id(body, request.header("Idempotency-Key")) or runtime.ports().store.new_id()
+    populated = operations.populate(runtime.ports(), batch, spec)
+    return Response(201 if populated.created else 200, populated.status.to_json())
 
 
 @routes.on("POST", "/{id}/units")
 def add_page(request: Request, id: str) -> Response:
-    page, units = requests.parse_page(request.json_object())
-    created = operations.add_page(runtime.ports(), id, page, units)
-    return Response(201 if created else 200, {"id": id, "page": page, "units": len(units)})
+    page = PageRequest.from_request(request.json_object())
+    created = pages.add_page(runtime.ports(), id, page)
+    return Response(201 if created else 200, {"id": id, "page": page.page, "units": len(page.units)})
 
 
 @routes.on("POST", "/{id}/seal")
 def seal(request: Request, id: str) -> Response:
-    return Response(200, operations.seal(runtime.ports(), id, requests.parse_seal(request.json_object())).batch)
+    status = operations.seal(runtime.ports(), id, SealRequest.from_request(request.json_object()))
+    return Response(200, status.to_json())
 
 
 @routes.on("GET", "/{id}")
 def get(_: Request, id: str) -> Response:
-    return Response(200, operations.get(runtime.ports(), id).batch)
+    return Response(200, operations.get(runtime.ports(), id).to_json())
 
 
-@routes.on("GET", "/{id}/units")
+@routes.on("GET", "/{id}/units", query=("state", "page_token"))
 def list_units(request: Request, id: str) -> Response:
-    query = request.query
-    listed = operations.list_units(runtime.ports(), id, query.get("state", ""), query.get("page_token", ""))
-    more = {"next_page_token": listed.next_page_token} if listed.next_page_token else {}
-    return Response(200, {"units": listed.units, **more})
+    page = units.list_units(runtime.ports(), id, UnitsQuery.from_request(request.query))
+    more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
+    return Response(200, {"units": [unit.to_json() for unit in page.units], **more})
 
 
 @routes.on("POST", "/{id}/retry")
 def retry(request: Request, id: str) -> Response:
-    operations.retry(runtime.ports(), id, requests.parse_retry(request.json_object()))
+    tasks.retry(runtime.ports(), id, RetryRequest.from_request(request.json_object()))
     return Response(202, {"id": id})
 
 
 @routes.on("DELETE", "/{id}")
 def cancel(_: Request, id: str) -> Response:
-    return Response(200, operations.cancel(runtime.ports(), id).batch)
+    return Response(200, operations.cancel(runtime.ports(), id).to_json())
 
 
 batches = routes.entry_point()

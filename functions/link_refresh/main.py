@@ -1,10 +1,10 @@
-"""A task for a page of the documents that embed a key: their copies of it become what it is now."""
+"""A task for a page of the documents that embed a key: their copies of it are refreshed."""
 
 from shared.adapters import runtime
-from shared.adapters.http.tasks import Task, task_entry
-from shared.links.operations import fan_out as links
+from shared.adapters.http.tasks import TaskDelivery, task_entry
+from shared.links.operations.fan_out import run_link_task
 
 
 @task_entry("link_refresh")
-def link_refresh(task: Task) -> None:
-    links.follow(runtime.ports(), task.payload)
+def link_refresh(task: TaskDelivery) -> None:
+    run_link_task(runtime.ports(), task.payload)

@@ -26,7 +26,7 @@ def get(_: Request, name: str) -> Response:
     return Response(200, operations.get(runtime.ports(), name))
 
 
-@routes.on("GET", "/")
+@routes.on("GET", "/", query=("waiting",))
 def find(request: Request) -> Response:
     check_listing(request.query)
     return Response(200, {"semaphores": operations.list_waiting(runtime.ports())})
@@ -38,7 +38,7 @@ def delete(_: Request, name: str) -> Response:
     return Response(204)
 
 
-@routes.on("DELETE", "/{name}/leases/{id}")
+@routes.on("DELETE", "/{name}/leases/{id}", query=("reason",))
 def end(request: Request, name: str, id: str) -> Response:
     reason = request.query.get("reason", "")
     return Response(200, {"released": operations.end_by_hand(runtime.ports(), name, SignalRequest(id), reason)})

@@ -2,7 +2,7 @@
 
 from shared.adapters import runtime
 from shared.adapters.http.tasks import schedule_entry
-from shared.batches.operations import batches
+from shared.batches.operations import sweep as batch_sweep
 from shared.core.operations import outbox
 from shared.semaphores.operations import semaphores
 
@@ -11,4 +11,4 @@ from shared.semaphores.operations import semaphores
 def sweep() -> None:
     outbox.sweep(runtime.ports())
     semaphores.sweep(runtime.ports())
-    batches.sweep(runtime.ports())
+    batch_sweep.sweep(runtime.ports())

@@ -1,15 +1,16 @@
-"""Transforms for people: what stands under links in a field is made by the transform of that name."""
+"""Transforms: what stands under links in a field is the output of the transform of that name."""
 
 from shared.adapters import runtime
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.transforms.operations import transforms as operations
+from shared.transforms.rules.transforms import PutTransformRequest
 
 routes = Routes("transforms")
 
 
 @routes.on("PUT", "/{name}")
 def put(request: Request, name: str) -> Response:
-    stored = operations.put(runtime.ports(), name, request.json())
+    stored = operations.put(runtime.ports(), PutTransformRequest.from_request(name, request.json()))
     return Response(201 if stored.created else 200, stored.transform, {"ETag": stored.etag})
 
 

@@ -12,10 +12,10 @@ locals {
     "roles/cloudtasks.admin",
     "roles/datastore.owner", # databases, indexes, times to live
     "roles/iam.serviceAccountAdmin",
-    "roles/iam.serviceAccountUser", # functions, builds and schedules run as accounts that it makes
+    "roles/iam.serviceAccountUser", # functions, builds and schedules run as accounts that it creates
     "roles/logging.logWriter",
     "roles/monitoring.editor",
-    "roles/run.admin", # who may call a function is a policy of its Cloud Run service
+    "roles/run.admin", # the invokers of a function are a policy of its Cloud Run service
     "roles/serviceusage.serviceUsageAdmin",
     "roles/storage.admin",
   ]
@@ -35,7 +35,7 @@ resource "google_project_iam_member" "deployer" {
   member   = google_service_account.deployer.member
 }
 
-# It may grant these roles of the project and no others, so it cannot make itself the owner.
+# It may grant only these roles of the project, so it cannot make itself the owner.
 resource "google_project_iam_member" "deployer_grants" {
   project = var.project_id
   role    = "roles/resourcemanager.projectIamAdmin"
@@ -46,7 +46,7 @@ resource "google_project_iam_member" "deployer_grants" {
   }
 }
 
-# A build tests what it has deployed, and for that asks for identity tokens of its own account.
+# A build smoke-tests its deployment, and needs identity tokens of its own account for that.
 resource "google_service_account_iam_member" "deployer_tokens" {
   service_account_id = google_service_account.deployer.name
   role               = "roles/iam.serviceAccountOpenIdTokenCreator"

@@ -1,5 +1,5 @@
-# Once a project, by a person who owns it: the bucket for Terraform's state and the account that deploys from then on. The
-# state of this folder itself stays on the machine it ran on; nothing here is needed again, and nothing here is secret.
+# Run once a project, by its owner: the bucket for Terraform's state and the deploying account. The state of this folder
+# stays on the machine it ran on; it is not needed again, and holds no secret.
 
 terraform {
   required_version = ">= 1.9"

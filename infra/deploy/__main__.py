@@ -1,8 +1,8 @@
 """Deploy Signalbox to a Google Cloud project: what `make deploy`, `plan`, `smoke`, `destroy` and `bootstrap` run.
 
-YES=1, or CI, agrees to a plan beforehand; CONFIRM=ENV agrees to destroy it (for prod: CONFIRM="prod PROJECT").
-SIGNALBOX_BASE_URL sends the smoke test to another address. Exit status 1: something failed, or was refused, and the
-last lines say what; 2: a wrong command line.
+YES=1, or CI, confirms a plan in advance; CONFIRM=ENV confirms destroy (for prod: CONFIRM="prod PROJECT").
+SIGNALBOX_BASE_URL sends the smoke test to another address. Exit status 1: something failed or was refused, as the
+last lines say; 2: a wrong command line.
 """
 
 import argparse
@@ -12,22 +12,22 @@ from collections.abc import Callable, Sequence
 
 from infra.deploy import target
 from infra.deploy.commands import CommandFailed
-from infra.deploy.flow import Flow, Stopped
+from infra.deploy.flow import Aborted, Flow
 from infra.packaging.imports import PackagingError
 
 GOALS = ("deploy", "plan", "smoke", "destroy", "bootstrap")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit status."""
+    """Run the command and return its exit status."""
     options = _parser().parse_args(arguments)
     try:
         return 0 if _do(options) else 1
-    except (Stopped, CommandFailed, PackagingError) as error:
+    except (Aborted, CommandFailed, PackagingError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write("Interrupted. What was made is in the state: run it again to go on.\n")
+        sys.stderr.write("Interrupted. What was made is in the state: run the command again to continue.\n")
         return 1
 
 
@@ -58,7 +58,7 @@ def _agreed() -> str:
 
 
 def _typed(beforehand: str) -> Callable[[str], str]:
-    """Give who answers questions: what was said beforehand, else a person at a terminal, else nobody."""
+    """Return what answers questions: the advance confirmation, else the terminal, else an empty text."""
 
     def answer(question: str) -> str:
         if beforehand or not sys.stdin.isatty():

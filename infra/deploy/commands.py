@@ -70,7 +70,7 @@ def run(
 
 @contextmanager
 def _left_to_the_program() -> Iterator[None]:
-    """Let Ctrl-C end the program alone, which takes its time and saves what it has done, and only then end us.
+    """Leave Ctrl-C to the program, which saves its state and exits; then raise `KeyboardInterrupt`.
 
     A handler of our own is not inherited, as ignoring the signal would be.
     """
@@ -85,7 +85,7 @@ def _left_to_the_program() -> Iterator[None]:
 
 
 def _shown(process: subprocess.Popen[str]) -> str:
-    """Pass on each line as it comes, and give them all."""
+    """Print each line as it arrives, and return them all."""
     lines = []
     for line in process.stdout or ():
         sys.stdout.write(line)

@@ -1,7 +1,7 @@
-"""Find out what a project and this machine have, with questions that change nothing.
+"""Read the state of a project and this machine, without changing anything.
 
-All questions of a round are asked at once: gcloud takes about a second for each. The second round asks what can only be
-answered where an API is on already; on a fresh project it is not, and there is nothing of ours to find.
+The commands of a round run in parallel: gcloud takes about a second for each. The second round needs APIs that are
+enabled already; on a fresh project they are not, and nothing of Signalbox can exist there.
 """
 
 import json
@@ -26,7 +26,7 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found. None: it could not be asked, or we may not know. Empty text: it is not there.
+    """What was found. None: it could not be read, or is not permitted. Empty text: it does not exist.
 
     `functions` are the labels of the region's functions by name, `databases` their locations by name.
     """
@@ -49,7 +49,7 @@ class Facts:
 
 
 def gather(target: Target, run: Run) -> Facts:
-    """Ask everything. What has failed to answer is left at "not there" or None."""
+    """Run all commands. What failed is left empty or None."""
     first = _ask(_first_round(target), target.root, run)
     apis = _names(first["services"])
     later = _ask(_second_round(target, apis or frozenset()), target.root, run)
@@ -74,7 +74,7 @@ def gather(target: Target, run: Run) -> Facts:
 
 
 def account(target: Target, run: Run) -> str:
-    """Give gcloud's active account, or an empty text."""
+    """Return gcloud's active account, or an empty text."""
     outcome = _ask({"account": ACCOUNT}, target.root, run)["account"]
     return outcome.text.strip() if outcome.ok else ""
 

@@ -1,11 +1,11 @@
-"""Deploy, plan, destroy and prepare: what comes after what, and where it stops.
+"""Deploy, plan, destroy and bootstrap: the order of their steps, and where they stop.
 
-    deploy = check → package → plan → show → ask → apply that very plan → smoke test
-                                                   └ once more after a pause, if Eventarc's rights were not there yet
+    deploy = check → package → plan → show → confirm → apply the saved plan → smoke test
+                                                       └ retried once if Eventarc's roles came too late
 
-Nothing is changed before every prerequisite is met and somebody agreed. The first deployment of a project with an
-event trigger may fail because Google's Eventarc agent gets its rights some minutes after the API is enabled: that one
-message is worth a second try; any other error is shown and final.
+Nothing is changed before every prerequisite is met and the plan is confirmed. The first deployment with an event
+trigger may fail because Google's Eventarc agent gets its roles some minutes after the API is enabled: that one error is
+retried once; any other is final.
 """
 
 import time
@@ -26,21 +26,21 @@ USE_DATABASE = "To use the database that is there, say create_database = false i
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
-FAILED = "Something does not work; it stays deployed. `make smoke` tests it again, the functions' logs say more."
+FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
 that Cloud Functions keeps for sources, and the database where Terraform did not create it or environment is prod. The
 queues' names cannot be used again for some days: give a new deployment in this project another prefix until then."""
 
 
-class Stopped(Exception):
-    """Nothing was changed. The message says why and what to do."""
+class Aborted(Exception):
+    """Nothing was changed. The message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What one command of `make` does, with the programs it runs, the person it talks to and the pause it takes.
+    """The steps of one command, with the programs it runs, its output and its confirmation.
 
-    `agree` is asked a question and gives the answer; `base_url` replaces the deployed one in the smoke test.
+    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
     """
 
     target: Target
@@ -51,42 +51,42 @@ class Flow:
     base_url: str = ""
 
     def plan(self) -> Plan:
-        """Check, package, plan and show; the plan is kept for `deploy(planned=True)`."""
+        """Check, package, plan and show; the plan is saved for `deploy(planned=True)`."""
         return self._planned(self._checked())
 
     def deploy(self, planned: bool = False) -> bool:
-        """Bring the project to what the catalogue says, and test it; `planned` applies the plan that `plan` kept."""
+        """Deploy the catalogue and run the smoke test; `planned` applies the plan that `plan` saved."""
+        engine = self._checked()
         if planned:
-            engine = self._terraform(self._account())
-            self._bring_about(engine)
+            self._apply(engine)
         else:
-            engine = self._checked()
             plan = self._planned(engine)
             if not plan.empty:
                 self._agreed()
-                self._bring_about(engine)
+                self._apply(engine)
         return self._tested(engine)
 
     def smoke(self) -> bool:
-        """Test what is deployed, through its own URLs, and tell whether all of it worked."""
-        return self._tested(self._terraform(self._account()))
+        """Smoke-test the deployment through its own URLs; return whether every step passed."""
+        return self._tested(self._checked())
 
     def destroy(self) -> None:
-        """Destroy the environment, once its name was typed: for prod, and the project's name behind it."""
+        """Destroy the environment after its name is typed; for prod also the project's name."""
         words = confirmation(self.target)
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
-            raise Stopped(f"Nothing was destroyed: that takes the words {words!r} (or CONFIRM={words!r}).")
+            raise Aborted(f"Nothing was destroyed: type {words!r} (or CONFIRM={words!r}).")
         engine = self._checked()
-        self._packaged()  # Terraform reads what it is told of, the zips too, before it destroys
+        self._packaged()  # Terraform reads its inputs, also the zips, before it destroys
         self.say(str(engine.plan("-destroy")))
-        self._bring_about(engine)
+        self._apply(engine)
         self.say(REMAINS)
 
     def bootstrap(self) -> None:
-        """Prepare a project: the bucket for the state and the account that deploys."""
-        found = self._ready(lambda target, found: list(prerequisites.access_lacks(target, found)))
+        """Bootstrap a project: the bucket for the state and the deploying account."""
+        found = self._ready(lambda target, found: list(prerequisites.missing_access(target, found)))
         if found.state_bucket and not self.target.prepared_here:
-            self.say(f"{self.target.project} was prepared from another machine: {self.target.state_bucket} is there.")
+            bucket = self.target.state_bucket
+            self.say(f"{self.target.project} is already bootstrapped from another machine: {bucket} exists.")
             return
         engine = terraform.of_project(self.target, self.run)
         engine.init()
@@ -94,10 +94,10 @@ class Flow:
         self.say(str(plan))
         if not plan.empty:
             self._agreed()
-            self._bring_about(engine)
+            self._apply(engine)
 
     def _checked(self) -> terraform.Terraform:
-        return self._terraform(self._ready(prerequisites.lacks).account)
+        return self._terraform(self._ready(prerequisites.missing).account)
 
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
@@ -111,38 +111,40 @@ class Flow:
 
     def _agreed(self) -> None:
         if self.agree("Apply it? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise Stopped("Nothing was changed: nobody agreed (YES=1 agrees beforehand).")
+            raise Aborted("Nothing was changed: the plan was not confirmed (YES=1 confirms it in advance).")
 
-    def _bring_about(self, engine: terraform.Terraform) -> None:
-        """Apply the plan that was kept, and what is left of it once more if only Eventarc's rights were late."""
+    def _apply(self, engine: terraform.Terraform) -> None:
+        """Apply the saved plan; if only Eventarc's roles were late, plan and apply again."""
         if not engine.plan_file.exists():
-            raise Stopped("There is no plan to apply. Run make plan first.")
+            raise Aborted("There is no saved plan to apply. Run make plan first.")
         outcome = engine.apply()
         if EVENTARC_LAG in outcome.text + outcome.error:
-            self.say(f"Eventarc's agent has no rights yet. Once more in {EVENTARC_PAUSE_SECONDS:g} s.")
+            self.say(f"Eventarc's agent has no roles yet. Retrying in {EVENTARC_PAUSE_SECONDS:g} s.")
             self.pause(EVENTARC_PAUSE_SECONDS)
             self.say(str(engine.plan()))
             outcome = engine.apply()
         if not outcome.ok:
             hint = (
-                USE_DATABASE if DATABASE_EXISTS in outcome.text + outcome.error else "What is there stays: try again."
+                USE_DATABASE
+                if DATABASE_EXISTS in outcome.text + outcome.error
+                else "What exists stays: run the command again."
             )
             raise CommandFailed(f"terraform apply failed; the lines above say why. {hint}")
 
     def _tested(self, engine: terraform.Terraform) -> bool:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
-            raise Stopped(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
+            raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
         self.say(f"Smoke test of {base_url}")
         works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run), self.say)
         self.say(WORKS.format(base_url=base_url) if works else FAILED)
         return works
 
-    def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Lack]]) -> facts.Facts:
+    def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Missing]]) -> facts.Facts:
         found = facts.gather(self.target, self.run)
         if missing := lacking(self.target, found):
             where = f"{self.target.environment} of {self.target.project}"
-            raise Stopped("\n".join([f"Not ready for {where}; nothing was changed.", *map(str, missing)]))
+            raise Aborted("\n".join([f"Not ready for {where}; nothing was changed.", *map(str, missing)]))
         return found
 
     def _account(self) -> str:
@@ -155,6 +157,6 @@ class Flow:
 
 
 def confirmation(target: Target) -> str:
-    """Give the words that must be typed before an environment is destroyed."""
+    """Return the words to type before an environment is destroyed."""
     guarded = target.environment == "prod" or target.setting("environment", "") == "prod"
     return f"{target.environment} {target.project}" if guarded else target.environment

@@ -1,7 +1,7 @@
-"""Read what Terraform plans, from its JSON, and say what of it a person should know before agreeing.
+"""Summarise a Terraform plan, from its JSON, for the person who confirms it.
 
-Pure. Created and changed resources are counted; what is destroyed or replaced is named, since that is what cannot be
-undone; so is every `check` of the configuration that fails, such as a function that is open to everybody.
+Pure. Created and changed resources are counted; destroyed and replaced ones are named, since that cannot be undone; so
+is every failing `check` of the configuration, such as a function that is open to everybody.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Tell whether applying it would change nothing."""
+        """Return whether applying the plan would change nothing."""
         return not (self.created or self.changed or self.replaced or self.destroyed or self.outputs_change)
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Say what is missing before anything is changed: all of it at once, each with the one command that mends it.
+"""List what is missing before anything is changed: all at once, each with the command that fixes it.
 
-Pure: `lacks` compares facts with what a deployment needs. What cannot be known is not held against anybody: an account
-that may deploy need not be one that may see the billing.
+Pure: `lacks` compares facts with what a deployment needs. What cannot be read is not reported: an account
+that may deploy need not be allowed to see the billing.
 """
 
 import re
@@ -21,7 +21,7 @@ NEEDED_FIRST = ("cloudresourcemanager.googleapis.com", "serviceusage.googleapis.
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class Missing:
     """Something missing or wrong, and what to do about it."""
 
     what: str
@@ -31,45 +31,45 @@ class Lack:
         return f"  - {self.what}\n      {self.remedy}"
 
 
-def lacks(target: Target, facts: Facts) -> list[Lack]:
+def missing(target: Target, facts: Facts) -> list[Missing]:
     """List what a deployment lacks; empty means ready."""
-    ready = list(access_lacks(target, facts))
+    ready = list(missing_access(target, facts))
     if facts.gcloud and facts.account and facts.project_state == "ACTIVE" and not facts.state_bucket:
         ready.append(
-            Lack(f"There is no bucket {target.state_bucket} for Terraform's state.", _make("bootstrap", target))
+            Missing(f"There is no bucket {target.state_bucket} for Terraform's state.", _make("bootstrap", target))
         )
     return [*ready, *_place(target, facts), *_names(target, facts), *_clashes(target, facts), *_database(target, facts)]
 
 
-def access_lacks(target: Target, facts: Facts) -> Iterator[Lack]:
+def missing_access(target: Target, facts: Facts) -> Iterator[Missing]:
     """List what even preparing a project lacks: programs, an account, a project that may cost something."""
     yield from _programs(facts)
     if facts.gcloud and facts.account:
         yield from _project(target, facts)
 
 
-def _programs(facts: Facts) -> Iterator[Lack]:
+def _programs(facts: Facts) -> Iterator[Missing]:
     if not facts.terraform:
-        yield Lack("Terraform is not on the PATH.", "Install it: https://developer.hashicorp.com/terraform/install")
+        yield Missing("Terraform is not on the PATH.", "Install it: https://developer.hashicorp.com/terraform/install")
     elif _version(facts.terraform) < TERRAFORM_MIN:
-        yield Lack(
+        yield Missing(
             f"Terraform {facts.terraform} is too old: {'.'.join(map(str, TERRAFORM_MIN))} or newer is needed.",
             "Install a newer one: https://developer.hashicorp.com/terraform/install",
         )
     if not facts.gcloud:
-        yield Lack("gcloud is not on the PATH.", "Install it: https://cloud.google.com/sdk/docs/install")
+        yield Missing("gcloud is not on the PATH.", "Install it: https://cloud.google.com/sdk/docs/install")
         return
     if not facts.account:
-        yield Lack("gcloud has no active account.", "gcloud auth login")
+        yield Missing("gcloud has no active account.", "gcloud auth login")
     if not facts.default_credentials:
-        yield Lack("Terraform has no credentials.", "gcloud auth application-default login")
+        yield Missing("Terraform has no credentials.", "gcloud auth application-default login")
 
 
-def _project(target: Target, facts: Facts) -> Iterator[Lack]:
+def _project(target: Target, facts: Facts) -> Iterator[Missing]:
     if not PROJECT_ID.fullmatch(target.project):
-        yield Lack(f"{target.project!r} is not a project's id.", "gcloud projects list")
+        yield Missing(f"{target.project!r} is not a project's id.", "gcloud projects list")
     elif facts.project_state != "ACTIVE":
-        yield Lack(
+        yield Missing(
             f"{facts.account} finds no active project {target.project}.",
             f"gcloud projects create {target.project}, or choose one of: gcloud projects list",
         )
@@ -77,80 +77,80 @@ def _project(target: Target, facts: Facts) -> Iterator[Lack]:
         yield from _enabled(target, facts)
 
 
-def _enabled(target: Target, facts: Facts) -> Iterator[Lack]:
+def _enabled(target: Target, facts: Facts) -> Iterator[Missing]:
     if facts.billing is False:
-        yield Lack(
+        yield Missing(
             f"Billing is off for {target.project}.",
             f"gcloud billing projects link {target.project} --billing-account=ACCOUNT (gcloud billing accounts list)",
         )
     if facts.apis is None:
-        yield Lack(
+        yield Missing(
             f"{facts.account} may not see the APIs of {target.project}, and so not enable them.",
             f"gcloud projects add-iam-policy-binding {target.project} --member={member(facts.account)} "
             "--role=roles/serviceusage.serviceUsageAdmin",
         )
     elif off := [api for api in NEEDED_FIRST if api not in facts.apis]:
-        yield Lack(f"These APIs are off: {', '.join(off)}.", _enable(target, off))
+        yield Missing(f"These APIs are off: {', '.join(off)}.", _enable(target, off))
 
 
-def _place(target: Target, facts: Facts) -> Iterator[Lack]:
+def _place(target: Target, facts: Facts) -> Iterator[Missing]:
     if target.settings is None:
         known = sorted(path.stem for path in (target.infra / "environments").glob("*.tfvars"))
-        yield Lack(f"There is no infra/environments/{target.environment}.tfvars.", f"Choose ENV: {', '.join(known)}")
+        yield Missing(f"There is no infra/environments/{target.environment}.tfvars.", f"Choose ENV: {', '.join(known)}")
     unknown = facts.regions is not None and target.region not in facts.regions
     if unknown or not REGION.fullmatch(target.region):
-        yield Lack(
+        yield Missing(
             f"{target.region} is no region of Cloud Functions.",
             f"gcloud functions regions list --gen2 --project={target.project}",
         )
     elif facts.runtimes is not None and facts.runtime not in facts.runtimes:
-        yield Lack(
+        yield Missing(
             f"{target.region} does not offer the runtime {facts.runtime}.",
             f"gcloud functions runtimes list --region={target.region} --project={target.project}; it is chosen in "
             "infra/modules/function/main.tf",
         )
 
 
-def _names(target: Target, facts: Facts) -> Iterator[Lack]:
+def _names(target: Target, facts: Facts) -> Iterator[Missing]:
     if facts.catalogue_error:
-        yield Lack(facts.catalogue_error, "Correct infra/catalogue.yaml")
+        yield Missing(facts.catalogue_error, "Correct infra/catalogue.yaml")
     if not PREFIX.fullmatch(target.setting("prefix", "")):
-        yield Lack(
+        yield Missing(
             f"The prefix {target.setting('prefix', '')!r} is not lower case words joined by single hyphens.",
             f"Change prefix in infra/environments/{target.environment}.tfvars",
         )
     accounts = [f"fn-{target.service(name)}" for name in facts.names]
     long = [account for account in accounts if len(account) > ACCOUNT_ID_MAX]
     if long:
-        yield Lack(
+        yield Missing(
             f"These service accounts' ids are longer than {ACCOUNT_ID_MAX} characters: {', '.join(long)}.",
             f"Shorten prefix in infra/environments/{target.environment}.tfvars, or the function's name",
         )
 
 
-def _clashes(target: Target, facts: Facts) -> Iterator[Lack]:
-    """Find others' functions under our names: Terraform would fail half-way, or fight with another deployment."""
+def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
+    """Find other deployments' functions under these names: Terraform would fail half-way, or overwrite them."""
     found = facts.functions or {}
     ours = {"app": "signalbox", "environment": target.setting("environment", target.environment)}
     names = [target.service(name) for name in facts.names if target.service(name) in found]
     if taken := [name for name in names if {key: found[name].get(key) for key in ours} != ours]:
-        yield Lack(
-            f"{target.project} has functions of another deployment under our names: {', '.join(taken)}.",
+        yield Missing(
+            f"{target.project} has functions of another deployment with the same names: {', '.join(taken)}.",
             f"Choose another prefix in infra/environments/{target.environment}.tfvars",
         )
 
 
-def _database(target: Target, facts: Facts) -> Iterator[Lack]:
+def _database(target: Target, facts: Facts) -> Iterator[Missing]:
     location = (facts.databases or {}).get(target.database)
     creates = target.setting("create_database", "true") == "true"
     if location and location != target.database_location:
-        yield Lack(
-            f"The database {target.database} is in {location}, not in {target.database_location}: its events would go "
-            "nowhere.",
+        yield Missing(
+            f"The database {target.database} is in {location}, not in {target.database_location}: its events would "
+            "get lost.",
             f'Say database_location = "{location}" in infra/environments/{target.environment}.tfvars',
         )
     if not creates and facts.databases is not None and location is None:
-        yield Lack(
+        yield Missing(
             f"create_database is false, and there is no database {target.database}.",
             f"Remove create_database from infra/environments/{target.environment}.tfvars",
         )
@@ -162,7 +162,7 @@ def member(account: str) -> str:
 
 
 def is_service_account(account: str) -> bool:
-    """Tell an account of a program from one of a person."""
+    """Return whether an account is a service account."""
     return account.endswith(".gserviceaccount.com")
 
 

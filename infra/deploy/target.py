@@ -1,7 +1,7 @@
-"""What is deployed where: a project, an environment of `infra/environments`, and the names that follow from them.
+"""The target of a deployment: a project, an environment of `infra/environments`, and the names derived from them.
 
-Terraform decides the names (`infra/locals.tf`). What must be compared with the project before Terraform runs is said
-here once more, and `tests/infra/deploy` holds both to each other.
+Terraform decides the names (`infra/locals.tf`). Those that are compared with the project before Terraform runs are
+repeated here, and `tests/infra/deploy` checks that both agree.
 """
 
 import re
@@ -33,12 +33,12 @@ class Target:
 
     @property
     def work(self) -> Path:
-        """Give the folder for Terraform's own files: one each, so that one deployment never takes another's state."""
+        """The folder for Terraform's working files: one a deployment, so that none uses another's state."""
         return self.root / ".local" / "terraform" / f"{self.project}-{self.environment}"
 
     @property
     def prepared_here(self) -> bool:
-        """Tell whether this machine has the state of what the project needs once."""
+        """Whether this machine has the state of the project's bootstrap."""
         return (self.infra / "bootstrap" / "terraform.tfstate.d" / self.project).is_dir()
 
     @property
@@ -47,7 +47,7 @@ class Target:
 
     @property
     def begin(self) -> str:
-        """Give what every name begins with, the hyphen included."""
+        """The prefix of every name, with its hyphen."""
         prefix = self.setting("prefix", "")
         return f"{prefix}-" if prefix else ""
 
@@ -60,7 +60,7 @@ class Target:
         return self.setting("database_location", self.region)
 
     def setting(self, name: str, default: str) -> str:
-        """Give a value of the tfvars file, as text; `null` there counts as not given."""
+        """Return a value of the tfvars file, as text; `null` counts as absent."""
         given = (self.settings or {}).get(name, "null")
         return default if given == "null" else given
 
@@ -78,5 +78,5 @@ def read(project: str, environment: str, region: str = "", root: Path = PROJECT)
 
 
 def settings_of(text: str) -> Mapping[str, str]:
-    """Give the plain values of a tfvars file, as text: lists and maps are Terraform's alone."""
+    """Return the scalar values of a tfvars file, as text."""
     return MappingProxyType({name: quoted or bare for name, quoted, bare in SETTING.findall(text)})

@@ -1,7 +1,7 @@
-"""Terraform as one deployment sees it: its own state, its own working files, its own variables.
+"""Run Terraform for one deployment, with its own state, working files and variables.
 
-Every change goes through a saved plan, so that what is applied is what was shown. The state lies in the project's
-bucket under the environment's name.
+Every change goes through a saved plan, so that what is applied is what was shown. The state is in the project's bucket
+under the environment's name.
 """
 
 import json
@@ -13,7 +13,7 @@ from infra.deploy.commands import CommandFailed, Outcome, Run
 from infra.deploy.prerequisites import member
 from infra.deploy.target import Target
 
-LOCK_WAIT = "120s"  # another deployment of the same environment ends meanwhile, or has died
+LOCK_WAIT = "120s"  # another deployment of the same environment ends in this time, or is dead
 
 
 class Terraform:
@@ -33,19 +33,19 @@ class Terraform:
         self._do("init", "-reconfigure", *(f"-backend-config={each}" for each in backend))
 
     def plan(self, *options: str) -> plans.Plan:
-        """Plan and keep the plan for `apply`."""
+        """Plan, and save the plan for `apply`."""
         self._do("plan", f"-lock-timeout={LOCK_WAIT}", f"-out={self.plan_file}", *self._variables, *options)
         return plans.read(self._json("show", "-json", str(self.plan_file)))
 
     def apply(self) -> Outcome:
-        """Apply the plan that was kept, and say how that ended; a plan is good for one time."""
+        """Apply the saved plan and return the outcome; a plan can be applied once."""
         command = ("terraform", "apply", "-input=false", "-no-color", f"-lock-timeout={LOCK_WAIT}", str(self.plan_file))
         outcome = self._run(command, folder=self._folder, environment=self._environment(), shown=True)
         self.plan_file.unlink(missing_ok=True)
         return outcome
 
     def output(self, name: str) -> Any:
-        """Give an output of what is applied, or None."""
+        """Return an output of the state, or None."""
         return self._json("output", "-json").get(name, {}).get("value")
 
     def _json(self, *arguments: str) -> Any:
@@ -61,14 +61,14 @@ class Terraform:
 
 
 def of(target: Target, account: str, run: Run) -> Terraform:
-    """Give Terraform for the functions of an environment, deployed by an account."""
+    """Return Terraform for the functions of an environment, deployed by an account."""
     values = {"project_id": target.project, "region": target.region, "deployer": member(account)}
     file = f"-var-file=environments/{target.environment}.tfvars"
     return Terraform(target.infra, target.work, [file, *_given(values)], run)
 
 
 def of_project(target: Target, run: Run) -> Terraform:
-    """Give Terraform for what a project needs once (`infra/bootstrap`); its state stays on this machine."""
+    """Return Terraform for a project's bootstrap (`infra/bootstrap`); its state stays on this machine."""
     data = target.work.with_name(f"{target.project}-bootstrap")
     values = _given({"project_id": target.project, "region": target.region})
     return Terraform(target.infra / "bootstrap", data, values, run, workspace=target.project)

@@ -1,7 +1,7 @@
 """Serve all functions on this machine until Ctrl-C: ``python -m infra.local``, or ``make dev``.
 
-``PORT`` is the port for people (8080). ``CHAOS=twice=0.1,late=0.1`` makes queues and events misbehave.
-``SIGNALBOX_STORE=embedded`` does without Google's Firestore emulator.
+``PORT`` is the port for people (8080). ``CHAOS=twice=0.1,late=0.1`` injects faults into queues and events.
+``SIGNALBOX_STORE=embedded`` runs without Google's Firestore emulator.
 """
 
 import contextlib
@@ -18,23 +18,26 @@ FOLDER = Path(__file__).resolve().parents[2] / ".local"
 def main() -> int:
     port = os.environ.get("PORT", "8080")
     if not port.isdecimal():
-        sys.stderr.write(f"PORT says {port!r}; give a number\n")
+        sys.stderr.write(f"PORT must be a number, not {port!r}\n")
         return 2
     try:
         with contextlib.suppress(KeyboardInterrupt), Stack(int(port), FOLDER) as stack:
-            _introduce(stack)
+            _print_urls(stack)
             stack.wait()
-    except (StackError, CatalogueError, OSError) as error:
+    except OSError as error:
+        sys.stderr.write(f"{error.strerror or error}\n")
+        return 1
+    except (StackError, CatalogueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
 
-def _introduce(stack: Stack) -> None:
+def _print_urls(stack: Stack) -> None:
     width = max(map(len, stack.urls), default=0)
     urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
-    sys.stdout.write(f"Serving at {stack.base_url} on the {stack.store} store:\n{urls}")
-    sys.stdout.write(f"Logs and databases: {stack.folder}. Documents are gone when it ends. Ctrl-C ends it.\n")
+    sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
+    sys.stdout.write(f"Logs and databases: {stack.folder}. Documents are in memory. Stop with Ctrl-C.\n")
     sys.stdout.flush()
 
 

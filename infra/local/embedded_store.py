@@ -1,8 +1,8 @@
-"""The store inside this process, for a machine without Google's emulator, with events as the emulator would send them.
+"""The in-memory store of the functions' process, for a machine without Google's emulator, with its events.
 
-The memory store tells of every change in commit order. One thread posts them in that order to the local event bridge,
-in the emulator's own form (base64 text labelled protobuf, the same ``ce-*`` headers), and repeats each until it is
-acknowledged: as long as this process lives no event is lost, and the bridge cannot tell the two stores apart.
+The store reports every change in commit order. One thread posts them in that order to the local event bridge,
+in the emulator's own form (base64 text labelled protobuf, the same ``ce-*`` headers), and retries each until it is
+acknowledged. So no event is lost while this process lives, and the bridge needs no code for this store.
 """
 
 import base64
@@ -26,7 +26,7 @@ from shared.core.operations.ports import Snapshot, Store
 from shared.testing.memory_store import MemoryStore
 
 POST_SECONDS_MAX = 10.0
-"""For the bridge to acknowledge an event: it does so before it delivers, within milliseconds."""
+"""Timeout of a post: the bridge acknowledges before it delivers, within milliseconds."""
 
 DATA_SCHEMA = (
     "https://github.com/googleapis/google-cloudevents/blob/main/proto/google/events/cloud/firestore/v1/data.proto"
@@ -37,7 +37,7 @@ RETRY_SECONDS = 0.2
 
 
 def embedded_store(settings: Settings) -> Store:
-    """Make the store of this process, whose changes become events if the settings say where to send them."""
+    """Return the store of this process; its changes become events if the settings name an address for them."""
     if not settings.events_url:
         return MemoryStore(_now, None)
     sender = EventSender(settings)
@@ -63,14 +63,14 @@ class EventSender:
         self._connection: http.client.HTTPConnection | None = None
 
     def observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
-        """Take note of a change; returns at once."""
+        """Queue the events of a change, without waiting."""
         segments = tuple(path.split("/"))
         for trigger, pattern in self._patterns.items():
             if match(pattern, segments) is not None:
                 self._waiting.put(_Event(trigger, path, before, after))
 
     def run(self) -> None:
-        """Post for ever, one at a time, in the order of the commits."""
+        """Post events forever, one at a time, in commit order."""
         while True:
             self._deliver(self._waiting.get())
 
@@ -122,7 +122,7 @@ def _headers(settings: Settings, event: _Event) -> dict[str, str]:
     return {
         "ce-specversion": "1.0",
         "ce-type": "google.cloud.firestore.document.v1.written",
-        # The emulator says "projects" twice, and its bridge mends it.
+        # The emulator repeats "projects", and the bridge corrects that.
         "ce-source": f"//firestore.googleapis.com/projects/projects/{settings.project}/databases/{settings.database}",
         "ce-id": str(uuid.uuid4()),
         "ce-subject": f"documents/{latin}",

@@ -1,7 +1,8 @@
-"""The settings of a local stack's functions: what follows from the catalogue, and the environment that says it."""
+"""The settings of a local stack's functions: derived from the catalogue, and as environment variables."""
 
 import json
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from infra.catalogue import Catalogue
@@ -14,7 +15,7 @@ SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 
 
 def settings_of(catalogue: Catalogue) -> Settings:
-    """Give the settings that Terraform would give the functions, with accounts that exist nowhere."""
+    """Return the settings that Terraform would give the functions, with accounts that exist nowhere."""
     return replace(
         from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ}),
         task_functions=catalogue.task_functions,
@@ -38,12 +39,16 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_EVENTS_URL": settings.events_url,
         "SIGNALBOX_FUNCTION_URL": settings.function_url,
         "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
-        "SIGNALBOX_TASK_FUNCTIONS": json.dumps(sorted(settings.task_functions or ())),
+        "SIGNALBOX_TASK_FUNCTIONS": json.dumps(_sorted_names(settings.task_functions or {})),
         "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
     }
+
+
+def _sorted_names(names: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    return {name: sorted(listed) for name, listed in names.items()}
 
 
 def _declared(index: Index) -> dict[str, object]:

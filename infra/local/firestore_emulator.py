@@ -10,13 +10,11 @@ which offers no way to say where events go and leaves the Java process behind wh
 """
 
 import atexit
-import http.client
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from infra import http_client
 from infra.local import processes
 
 HOW_TO_GET_IT = (
@@ -31,6 +30,7 @@ HOW_TO_GET_IT = (
     "(Debian: apt-get install google-cloud-cli-firestore-emulator)"
 )
 READY_SECONDS = 60  # one second on an idle machine; a loaded one takes its time
+RESPONSE_SECONDS_MAX = 2.0
 HEAP = "-Xmx1g"  # below that it dies at some 200,000 documents
 JAR_IN_SDK = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 MAIN_CLASS = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
@@ -89,7 +89,7 @@ class Emulator:
     host: str = ""
 
     def command(self, port: int, functions_port: int | None = None) -> list[str]:
-        """Give the command line; events go to `functions_port` of 127.0.0.1, if there is one."""
+        """Return the command line; events go to `functions_port` of 127.0.0.1, if there is one."""
         flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", HEAP, "-Duser.language=en"]
         events = [f"--functions_emulator=127.0.0.1:{functions_port}"] if functions_port else []
         target = ["--host=127.0.0.1", f"--port={port}", *events]
@@ -128,12 +128,12 @@ def find_installed() -> Emulator | None:
 
 
 def answers(host: str) -> bool:
-    """Tell whether an emulator is up at ``HOST:PORT``."""
+    """Return whether an emulator is up at ``HOST:PORT``."""
     try:
-        with urllib.request.urlopen(f"http://{host}/", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (OSError, http.client.HTTPException):
+        http_client.send("GET", f"http://{host}/", timeout_seconds=RESPONSE_SECONDS_MAX)
+    except OSError:
         return False
+    return True
 
 
 def _wait_until_ready(running: Running, log: Path) -> None:

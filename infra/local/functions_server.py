@@ -2,8 +2,8 @@
 
 Each function is loaded by functions-framework, as in the cloud, and mounted at ``/`` + its URL segment. The framework
 is made for one function a process: it leaves the function's name in the environment, keeps a registry by name, and
-imports what lies beside ``main.py`` under bare names. So after each function the traces are removed, and functions must
-not import their own files while they handle a request. What the cloud would refuse around a function, `rights` does.
+imports what lies beside ``main.py`` under bare names. So these traces are removed after each function, and functions
+must not import their own files while they handle a request. `iam` refuses what the cloud would refuse.
 
 Gunicorn serves `application`, with threads, as in the cloud.
 """
@@ -22,8 +22,8 @@ from werkzeug.wrappers import Request
 
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
+from infra.local.iam import AuthorizedQueue, invokers_enforced
 from infra.local.local_store import local_store
-from infra.local.rights import EntitledQueue, guarded
 from shared.adapters import runtime
 from shared.adapters.http.responses import Response, problem_response, response_of
 from shared.adapters.settings import settings
@@ -39,15 +39,15 @@ def application(catalogue: str) -> "WSGIApplication":
     """Serve the functions of the catalogue file of that name."""
     chosen = settings()
     ports = runtime.connect(chosen, local_store(chosen))
-    runtime.bind(replace(ports, queue=EntitledQueue(ports.queue, ports.log)))
+    runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, ports.log)))
     return mounted(catalogues.load(Path(catalogue)))
 
 
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
-    """Load all functions, each at its address; anything else is a list of what there is, or a 404."""
+    """Load all functions, each at its address; ``/`` lists them, and any other address is a 404."""
     functions = catalogue.functions.values()
     return DispatcherMiddleware(
-        _entrance(functions), {f"/{function.segment}": _loaded(function) for function in functions}
+        _index(functions), {f"/{function.segment}": _loaded(function) for function in functions}
     )
 
 
@@ -62,11 +62,11 @@ def _loaded(function: Function) -> "WSGIApplication":
         if _lies_in(sys.modules[name], function.folder):
             del sys.modules[name]
     sys.path[:] = path
-    return guarded(function, _with_a_path(app))
+    return invokers_enforced(function, _with_a_path(app))
 
 
 def _with_a_path(app: "WSGIApplication") -> "WSGIApplication":
-    """Give a function ``/`` where nothing follows its name, as HTTP does where nothing follows the host's."""
+    """Pass ``/`` as the path where nothing follows the function's name."""
 
     def with_a_path(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         return app({**environ, "PATH_INFO": environ["PATH_INFO"] or "/"}, start_response)
@@ -79,15 +79,15 @@ def _lies_in(module: Any, folder: Path) -> bool:
     return file is not None and Path(file).is_relative_to(folder)
 
 
-def _entrance(functions: Iterable[Function]) -> "WSGIApplication":
+def _index(functions: Iterable[Function]) -> "WSGIApplication":
     segments = [function.segment for function in functions if "people" in function.invoked_by]
 
-    def entrance(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    def index(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
         if request.path == "/" and request.method in ("GET", "HEAD"):
             urls = {segment: request.host_url + segment for segment in segments}
             return response_of(Response(200, {"functions": urls}))(environ, start_response)
-        refusal = NotFound("No function has this address; those for people are listed at /")
+        refusal = NotFound("No function at this address; GET / lists those for people")
         return problem_response(refusal)(environ, start_response)
 
-    return entrance
+    return index

@@ -63,7 +63,7 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes], *, grace_seconds: float = 3.0) -> None:
-    """End a child and all it started: SIGTERM, and SIGKILL for what is left after the grace. Stopping twice is fine."""
+    """Stop a child with its process group: SIGTERM, then SIGKILL after the grace. Stopping twice is fine."""
     signal_group(process, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(grace_seconds)
@@ -85,7 +85,7 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
 def wait_until(
     ready: Callable[[], bool], process: subprocess.Popen[bytes], *, timeout_seconds: float, pause_seconds: float = 0.03
 ) -> bool:
-    """Ask until `ready()`; answer False when the child ended or the time is up."""
+    """Poll until `ready()`; return False if the child ended or the time is up."""
     deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline and process.poll() is None:
         if ready():
@@ -95,7 +95,7 @@ def wait_until(
 
 
 def tail(log: Path) -> str:
-    """Give the last lines of a log file, or nothing when it cannot be read."""
+    """Return the last lines of a log file, or nothing when it cannot be read."""
     with contextlib.suppress(OSError):
         return log.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace").strip()
     return ""

@@ -4,7 +4,7 @@
         httpx.put(stack.base_url + "documents/x", json={"a": 1})
         stack.wait_until_idle(10)
 
-Every part is a process of its own and is started again when it dies. Nothing is left behind, however this process ends
+Every service is a process of its own and is restarted when it dies. No process outlives this one, however it ends
 (on other systems than Linux: unless by SIGKILL). The store is Google's emulator where this machine has it, else one
 embedded in the functions' process; both are in memory, so a stack starts empty and removes what an earlier one left in
 its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go where its own command line says.
@@ -24,10 +24,13 @@ from typing import Self
 from infra import catalogue as catalogues
 from infra.local import firestore_emulator
 from infra.local.environment import settings_of
-from infra.local.parts import parts, plan, stats
-from infra.local.quiet import Quiet
-from infra.local.supervisor import StackError, Supervisor
-from infra.local.tally import Tally
+from infra.local.folder_lock import FolderInUse, locked
+from infra.local.idle import IdleMonitor
+from infra.local.log_stats import LogStats
+from infra.local.services import plan, services, stats
+from infra.local.supervisor import ROOT, StackError, Supervisor
+from infra.packaging.checks import check_all
+from infra.packaging.imports import PackagingError
 from shared.adapters.settings import EMBEDDED, Settings
 
 __all__ = ["Stack", "StackError"]
@@ -40,10 +43,10 @@ log = logging.getLogger("signalbox")
 class Stack:
     """A running local stack; enter it to start it.
 
-    `port` None chooses a free one. `folder` takes the databases and one log a part. `chaos` such as
-    ``twice=0.1,late=0.1`` makes queues and events misbehave; empty: what the environment's ``CHAOS`` says. `settings`
-    are the functions', but for where things are; None: those that follow from the catalogue. Raises `StackError` when a
-    part cannot run, `CatalogueError`, and `OSError` when the port is taken.
+    `port` None chooses a free one. `folder` takes the databases and one log file a service. `chaos` such as
+    ``twice=0.1,late=0.1`` injects faults into queues and events; empty: the environment's ``CHAOS``. `settings`
+    are the functions', except for addresses; None: those that follow from the catalogue. Raises `StackError` when a
+    service cannot run, `CatalogueError`, and `OSError` when the port is taken.
     """
 
     def __init__(
@@ -59,50 +62,51 @@ class Stack:
         self.store = "emulator" if emulator else EMBEDDED
         chaos = chaos or os.environ.get("CHAOS", "")
         content = catalogues.load(catalogue)
+        _check(content)
         settings = settings or settings_of(content)
-        self._plan = plan(catalogue.resolve(), content, self.folder, emulator, settings, port, chaos)
-        listed = parts(self._plan)
-        self.part_names = tuple(part.name for part in listed)
+        self._layout = plan(catalogue.resolve(), content, self.folder, emulator, settings, port, chaos)
+        listed = services(self._layout)
+        self.service_names = tuple(service.name for service in listed)
         self._supervisor = Supervisor(listed, self.folder)
-        self._tally = Tally(self.folder / "functions.log")
-        self._quiet = Quiet(self._plan)
+        self._log_stats = LogStats(self.folder / "functions.log")
+        self._idle_monitor = IdleMonitor(self._layout)
         self._events: Mapping[str, int] = {}
         self._exits = contextlib.ExitStack()
 
     @property
     def base_url(self) -> str:
-        """Give the base URL for people; ends in a slash."""
-        return self._plan.base_url
+        """The base URL for people; ends in a slash."""
+        return self._layout.base_url
 
     @property
     def settings(self) -> Settings:
-        """Give what the functions are told: another client of the same database needs it too."""
-        return self._plan.settings
+        """The functions' settings, which another client of the same database needs too."""
+        return self._layout.settings
 
     @property
     def identity_url(self) -> str:
-        """Give where the queues' server gives its public keys, and tokens to callers that are no tasks."""
-        return self._plan.url("keys")
+        """The address of the local Cloud Tasks' public keys, and of tokens for callers that are not tasks."""
+        return self._layout.url("keys")
 
     @property
     def urls(self) -> dict[str, str]:
-        """Give the addresses of the functions that people invoke, by name."""
-        functions = self._plan.catalogue.functions.values()
+        """The URLs of the functions that people invoke, by name."""
+        functions = self._layout.catalogue.functions.values()
         return {each.name: self.base_url + each.segment for each in functions if "people" in each.invoked_by}
 
     def __enter__(self) -> Self:
-        _clear(self.folder, self.part_names)
-        self._exits.callback(self._plan.events_socket.close)
-        self._exits.callback(self._plan.functions_socket.close)
-        self._exits.callback(self._supervisor.stop)
-        self._exits.enter_context(_sigterm_raises())
+        self._exits.callback(self._layout.events_socket.close)
+        self._exits.callback(self._layout.functions_socket.close)
         try:
+            self._hold_folder()
+            self._exits.callback(self._supervisor.stop)
+            self._exits.enter_context(_sigterm_raises())
             self._supervisor.start()
         except BaseException:
             self._exits.close()
             raise
         if self.store == EMBEDDED:
-            log.warning("embedded: the store is in the functions' process; for Google's emulator %s", _how_to_get_it())
+            log.warning("embedded store in the functions' process; to use Google's emulator: %s", _how_to_get_it())
         return self
 
     def __exit__(
@@ -112,54 +116,68 @@ class Stack:
         if error is None:
             self._supervisor.check()
 
+    def _hold_folder(self) -> None:
+        try:
+            self._exits.enter_context(locked(self.folder))
+        except FolderInUse as error:
+            raise StackError(str(error)) from error
+        _clear(self.folder, self.service_names)
+
     def wait(self) -> None:
         """Run until the stack fails. Raises its `StackError`."""
         self._supervisor.wait()
 
     def kill(self, name: str) -> None:
-        """SIGKILL a part and all that it started; the supervisor starts it again."""
+        """SIGKILL a service with its child processes; the supervisor restarts it."""
         self._supervisor.kill(name)
 
     def pid(self, name: str) -> int | None:
-        """Give the process id of a part, which is also its process group; None while it is down."""
+        """Return the process id of a service, which is also its process group; None while it is down."""
         return self._supervisor.pid(name)
 
     def is_up(self, name: str) -> bool:
-        """Tell whether a part was found ready since it was last started."""
+        """Return whether a service has been ready since it was last started."""
         return self._supervisor.ready(name)
 
     def deaths(self, name: str) -> int:
-        """Count a part's recent deaths, at most ten."""
+        """Count a service's recent deaths, at most ten."""
         return self._supervisor.deaths(name)
 
     def counts(self) -> dict[str, int]:
-        """Count since the start: what the functions did (``calls``, ``reads``, …) and the ``events`` received."""
-        self._events = stats(self._plan.url("events-deliver")) or self._events
+        """Return counts since the start: the functions' ``calls``, ``reads``, …, and the ``events`` received."""
+        self._events = stats(self._layout.url("events-deliver")) or self._events
         events = {"events": self._events.get("received", 0), "events_delivered": self._events.get("delivered", 0)}
-        return {**self._tally.sums(), **events}
+        return {**self._log_stats.sums(), **events}
 
     def idle(self) -> bool:
-        """Tell whether nothing is under way: no task, no event, and nothing that led to one while we looked.
+        """Return whether the stack is idle: no pending task or event, and none that appeared while this was checked.
 
-        Tasks count unless they are scheduled far ahead. Calls by the caller are the caller's business.
+        Tasks scheduled far ahead do not count, nor do HTTP calls that the caller has not finished.
         """
-        return self._quiet.idle()
+        return self._idle_monitor.idle()
 
     def wait_until_idle(self, timeout_seconds: float) -> None:
-        """Return when nothing is under way. Raises `TimeoutError` with what still is, or `StackError`."""
+        """Wait until the stack is idle. Raises `TimeoutError` with what is still pending, or `StackError`."""
         deadline = time.monotonic() + timeout_seconds
         while not self.idle():
             self._supervisor.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._quiet.activity()}")
+                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._idle_monitor.activity()}")
             time.sleep(IDLE_PAUSE_SECONDS)
 
 
-def _clear(folder: Path, part_names: Sequence[str]) -> None:
-    """Remove what an earlier stack left: its queues and events are about documents that are gone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in (*folder.glob("*.sqlite*"), *(folder / f"{name}.log" for name in part_names)):
-        if leftover.name.partition(".")[0] in (*part_names, "events"):
+def _check(catalogue: catalogues.Catalogue) -> None:
+    """Refuse here what would not run in the cloud. Raises `StackError` with what to change."""
+    try:
+        check_all(catalogue, ROOT)
+    except PackagingError as error:
+        raise StackError(str(error)) from error
+
+
+def _clear(folder: Path, service_names: Sequence[str]) -> None:
+    """Delete an earlier stack's queues, events and logs: its documents are gone."""
+    for leftover in (*folder.glob("*.sqlite*"), *(folder / f"{name}.log" for name in service_names)):
+        if leftover.name.partition(".")[0] in (*service_names, "events"):
             leftover.unlink(missing_ok=True)
 
 
@@ -171,7 +189,7 @@ def _how_to_get_it() -> str:
 
 @contextlib.contextmanager
 def _sigterm_raises() -> Iterator[None]:
-    """Make SIGTERM unwind like an exception, where nobody has decided otherwise."""
+    """Turn SIGTERM into `SystemExit`, unless a handler is installed."""
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

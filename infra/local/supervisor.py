@@ -1,8 +1,8 @@
-"""Keep the parts of the local stack running: start them, wait until they are ready, start again what dies.
+"""Supervise the services of the local stack: start them, wait until they are ready, restart those that die.
 
 One thread does all of it, because on Linux a child ends with the thread that started it: so even SIGKILL of this
-process ends the parts. A part that dies `DEATHS_MAX` times within `DEATHS_SECONDS`, or `FALSE_STARTS_MAX` times without
-having been ready in between, ends the whole stack, with what it said last.
+process ends the services. A service that dies `DEATHS_MAX` times within `DEATHS_SECONDS`, or `FALSE_STARTS_MAX` times
+without having been ready in between, ends the whole stack with the end of its log.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from subprocess import Popen
 from infra.local import processes
 
 READY_SECONDS_MAX = 60
-LOOK_SECONDS = 0.03
+CHECK_SECONDS = 0.03
 DEATHS_MAX = 10
 DEATHS_SECONDS = 30
 FALSE_STARTS_MAX = 3
@@ -31,14 +31,14 @@ log = logging.getLogger("signalbox")
 
 
 class StackError(Exception):
-    """The local stack cannot run. The message says which part and what it said last."""
+    """The local stack cannot run. The message names the service and ends with its log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Service:
     """A process to keep running.
 
-    `prepare` is called whenever it has become `ready`, and again after an `OSError`. `inherits` are file descriptors.
+    `prepare` is called each time it becomes `ready`, and retried after an `OSError`. `inherits` are file descriptors.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Part:
     inherits: tuple[int, ...] = ()
     prepare: Callable[[], None] = lambda: None
     loses: str = ""
-    """What is lost when it dies, for the log."""
+    """What is lost when it dies, for the log message."""
 
 
 @dataclass(slots=True, eq=False)
 class _Child:
-    part: Part
+    service: Service
     log_file: Path
     process: Popen[bytes] | None = None
     prepared: bool = False
@@ -65,16 +65,16 @@ class _Child:
     def start(self) -> None:
         with self.log_file.open("ab") as output:
             self.process = processes.start(
-                self.part.command,
+                self.service.command,
                 output=output,
-                environment={**os.environ, **self.part.environment},
+                environment={**os.environ, **self.service.environment},
                 folder=ROOT,
-                inherited=self.part.inherits,
+                inherited=self.service.inherits,
             )
         self.prepared, self.ready_until = False, time.monotonic() + READY_SECONDS_MAX
 
-    def look(self) -> None:
-        """Do what is due: start, prepare, or note a death. Raises `StackError` when there is no point in going on."""
+    def check(self) -> None:
+        """Start, prepare or restart the service, whichever is due. Raises `StackError` if it keeps failing."""
         if self.process is None:
             if time.monotonic() >= self.start_at:
                 self.start()
@@ -84,12 +84,12 @@ class _Child:
             self._prepare()
 
     def _prepare(self) -> None:
-        if self.part.ready():
+        if self.service.ready():
             with contextlib.suppress(OSError):  # it went away again: its death is noticed next
-                self.part.prepare()
+                self.service.prepare()
                 self.prepared, self.false_starts = True, 0
         elif time.monotonic() > self.ready_until:
-            raise StackError(self._said("was not ready in time"))
+            raise StackError(self._with_log("was not ready in time"))
 
     def _died(self, process: Popen[bytes]) -> None:
         processes.kill(process)  # what it started may still run
@@ -99,33 +99,33 @@ class _Child:
         self.deaths.append(now)
         recent = sum(now - death < DEATHS_SECONDS for death in self.deaths)
         if recent >= DEATHS_MAX:
-            raise StackError(self._said(f"died {recent} times within {DEATHS_SECONDS} seconds"))
+            raise StackError(self._with_log(f"died {recent} times within {DEATHS_SECONDS} seconds"))
         if self.false_starts >= FALSE_STARTS_MAX:
-            raise StackError(self._said(f"died {self.false_starts} times before it was ready"))
+            raise StackError(self._with_log(f"died {self.false_starts} times before it was ready"))
         self.start_at = now + min(PAUSE_SECONDS_MIN * 2.0 ** (recent - 1), PAUSE_SECONDS_MAX)
-        log.warning("%s died and is started again%s", self.part.name, self.part.loses and f"; {self.part.loses}")
+        log.warning("%s died, restarting%s", self.service.name, self.service.loses and f"; {self.service.loses}")
 
-    def _said(self, what: str) -> str:
-        return f"{self.part.name} {what}. Its log, {self.log_file}, ends:\n{processes.tail(self.log_file)}"
+    def _with_log(self, what: str) -> str:
+        return f"{self.service.name} {what}. The end of its log, {self.log_file}:\n{processes.tail(self.log_file)}"
 
 
 class Supervisor:
-    """Runs parts until stopped. All methods may be called from any thread."""
+    """Runs services until stopped. All methods may be called from any thread."""
 
-    def __init__(self, parts: Sequence[Part], folder: Path) -> None:
-        self._children = {part.name: _Child(part, folder / f"{part.name}.log") for part in parts}
+    def __init__(self, services: Sequence[Service], folder: Path) -> None:
+        self._children = {service.name: _Child(service, folder / f"{service.name}.log") for service in services}
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._up, self._stopping, self._ended = threading.Event(), threading.Event(), threading.Event()
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Start all parts and return when all are ready. Raises `StackError`."""
+        """Start all services and return when all are ready. Raises `StackError`."""
         self._thread.start()
         self._up.wait()
         self.check()
 
     def stop(self) -> None:
-        """End all parts; return when nothing of them is left."""
+        """Stop all services and wait for their processes."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._ended.wait()
@@ -136,37 +136,37 @@ class Supervisor:
             raise StackError(str(self._error)) from self._error
 
     def wait(self) -> None:
-        """Return when the stack has ended by itself, with its `StackError`."""
+        """Wait until a service fails for good. Raises its `StackError`."""
         self._ended.wait()
         self.check()
 
     def kill(self, name: str) -> None:
-        """SIGKILL a part with all it started. It will be started again."""
+        """SIGKILL a service with all its child processes. It is restarted."""
         self.check()
         if process := self._children[name].process:
             processes.kill(process)
 
     def pid(self, name: str) -> int | None:
-        """Give the process id of a part, which leads its process group; None while it is not running."""
+        """Return the process id of a service, which leads its process group; None while it is not running."""
         process = self._children[name].process
         return process.pid if process else None
 
     def ready(self, name: str) -> bool:
-        """Tell whether a part is up, as far as is known."""
+        """Return whether a service was ready when last checked."""
         return self._children[name].prepared
 
     def deaths(self, name: str) -> int:
-        """Count the recent deaths of a part."""
+        """Count the recent deaths of a service."""
         return len(self._children[name].deaths)
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(LOOK_SECONDS):
+            while not self._stopping.wait(CHECK_SECONDS):
                 for child in self._children.values():
-                    child.look()
+                    child.check()
                 if all(child.prepared for child in self._children.values()):
                     self._up.set()
-        except BaseException as error:  # noqa: BLE001 (whatever it is, it is raised to whoever waits)
+        except BaseException as error:  # noqa: BLE001 (raised to the callers of check and wait)
             self._error = error
         finally:
             self._stop_all()

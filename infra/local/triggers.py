@@ -1,18 +1,18 @@
-"""Tell the Firestore emulator which events to send, and pass it a marker to learn that it has sent them.
+"""Register triggers with the Firestore emulator, and write markers that show which events it has sent.
 
 The emulator forgets its triggers, as it forgets its documents, when it ends.
 """
 
 import json
-import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from infra import http_client
 from infra.catalogue import Trigger
 from infra.local.event_bridge.receive import MARKER_DOCUMENT, MARKER_FIELD, MARKER_TRIGGER
 
-ANSWER_SECONDS_MAX = 10
+RESPONSE_SECONDS_MAX = 10
 MARKER = Trigger(
     name=MARKER_TRIGGER,
     function="none",
@@ -22,7 +22,7 @@ MARKER = Trigger(
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class EmulatorEvents:
     """The events side of an emulator at `host`, for one database of one project."""
 
     host: str
@@ -30,7 +30,7 @@ class Events:
     database: str = "(default)"
 
     def register(self, triggers: Iterable[Trigger]) -> None:
-        """Ask for the events of these triggers, and for the markers'. Raises `OSError`."""
+        """Register these triggers, and the markers' own. Raises `OSError`."""
         for trigger in (*triggers, MARKER):
             path = f"/emulator/v1/projects/{self.project}/eventarcTrigger?eventarcTriggerId={quote(trigger.name)}"
             document = {"value": trigger.document, "matchType": "PATH_PATTERN"}
@@ -45,6 +45,4 @@ class Events:
     def _send(self, method: str, path: str, body: object) -> None:
         headers = {"Content-Type": "application/json", "Authorization": "Bearer owner"}
         url, content = f"http://{self.host}{path}", json.dumps(body).encode()
-        request = urllib.request.Request(url, content, headers, method=method)
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):  # noqa: S310 (the emulator's address)
-            return
+        http_client.send(method, url, content=content, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)

@@ -1,6 +1,6 @@
-"""Build ``dist/NAME.zip`` of the catalogue's functions and say what each holds.
+"""Build ``dist/NAME.zip`` of the catalogue's functions and print what each holds.
 
-Exit status 1: a function cannot be packaged, or the catalogue is wrong; nothing has been written then. 2: a wrong
+Exit status 1: a function cannot be packaged, or the catalogue is invalid; nothing is written then. 2: a wrong
 command line.
 """
 
@@ -17,7 +17,7 @@ SHA256_SHOWN = 12
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m infra.packaging", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="functions of the catalogue (default: all)")
     parser.add_argument("--out", type=Path, help="folder for the zips (default: dist in the project)")
@@ -41,7 +41,7 @@ def build(catalogue: Catalogue, names: Sequence[str], out: Path) -> list[Written
 
 
 def table(zips: Sequence[Written]) -> str:
-    """Say of each zip: its name, how many files, how many bytes, and how its SHA-256 begins."""
+    """Return a table of the zips: name, number of files, bytes, and the start of the SHA-256."""
     width = max([len("function"), *(len(each.name) for each in zips)])
     header = f"{'function':{width}}  files    bytes  sha256"
     rows = (f"{each.name:{width}}  {each.files:5}  {each.size_bytes:7}  {each.sha256[:SHA256_SHOWN]}" for each in zips)

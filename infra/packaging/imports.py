@@ -1,9 +1,9 @@
 """Find the part of `shared/` that a function imports, directly or through other modules of `shared/`.
 
 The source is read, not run: every ``import`` counts, wherever it stands (in a function, under a condition, for types
-only), so what is found is at least what runs. A module brings the ``__init__.py`` of each package above it. What
-reading cannot follow is refused: an import whose name is computed, a star import from a package, an import of
-something that no zip carries.
+only), so the result includes all that runs. A module includes the ``__init__.py`` of each package above it. What
+static reading cannot follow is refused: an import whose name is computed, a star import from a package, an import of
+something that no zip contains.
 """
 
 import ast
@@ -13,7 +13,9 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 SHARED = "shared"
-LEFT_BEHIND = frozenset({"examples", "functions", "infra", "tests"})  # the project's other folders: no zip carries them
+LEFT_BEHIND = frozenset(
+    {"examples", "functions", "infra", "tests"}
+)  # the project's other folders: no zip contains them
 LOADERS = frozenset({"__import__", "import_module", "resolve_name", "run_module"})
 
 
@@ -31,7 +33,7 @@ class Reference:
 
 
 def parsed(path: str, source: bytes) -> ast.Module:
-    """Parse and compile a file, so that every syntax error shows, also those that only the compiler finds."""
+    """Parse and compile a file, which finds all syntax errors."""
     try:
         tree = ast.parse(source, path)
         compile(tree, path, "exec", dont_inherit=True)
@@ -41,7 +43,7 @@ def parsed(path: str, source: bytes) -> ast.Module:
 
 
 def shared_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes]:
-    """Give the files of ``shared/`` that the Python files `sources` need, by path. Raises `PackagingError`.
+    """Return the files of ``shared/`` that the Python files `sources` need, by path. Raises `PackagingError`.
 
     The keys of `sources` are paths from the root of the zip (``main.py``).
     """
@@ -59,7 +61,7 @@ def shared_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes
 
 @lru_cache(maxsize=1024)
 def references(path: str, source: bytes) -> tuple[Reference, ...]:
-    """Give every module that a file imports, with absolute names. Kept, since most files go into several zips."""
+    """Return every module that a file imports, with absolute names. Cached, since most files go into several zips."""
     return tuple(_references(path, parsed(path, source)))
 
 
@@ -98,7 +100,7 @@ def _absolute(node: ast.ImportFrom, path: str) -> str:
 
 
 def _literal_load(call: ast.Call) -> str:
-    """Give the module that ``import_module("a.b")`` loads; empty for any other call."""
+    """Return the module that ``import_module("a.b")`` loads; empty for any other call."""
     if _loader(call.func) and call.args and isinstance(call.args[0], ast.Constant):
         name = call.args[0].value
         return name if isinstance(name, str) and not name.startswith(".") else ""

@@ -1,8 +1,8 @@
 """Build the source zip of a function, the same bytes on every machine.
 
 A zip holds the function's folder (``main.py`` at the root), the part of ``shared/`` that it imports, and one
-``requirements.txt``. Terraform names the uploaded object by its content, so a zip that changes without need redeploys a
-function without need, and one that does not change when it should leaves old code running. Hence: sorted names, one
+``requirements.txt``. Terraform names the uploaded object by its content, so a needless difference redeploys a
+function, and a missing one leaves old code running. Hence: sorted names, one
 time, one mode, nothing compressed (compressors differ between versions), and no file that is not imported.
 """
 
@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalogue import Function
+from infra.packaging.checks import check
 from infra.packaging.imports import SHARED, PackagingError, parsed, shared_files
-from infra.packaging.requirements import LOCK, joined
+from infra.packaging.requirements import REQUIREMENTS, joined
+from infra.packaging.sources import own_files
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # a zip cannot tell an earlier time
 REGULAR_FILE_MODE = 0o100644
 UNIX = 3
-REQUIREMENTS = "requirements.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Package:
     files: Mapping[str, bytes]
 
     def zipped(self) -> bytes:
-        """Give the zip."""
+        """Return the bytes of the zip."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
             for path, content in sorted(self.files.items()):
@@ -42,7 +43,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A zip on disk: what the printed table says of it."""
+    """A zip on disk, as a row of the printed table."""
 
     name: str
     files: int
@@ -52,17 +53,18 @@ class Written:
 
 def package(function: Function, project: Path) -> Package:
     """Collect what a function needs. Raises `PackagingError` when it could not run as it is."""
-    folder = function.folder
-    own = {path.relative_to(folder).as_posix(): path.read_bytes() for path in _own_files(folder)}
+    own = own_files(function.folder)
     if any(path == f"{SHARED}.py" or path.startswith(f"{SHARED}/") for path in own):
         raise PackagingError(f"{function.name}: {SHARED} is the library's name: call the folder's own something else")
     sources = {path: content for path, content in own.items() if path.endswith(".py")}
-    _must_define(function.name, parsed("main.py", own["main.py"]))
     try:
+        _must_define(function.name, parsed("main.py", own["main.py"]))
         shared = shared_files(sources, project)
     except PackagingError as error:
         raise PackagingError(f"{function.name}: {error}") from error
-    return Package(function.name, {**own, **shared, REQUIREMENTS: _requirements(function, project)})
+    requirements = joined(function.folder, project).encode()
+    check(function, project)
+    return Package(function.name, {**own, **shared, REQUIREMENTS: requirements})
 
 
 def write(package: Package, out: Path) -> Written:
@@ -81,19 +83,9 @@ def _entry(path: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _own_files(folder: Path) -> Iterator[Path]:
-    """Give a folder's files but caches, hidden files, editors' copies, READMEs, and requirements, handled apart."""
-    for path in folder.rglob("*"):
-        parts = path.relative_to(folder).parts
-        left_out = any(part.startswith(".") or part == "__pycache__" for part in parts)
-        left_out |= path.name.endswith(("~", ".pyc", ".md")) or parts in {(REQUIREMENTS,), ("requirements.in",)}
-        if not left_out and path.is_file():
-            yield path
-
-
 def _must_define(name: str, tree: ast.Module) -> None:
     if name not in set(_defined(tree)):
-        raise PackagingError(f"{name}: main.py defines no {name}, and the entry point has the folder's name")
+        raise PackagingError(f"main.py defines no {name}, and the entry point has the folder's name")
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:
@@ -105,11 +97,3 @@ def _defined(tree: ast.Module) -> Iterator[str]:
                 yield from (target.id for target in targets if isinstance(target, ast.Name))
             case ast.ImportFrom(names=aliases):
                 yield from (alias.asname or alias.name for alias in aliases)
-
-
-def _requirements(function: Function, project: Path) -> bytes:
-    lock = (project / LOCK).read_text("utf-8")
-    own = function.folder / REQUIREMENTS
-    if not own.is_file():
-        return lock.encode()
-    return joined(lock, own.read_text("utf-8"), f"{function.name}: {REQUIREMENTS}").encode()

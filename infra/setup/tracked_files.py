@@ -1,6 +1,6 @@
-"""Say what must not be in the repository: a path of somebody's machine, a host in a lock.
+"""Report what must not be in the repository: paths of a machine, and package hosts in a lock.
 
-Both break the clone of a stranger: the first points nowhere, the second sends pip to an index that the stranger may not
+Both break other people's clones: the first does not exist there, the second sends pip to an index that they cannot
 reach, or should not trust.
 """
 
@@ -16,7 +16,7 @@ LOCK = re.compile(r"(?:.*/)?requirements[\w-]*\.(?:txt|in)")
 
 
 def complaints(path: str, text: str, machine_path: re.Pattern[str]) -> Iterator[str]:
-    """Give what is wrong with a file, a line each."""
+    """Return the findings in a file, a line each."""
     for number, line in enumerate(text.splitlines(), start=1):
         if found := machine_path.search(line):
             yield f"{path}:{number}: names a machine's path: {found[0]}"
@@ -31,7 +31,7 @@ def machine_paths(clone: Path, home: Path) -> re.Pattern[str]:
 
 
 def tracked(clone: Path) -> Iterator[tuple[str, str]]:
-    """Give each tracked text file with its content."""
+    """Return each tracked text file with its content."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=clone, check=True, capture_output=True).stdout  # noqa: S607
     for path in filter(None, listed.decode().split("\0")):
         content = (clone / path).read_bytes() if (clone / path).is_file() else b""

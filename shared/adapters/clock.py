@@ -1,4 +1,4 @@
-"""The machine's clock. It schedules and sleeps; what time it *is* for a decision, the store says."""
+"""The machine's clock. It only sleeps and spreads retries; the time of a decision is the store's."""
 
 import random
 import time
@@ -10,5 +10,5 @@ class SystemClock:
         time.sleep(seconds)
 
     def jitter(self) -> float:
-        """Draw a number from 0 to 1."""
-        return random.random()  # noqa: S311 - it spreads retries, and keeps no secret
+        """Return a random number from 0 to 1."""
+        return random.random()  # noqa: S311 - spreads retries, guards no secret

@@ -1,10 +1,10 @@
 """The task queue on Cloud Tasks: an effect becomes a named task that POSTs an envelope to a function.
 
-A task's name is the effect's, and Cloud Tasks takes a name once: "already exists" means handed over, so repeating is
-always safe. What failed for now is `Unavailable`; what would fail again (no such queue, no right to use it) is logged
-as an error, since no caller can mend it, and raised as the `Problem` `QueueRefused`.
+A task has its effect's name, and Cloud Tasks accepts a name once: "already exists" means enqueued, so a retry is always
+safe. A transient error is `Unavailable`. A permanent one (no such queue, no permission) is logged as an ERROR, since no
+caller can correct it, and raised as the `Problem` `QueueRefused`.
 
-Google's client is imported with the first task: functions that send none start 30 ms sooner.
+Google's client is imported with the first task: functions that enqueue none start 30 ms sooner.
 """
 
 import threading
@@ -22,21 +22,22 @@ from shared.adapters.settings import Settings
 from shared.core.operations.ports import Log
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import Problem, Unavailable
+from shared.core.rules.task_envelope import TaskEnvelope
 
 if TYPE_CHECKING:
     from google.cloud.tasks_v2 import CloudTasksClient
 
 CREATE_SECONDS_MAX = 10.0
-"""For one attempt. A named task takes some ten milliseconds; whoever waits longer had better hear "ask again"."""
+"""Timeout of one attempt. A named task takes some ten milliseconds; a caller should not wait longer than this."""
 
 RETRY_PAUSES_SECONDS = (0.05, 0.25)
-"""Before a second and a third attempt when the service is away: enough for a connection that was just closed."""
+"""Before a second and a third attempt while the service is unavailable: enough to replace a closed connection."""
 
 DISPATCH_SECONDS_MAX = 600
-"""For a function to answer a task: Cloud Tasks' own default, said because a redelivery begins when it is over."""
+"""For a function to respond to a task: Cloud Tasks' default, explicit because a redelivery begins when it ends."""
 
 AT_ONCE_MAX = 16
-"""Tasks handed over at the same time by one process. An outbox record's hundred take a handful of rounds."""
+"""Concurrent create calls of one process. The hundred tasks of an outbox record take a few rounds."""
 
 REFUSALS = (
     google.InvalidArgument,
@@ -50,11 +51,11 @@ REFUSALS = (
 
 class QueueRefused(Problem):
     status = 500
-    title = "The deployment cannot hand over tasks"
+    title = "The deployment cannot enqueue tasks"
 
 
 class CloudTasksQueue:
-    """`TaskQueue` on Cloud Tasks or its local stand-in. Safe to use from many threads."""
+    """`TaskQueue` on Cloud Tasks or its local emulator. Thread-safe."""
 
     def __init__(self, settings: Settings, log: Log) -> None:
         self._settings = settings
@@ -64,13 +65,13 @@ class CloudTasksQueue:
         self._connected: CloudTasksClient | None = None
 
     def create(self, effects: Sequence[Effect]) -> None:
-        """Hand over all, also when one fails. Raises `Unavailable` if any may be missing, else `QueueRefused`."""
+        """Enqueue all, even when one fails. Raises `Unavailable` if any may be missing, else `QueueRefused`."""
         trace = current_trace()
         requests = [task_request(self._settings, effect, effect.trace or trace) for effect in effects]
         outcomes = map(self._attempt, requests) if len(requests) < 2 else self._pool.map(self._attempt, requests)
-        self._judge([error for error in outcomes if error is not None])
+        self._raise_for([error for error in outcomes if error is not None])
 
-    def _judge(self, errors: list[Exception]) -> None:
+    def _raise_for(self, errors: list[Exception]) -> None:
         refusals = [error for error in errors if isinstance(error, REFUSALS)]
         for refusal in refusals:
             self._log.error("task refused", reason=str(refusal))
@@ -109,11 +110,11 @@ class CloudTasksQueue:
 
 
 def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
-    """Write an effect as a request to create its task."""
+    """Return the request that creates the task of an effect."""
     queue = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}{effect.queue}"
     task: dict[str, Any] = {
         "name": f"{queue}/tasks/{effect.name}",
-        "http_request": _call(settings, effect, trace),
+        "http_request": _http_request(settings, effect, trace),
         "dispatch_deadline": {"seconds": DISPATCH_SECONDS_MAX},
     }
     if effect.not_before is not None:
@@ -121,17 +122,17 @@ def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, An
     return {"parent": queue, "task": task}
 
 
-def _call(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
+def _http_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
     address = settings.address_of(effect.function)
-    call: dict[str, Any] = {
+    request: dict[str, Any] = {
         "url": address + effect.path,
         "http_method": "POST",
         "headers": {"Content-Type": "application/json"} | ({"traceparent": trace} if trace else {}),
-        "body": render({"operation": effect.name, "task": effect.task, "payload": effect.payload, **effect.context}),
+        "body": render(TaskEnvelope.of(effect).to_json()),
     }
     if settings.tasks_account:
-        call["oidc_token"] = {"service_account_email": settings.tasks_account, "audience": address}
-    return call
+        request["oidc_token"] = {"service_account_email": settings.tasks_account, "audience": address}
+    return request
 
 
 def _connect(emulator: str) -> "CloudTasksClient":
@@ -142,6 +143,6 @@ def _connect(emulator: str) -> "CloudTasksClient":
     import grpc
     from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 
-    # By default gRPC waits up to two minutes before it tries again to reach a stand-in that was restarted.
+    # By default gRPC waits up to two minutes before it reconnects to an emulator that was restarted.
     channel = grpc.insecure_channel(emulator, [("grpc.max_reconnect_backoff_ms", 500)])
     return CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))

@@ -1,8 +1,8 @@
-"""One fact a line: JSON on standard output, in the form that Cloud Logging takes apart by itself.
+"""Structured logging: JSON lines on standard output, in the format that Cloud Logging parses.
 
-A line has a severity, a constant message and values beside it. The trace of the call that is being handled is bound
-once, stands in every line and travels on in tasks, so that one search shows a request with all that followed from it.
-No logging library: importing Google's takes longer than all the rest of a cold start.
+A line has a severity, a constant message and values. The trace of the current request is bound once, stands in every
+line and is propagated in tasks, so that one search shows a request with everything it caused. No logging library:
+importing Google's takes longer than the rest of a cold start.
 """
 
 import json
@@ -19,20 +19,20 @@ from typing import Protocol
 
 
 class Headers(Protocol):
-    """Headers by name, whatever carries them."""
+    """Headers by name: Flask's, or a plain dictionary."""
 
     def get(self, name: str, default: str, /) -> str: ...
 
 
 _trace: ContextVar[str] = ContextVar("trace", default="")
-_one_line_at_a_time = threading.Lock()
+_line_lock = threading.Lock()
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
 _CLOUD_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/(\d{1,20}))?(?:;o=(\d))?")
 
 
 def traceparent_of(headers: Headers) -> str:
-    """Find the trace that a call belongs to, or begin one. Answers a W3C ``traceparent``."""
+    """Return the trace of a request as a W3C ``traceparent``; a new one if it has none."""
     given = headers.get("traceparent", "")
     if _TRACEPARENT.fullmatch(given):
         return given
@@ -43,13 +43,13 @@ def traceparent_of(headers: Headers) -> str:
 
 
 def current_trace() -> str:
-    """Give the ``traceparent`` of the call being handled; empty outside one."""
+    """Return the ``traceparent`` of the current request; empty outside one."""
     return _trace.get()
 
 
 @contextmanager
 def traced(traceparent: str) -> Iterator[None]:
-    """Bind a trace to all that happens inside."""
+    """Bind a trace to everything inside."""
     token = _trace.set(traceparent)
     try:
         yield
@@ -58,7 +58,7 @@ def traced(traceparent: str) -> Iterator[None]:
 
 
 class JsonLog:
-    """Writes facts as lines of JSON. An exception given as a value is written as its traceback."""
+    """Writes log lines as JSON. A value that is an exception is written as its traceback."""
 
     def __init__(self, project: str) -> None:
         self._project = project
@@ -70,22 +70,22 @@ class JsonLog:
         self._write("ERROR", message, values)
 
     def _write(self, severity: str, message: str, values: Mapping[str, object]) -> None:
-        fact = {name: _readable(value) for name, value in values.items()}
-        fact |= {"severity": severity, "message": message, "time": datetime.now(UTC).isoformat()} | self._trace()
-        line = json.dumps(fact, default=str) + "\n"
-        with _one_line_at_a_time:
+        entry = {name: _loggable(value) for name, value in values.items()}
+        entry |= {"severity": severity, "message": message, "time": datetime.now(UTC).isoformat()} | self._trace()
+        line = json.dumps(entry, default=str) + "\n"
+        with _line_lock:
             sys.stdout.write(line)
             sys.stdout.flush()
 
     def _trace(self) -> dict[str, object]:
-        known = _TRACEPARENT.fullmatch(_trace.get())
-        if known is None:
+        match = _TRACEPARENT.fullmatch(_trace.get())
+        if match is None:
             return {}
         return {
-            "logging.googleapis.com/trace": f"projects/{self._project}/traces/{known[1]}",
-            "logging.googleapis.com/spanId": known[2],
+            "logging.googleapis.com/trace": f"projects/{self._project}/traces/{match[1]}",
+            "logging.googleapis.com/spanId": match[2],
         }
 
 
-def _readable(value: object) -> object:
+def _loggable(value: object) -> object:
     return "".join(traceback.format_exception(value)) if isinstance(value, BaseException) else value

@@ -1,11 +1,11 @@
-"""What a call costs: a store and a queue that count, as Google bills and as a caller waits.
+"""The cost of a request: a store and a queue that count operations as Google bills them, and round trips.
 
-Counted into the `Cost` that `measure` opened around the call, if any. The tests that hold an operation to its price
-speak of these numbers, and every handled call logs them.
+They add to the `Cost` of the innermost `measure`, if any. Tests hold operations to these numbers, and the log line of
+every request has them.
 
-- reads: records asked for, found or not; a query counts what it finds, at least 1; a count 1 for each 1,000 counted.
-- writes, deletes: one a record, also those of a commit that failed: they are work that was asked for.
-- round_trips: times that the caller waited for an answer from outside; tasks handed over together are one.
+- reads: records read, found or not; a query counts what it finds, at least 1; a count 1 for each 1,000 counted.
+- writes, deletes: one a record, also of a commit that failed.
+- round_trips: calls that the caller waited for; tasks enqueued together are one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,12 +28,12 @@ from shared.core.operations.ports import (
 from shared.core.rules.effects import Effect
 
 COUNTED_A_READ = 1000
-"""Index entries that one read pays for in a count."""
+"""Index entries in a count that are billed as one read."""
 
 
 @dataclass(slots=True)
 class Cost:
-    """Counts of one call; they only grow."""
+    """Counts of one request; they only grow."""
 
     reads: int = 0
     writes: int = 0
@@ -47,7 +47,7 @@ _cost: ContextVar[Cost | None] = ContextVar("cost", default=None)
 
 @contextmanager
 def measure() -> Iterator[Cost]:
-    """Count what happens inside, in this thread. An inner measurement takes its counts to itself."""
+    """Count the operations inside, in this thread. Those of a nested measurement count only there."""
     cost = Cost()
     token = _cost.set(cost)
     try:
@@ -57,7 +57,7 @@ def measure() -> Iterator[Cost]:
 
 
 def metered(ports: Ports) -> Ports:
-    """Make the store and the queue of these ports count; what counts already stays as it is."""
+    """Return these ports with a metered store and queue; no-op for those that are metered already."""
     store = ports.store if isinstance(ports.store, MeteredStore) else MeteredStore(ports.store)
     queue = ports.queue if isinstance(ports.queue, MeteredQueue) else MeteredQueue(ports.queue)
     return replace(ports, store=store, queue=queue)
@@ -74,7 +74,7 @@ def _add(*, reads: int = 0, writes: int = 0, deletes: int = 0, round_trips: int 
 
 
 class MeteredStore:
-    """A store that counts and otherwise is the one inside."""
+    """A store that counts the calls of another."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -108,7 +108,7 @@ class MeteredStore:
 
 
 class MeteredQueue:
-    """A queue that counts and otherwise is the one inside."""
+    """A queue that counts the calls of another."""
 
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue

@@ -1,8 +1,8 @@
-"""The composition root: where a function's ports are put together.
+"""The composition root: builds the ports of a function.
 
-They are made at the first call and not at import: gunicorn loads a function before it forks, and gRPC connections are
-made after. What they need is imported before, while the instance starts (`load`), and only what was chosen: imports are
-most of a cold start.
+They are built at the first request and not at import: gunicorn loads a function before it forks, and gRPC connections
+must be opened after. What they need is imported before, while the instance starts (`load`), and nothing else: imports
+are most of a cold start.
 """
 
 import threading
@@ -11,36 +11,40 @@ from shared.adapters.logs import JsonLog
 from shared.adapters.settings import Settings, settings
 from shared.core.operations.ports import Log, Ports, Store
 
-_making = threading.Lock()
+_building = threading.Lock()
 _ports: Ports | None = None
 
 
 def ports() -> Ports:
-    """Give this process's store, queue, clock and log, all metered. Made once, whichever thread comes first."""
+    """Return this process's store, queue, clock and log, all metered. Built once a process."""
     global _ports  # noqa: PLW0603 - one set of connections a process is the point
     if _ports is None:
-        with _making:
+        with _building:
             if _ports is None:
                 _ports = connect(settings())
     return _ports
 
 
 def load() -> None:
-    """Import what the ports will need, and connect to nothing: the first caller should not wait for it."""
+    """Import what the ports will need, without connecting: the first request should not wait for it."""
     if _ports is None:
         from shared.adapters.firestore import store  # noqa: F401
 
 
-def bind(chosen: Ports | None) -> None:
-    """Use these ports from now on, metered; None: make them from the settings again. For tests."""
+def bind(chosen: Ports | None) -> Ports | None:
+    """Use these ports from now on, metered; None: make them from the settings again. For tests.
+
+    Returns the ports that were bound before, or None.
+    """
     from shared.adapters.meter import metered
 
-    global _ports  # noqa: PLW0603
-    _ports = metered(chosen) if chosen is not None else None
+    global _ports
+    before, _ports = _ports, metered(chosen) if chosen is not None else None
+    return before
 
 
 def log() -> Log:
-    """Give the log without connecting to anything: a refusal must not wait for a store."""
+    """Return the log without connecting to anything: a refusal must not wait for a store."""
     return _ports.log if _ports is not None else JsonLog(settings().project)
 
 

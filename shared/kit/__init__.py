@@ -1,21 +1,22 @@
-"""What a function of your own imports: its addresses for people, its tasks for queues, semaphores and batches.
+"""What a user's function imports: HTTP routes, tasks, semaphores, batches and documents.
 
     from shared.kit import Function, Lease, semaphore
 
     app = Function("philosophers")
 
-    @app.http("POST")                              # {base}philosophers, for people
+    @app.http("POST")                              # POST {base}philosophers
     def dine(request): ...
 
-    @app.task                                      # POST .../philosophers/tasks/eat, from a queue
+    @app.task                                      # POST .../philosophers/tasks/eat, called by Cloud Tasks
     def eat(lease: Lease, seat: int) -> None: ...
 
-    philosophers = app.entry_point()               # what the catalogue names: folder = entry point = name
+    philosophers = app.entry_point()               # folder = entry point = the catalogue's name
 
-    semaphore("fork-3").wait(eat.call(seat=3))     # runs when the permit is ours
+    semaphore("fork-3").wait(eat.call(seat=3))     # runs when a permit is granted
 
-A task may be delivered twice, also at the same time. It says no by raising a `Problem` (never asked again); whatever
-else it raises brings it again, until its `attempts_max` are used up.
+A task is delivered at least once, and two deliveries may overlap. A `Problem` is a permanent error and is not retried;
+any other exception is retried, until `attempts_max` attempts have failed. Task code must issue identical calls in the
+same order, so that a second delivery repeats them and adds none.
 """
 
 from shared.adapters.http.routes import Request, Response
@@ -23,9 +24,10 @@ from shared.core.operations.ports import DocumentEvent
 from shared.core.rules.calls import Call
 from shared.core.rules.problems import NotFound, Problem, Unavailable
 from shared.core.rules.task_context import Completion, Lease, Unit
-from shared.kit.batches import SubBatch, sub_batch
-from shared.kit.documents import batch, documents, semaphore
+from shared.kit.batches import SubBatch, batch, sub_batch
+from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
+from shared.kit.semaphores import semaphore
 
 __all__ = [
     "Call",

@@ -1,7 +1,7 @@
-"""Whether a batch's units are still wanted, asked of the store once in a few seconds a process and not once a unit.
+"""Whether a batch's units should still run, remembered for a few seconds a process.
 
-So a unit costs no read, and a cancelled batch's units may go on for those seconds: harmless, since what an ended batch
-is told changes nothing.
+So a unit costs no read. Units of a cancelled batch may start for those seconds more, which is harmless: an ended batch
+ignores their outcomes.
 """
 
 import time
@@ -9,28 +9,35 @@ from threading import Lock
 
 from shared.adapters import runtime
 from shared.batches.operations import units as batch_units
-from shared.batches.rules.identity import Unit
+from shared.batches.rules.units import PlacedUnit
 
 FRESH_SECONDS = 5.0
-BATCHES_MAX = 1_000  # remembered by a process; beyond that it begins anew
+BATCHES_MAX = 1_000
+"""Batches remembered by a process; beyond that the cache is cleared."""
 
 _Key = tuple[str, str, bool]
-_known: dict[_Key, tuple[bool, float]] = {}
-_knowing = Lock()
+_cache: dict[_Key, tuple[bool, float]] = {}
+_lock = Lock()
 
 
-def is_wanted(unit: Unit) -> bool:
-    """Tell whether a unit's work should begin, as far as was known in the last few seconds. Raises `Unavailable`."""
+def is_live(unit: PlacedUnit) -> bool:
+    """Return whether a unit should run; the value may be `FRESH_SECONDS` old. Raises `Unavailable`."""
     key = (unit.batch, unit.incarnation, unit.attempt > 0)
-    with _knowing:
-        wanted, until = _known.get(key, (False, 0.0))
-    return wanted if time.monotonic() < until else _asked(unit, key)
+    with _lock:
+        live, fresh_until = _cache.get(key, (False, 0.0))
+    return live if time.monotonic() < fresh_until else _read(unit, key)
 
 
-def _asked(unit: Unit, key: _Key) -> bool:
-    wanted = batch_units.unit_is_wanted(runtime.ports(), unit)
-    with _knowing:
-        if len(_known) >= BATCHES_MAX:
-            _known.clear()
-        _known[key] = (wanted, time.monotonic() + FRESH_SECONDS)
-    return wanted
+def clear() -> None:
+    """Forget everything. For tests whose clock moves otherwise than this machine's."""
+    with _lock:
+        _cache.clear()
+
+
+def _read(unit: PlacedUnit, key: _Key) -> bool:
+    live = batch_units.unit_is_live(runtime.ports(), unit)
+    with _lock:
+        if len(_cache) >= BATCHES_MAX:
+            _cache.clear()
+        _cache[key] = (live, time.monotonic() + FRESH_SECONDS)
+    return live

@@ -1,11 +1,9 @@
-"""Documents, semaphores and batches, as a function of a user's own speaks of them.
+"""Documents, as a user's function stores and reads them.
 
     documents.put("order-7", {"customer": {"key": "ann"}})
     documents.patch("order-7", {"paid": True})
-    semaphore("printer").wait(print_it.call(order=7), release_on_return=True)
-    batch("quilt").populate(paint.call(square=n) for n in range(64))
 
-All of it can be said again: within a task, what has no id gets one that a second delivery repeats.
+Every call may be repeated: in a second delivery of a task it stores the same again.
 """
 
 from collections.abc import Iterable
@@ -13,43 +11,45 @@ from typing import Any
 
 from shared.adapters import runtime
 from shared.core.rules.problems import Problem, Unavailable
-from shared.documents.operations import bulk as document_bulk
+from shared.documents.operations import bulk as bulk_operations
 from shared.documents.operations import documents as operations
-from shared.documents.operations import patches as document_patches
-from shared.documents.operations.bulk import Loaded
-from shared.documents.operations.documents import Stored
+from shared.documents.operations import patches as patch_operations
+from shared.documents.operations.stored_documents import StoredDocument
+from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.patches import Null
-from shared.kit.batches import Batch
-from shared.kit.semaphores import Semaphore
+from shared.documents.rules.requests import PatchRequest, PutRequest
 
-Ending = dict[str, Any] | Problem | Unavailable
-"""Of one of many documents: how it is stored, or why it is not. After `Unavailable` that is not known: put it again."""
+PutManyOutcome = dict[str, Any] | Problem | Unavailable
+"""Of one of many documents: the document as stored, or why it is not. `Unavailable` means unknown: put it again."""
 
 
 class Documents:
-    """JSON under keys, with links that stay true."""
+    """JSON under keys, with links that stay up to date."""
 
     def put(self, key: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Store a document, and give it as stored: with its links filled. Raises a `Problem` if it cannot be."""
-        return operations.put(runtime.ports(), key, document).document
+        """Store a document and return it with its links filled. Raises a `Problem` if it cannot be stored."""
+        return operations.put(runtime.ports(), PutRequest.from_request(key, document)).document
 
     def patch(self, key: str, changes: dict[str, Any], *, none_removes: bool = False) -> dict[str, Any]:
-        """Merge into a document, or make one of it, and give it as stored. Raises a `Problem` if that cannot be.
+        """Merge into a document, or create it, and return it as stored. Raises a `Problem` if it cannot be stored.
 
-        Objects are merged member by member, all else is replaced. None is a value, or removes what it stands for.
+        Objects are merged member by member, all else is replaced. None is a value; with `none_removes` it removes the
+        member.
         """
         null = Null.REMOVES if none_removes else Null.IS_A_VALUE
-        return document_patches.patch(runtime.ports(), key, changes, null).document
+        return patch_operations.patch(runtime.ports(), PatchRequest.from_request(key, changes, null)).document
 
-    def put_many(self, documents: Iterable[dict[str, Any]]) -> list[Ending]:
-        """Store documents that hold their own keys, each for itself; give how each ended, in their order.
+    def put_many(self, documents: Iterable[dict[str, Any]]) -> list[PutManyOutcome]:
+        """Store documents that contain their keys, each by itself; return their outcomes, in the same order.
 
-        They may link to each other, in any order. Raises `TooLarge` for more than one call may bring.
+        They may link to each other, in any order. Raises `TooLarge` for more than one call takes.
         """
-        return [_ending(loaded) for loaded in document_bulk.put_each(runtime.ports(), list(documents))]
+        request = BulkPutRequest.from_request(list(documents))
+        outcomes = (each.outcome for each in bulk_operations.put_each(runtime.ports(), request))
+        return [each.document if isinstance(each, StoredDocument) else each for each in outcomes]
 
     def get(self, key: str) -> dict[str, Any]:
-        """Read a document. Raises `NotFound`."""
+        """Return a document. Raises `NotFound`."""
         return operations.get(runtime.ports(), key).document
 
     def delete(self, key: str) -> None:
@@ -57,18 +57,4 @@ class Documents:
         operations.delete(runtime.ports(), key)
 
 
-def _ending(loaded: Loaded) -> Ending:
-    return loaded.ending.document if isinstance(loaded.ending, Stored) else loaded.ending
-
-
 documents = Documents()
-
-
-def semaphore(name: str) -> Semaphore:
-    """Speak of the semaphore of that name, which need not exist yet."""
-    return Semaphore(name)
-
-
-def batch(id: str) -> Batch:  # noqa: A002  the word of the HTTP API
-    """Speak of the batch of that id, which need not exist yet."""
-    return Batch(id)

@@ -1,26 +1,25 @@
-"""A function of a user's own: handlers and tasks by decorator, and the one entry point that the framework calls."""
+"""A user's function: HTTP handlers, tasks and event handlers by decorator, and the one entry point of all of them."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import flask
 
 from shared.adapters import runtime
-from shared.adapters.http import tasks as queues
 from shared.adapters.http.paths import match, segments_of_pattern
 from shared.adapters.http.request_log import entry_point
 from shared.adapters.http.responses import EntryPoint, Response
 from shared.adapters.http.routes import Routes
+from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import UnknownTask
 from shared.core.rules.task_context import TaskContext
-from shared.kit.batch_liveness_cache import is_wanted
-from shared.kit.idempotency import acting_for
-from shared.tasks.operations import task_runner as running
+from shared.kit.batch_liveness_cache import is_live
+from shared.kit.idempotency import idempotent_calls
+from shared.tasks.operations import task_runner
 from shared.tasks.operations.task_runner import Attempt, RetryLimits
 from shared.tasks.rules.signatures import Signature
 
@@ -32,49 +31,62 @@ TASKS = "/tasks/"
 
 
 class Task(Generic[P, R]):
-    """A user's task. Calling it runs it here and now, as a test does; `call` says that a queue should."""
+    """A task of a user's function. Calling it runs its code at once; `call` describes a call for a queue."""
 
     def __init__(self, function: str, code: Callable[P, R], retry_limits: RetryLimits) -> None:
         self.name = code.__name__
         self.retry_limits = retry_limits
         self._function = function
         self._code = code
-        self._signature = Signature.of(code)
+        self._signature = Signature.from_function(code)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._code(*args, **kwargs)
 
     def call(self, **arguments: Json) -> Call:
-        """Ask for this task with these arguments, which travel as JSON. Raises `BadArgument` naming one that is not."""
+        """Return a call of this task, for `wait`, `populate` and other calls that take one. Arguments travel as JSON.
+
+        Raises `WrongArguments` (a `TypeError`) if they do not fit the signature, `TooLarge` over 100 KiB.
+        """
         self._signature.check(arguments)
-        call = Call(self._function, self.name, arguments)
-        return Call.parse(dataclasses.asdict(call), self.name)
+        return Call(self._function, self.name, arguments).checked(self.name)
 
     def run(self, payload: Mapping[str, Any], context: TaskContext | None) -> Any:
-        """Run it with arguments that have arrived. Raises `BadArgument`, and what the code raises."""
+        """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises."""
         code: Callable[..., R] = self._code
-        return code(**self._signature.filled(payload, context))
+        return code(**self._signature.bind(payload, context))
 
 
 class Function:
-    """A function of the catalogue, under the name that its entry has there."""
+    """A function of the catalogue. `name` is its entry's name there.
+
+    `document_pattern` is the pattern of `document_written`, or None.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.document_pattern: str | None = None
         self._routes = Routes(name)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
 
-    def http(self, method: str, pattern: str = "/") -> Callable[[Handler], Handler]:
-        """Response people at ``{base}NAME`` + `pattern`; each ``{part}`` of it is a text argument, after the request.
+    def http(
+        self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
+    ) -> Callable[[Handler], Handler]:
+        """Handle requests to ``{base}NAME`` + `pattern`; each ``{part}`` of it is a `str` argument, after the request.
 
-        What the handler returns goes back as JSON with 200; None: 204; an `Response` as it is.
+        The handler's return value is answered as JSON with 200, None as 204, a `Response` as it is. `query` names
+        the allowed query parameters, any other is refused with 400; None allows all.
+
+        Raises `ValueError` for a pattern without a leading slash, or under ``/tasks/``.
         """
         if f"{pattern}/".startswith(TASKS):
-            raise ValueError(f"{TASKS} is where the tasks are: choose another pattern than {pattern}")
+            raise ValueError(f"{TASKS} is reserved for tasks: choose another pattern than {pattern!r}")
+
+        route = self._routes.on(method, pattern, query=query)
 
         def register(handler: Handler) -> Handler:
-            self._routes.on(method, pattern)(lambda request, **parts: _answer(handler(request, **parts)))
+            route(lambda request, **parts: _response(handler(request, **parts)))
             return handler
 
         return register
@@ -92,7 +104,11 @@ class Function:
         attempts_max: int = LIMITS.executions_max,
         retries_max: int = LIMITS.retries_max,
     ) -> Any:
-        """Make a function a task of that name. A task that dies `attempts_max` times is given up."""
+        """Register a task under the name of its code. A task that fails `attempts_max` times is given up.
+
+        `retries_max` counts deliveries that reached no process, too. Raises `ValueError` for a second task of one name,
+        `TypeError` for a parameter that no JSON value fits.
+        """
 
         def register(code: Callable[P, R]) -> Task[P, R]:
             task = Task(self.name, code, RetryLimits(attempts_max, retries_max))
@@ -103,13 +119,15 @@ class Function:
         return register if code is None else register(code)
 
     def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        """Handle each write of a record under `pattern` (``documents/{key}``), as a trigger of the catalogue names it.
+        """Handle each write of a record whose path fits `pattern` (``documents/{key}``); the catalogue needs a trigger.
 
-        The handler gets the `DocumentEvent` and each ``{part}``. A function that events invoke does nothing else.
+        The handler's arguments are the `DocumentEvent` and each ``{part}``. A function with an event handler has no
+        routes and no tasks.
         """
         from shared.adapters.http import events  # its protobuf is for functions that have events
 
         segments = segments_of_pattern(f"/{pattern}")
+        self.document_pattern = pattern
 
         def register(handler: Callable[..., None]) -> Callable[..., None]:
             def handle(event: DocumentEvent) -> None:
@@ -123,37 +141,41 @@ class Function:
         return register
 
     def entry_point(self) -> Callable[..., Any]:
-        """Give the plain function that the framework calls, with a request or with an event."""
+        """Return the function that functions-framework calls, with a request or with an event."""
         if self._events is not None:
             return self._events
-        return entry_point(self.name, _forked(self._routes.entry_point(), queues.task_entry(self.name)(self._handle)))
+        tasks = task_entry(self.name)(self._run)
+        return entry_point(self.name, _dispatch(self._routes.entry_point(), tasks))
 
     def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
-        """Use this store, queue and clock from now on, in this process: for tests."""
+        """Use this store, queue and clock in this process from now on. For tests; see also `shared.testing.Harness`."""
         runtime.bind(Ports(store, queue, clock, runtime.log()))
 
-    def _handle(self, delivered: queues.Task) -> None:
-        task = self._tasks.get(delivered.name)
-        retry_limits = task.retry_limits if task else RetryLimits(LIMITS.executions_max, LIMITS.retries_max)
-        delivery = Attempt(delivered.context, delivered.executions, delivered.retries)
+    def _run(self, request: TaskDelivery) -> None:
+        task = self._tasks.get(request.name)
+        limits = task.retry_limits if task else RetryLimits(LIMITS.executions_max, LIMITS.retries_max)
+        attempt = Attempt(request.context, request.executions, request.retries)
 
         def code(context: TaskContext | None) -> Any:
             if task is None:
-                raise UnknownTask(f"{self.name} has no task {delivered.name!r}; it has: {', '.join(self._tasks)}.")
-            return task.run(delivered.payload, context)
+                known = ", ".join(self._tasks) or "none"
+                raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
+            return task.run(request.payload, context)
 
-        with acting_for(delivered.operation):
-            running.run(runtime.ports(), delivery, retry_limits, is_wanted, code)
+        with idempotent_calls(request.operation):
+            task_runner.run(runtime.ports(), attempt, limits, is_live, code)
 
 
-def _forked(people: EntryPoint, tasks: EntryPoint) -> EntryPoint:
+def _dispatch(routes: EntryPoint, tasks: EntryPoint) -> EntryPoint:
+    """Return an entry point that hands requests under ``/tasks/`` to `tasks`, all others to `routes`."""
+
     def entry(request: flask.Request) -> flask.Response:
-        return tasks(request) if request.path.startswith(TASKS) else people(request)
+        return tasks(request) if request.path.startswith(TASKS) else routes(request)
 
     return entry
 
 
-def _answer(given: Any) -> Response:
-    if isinstance(given, Response):
-        return given
-    return Response(204) if given is None else Response(200, given)
+def _response(returned: Any) -> Response:
+    if isinstance(returned, Response):
+        return returned
+    return Response(204) if returned is None else Response(200, returned)

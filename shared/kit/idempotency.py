@@ -1,8 +1,7 @@
-"""Ids for what a task asks for, so that a second delivery asks for the same again and not for more.
+"""Idempotency keys for the calls that a task makes, so that a second delivery repeats them and adds none.
 
-A task's operation has the same name at every delivery. What the task's code then does, it does in the same order each
-time, as far as it is like things: so an id is made of the operation, of what is asked for, and of how many times the
-same was asked for before.
+A task's operation id is the same in every delivery. Task code must issue identical calls in the same order: a key is
+made of the operation, of the call, and of how many identical calls came before it.
 """
 
 from collections import Counter
@@ -15,29 +14,29 @@ from shared.core.rules.effects import name_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Acting:
+class _RunningTask:
     operation: str
-    asked: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
 
 
-_acting: ContextVar[_Acting | None] = ContextVar("acting", default=None)
+_running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", default=None)
 
 
 @contextmanager
-def acting_for(operation: str) -> Iterator[None]:
-    """Let what is asked for inside have its ids from `operation`."""
-    before = _acting.set(_Acting(operation))
+def idempotent_calls(operation: str) -> Iterator[None]:
+    """Derive the idempotency keys of all calls inside from `operation`."""
+    token = _running_task.set(_RunningTask(operation))
     try:
         yield
     finally:
-        _acting.reset(before)
+        _running_task.reset(token)
 
 
-def id_for(*what: object) -> str | None:
-    """Make the id of what is asked for now; None outside of a task, where nothing says whether a call is a repeat."""
-    acting = _acting.get()
-    if acting is None:
+def idempotency_key(*call: object) -> str | None:
+    """Return the key of a call that is made now; None outside of a task, where a repeat cannot be recognised."""
+    task = _running_task.get()
+    if task is None:
         return None
-    asked = name_of(*what)
-    acting.asked[asked] += 1
-    return name_of(acting.operation, asked, acting.asked[asked])
+    name = name_of(*call)
+    task.calls[name] += 1
+    return name_of(task.operation, name, task.calls[name])

@@ -6,7 +6,7 @@ from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import check_deployed
 from shared.core.rules.calls import Call
 from shared.core.rules.task_context import Lease
-from shared.kit.idempotency import id_for
+from shared.kit.idempotency import idempotency_key
 from shared.semaphores.operations import semaphores as operations
 from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 
@@ -74,7 +74,7 @@ class Semaphore:
 
     def signal(self, lease: Lease | str) -> bool:
         """Release a lease, given itself or its id; return whether it was still held."""
-        request = SignalRequest(_id_of(lease), id_for("signal", self.name) or "")
+        request = SignalRequest(_id_of(lease), idempotency_key("signal", self.name) or "")
         return operations.signal(runtime.ports(), self.name, request)
 
     def renew(self, lease: Lease | str, lease_seconds: float | None = None) -> bool:
@@ -83,7 +83,12 @@ class Semaphore:
 
     def _wait_id(self, id_: str | None, what_for: str) -> str:
         # Not by what the task is given: that may hold a lease, which a second delivery has under another token.
-        return id_ or id_for("wait", self.name, what_for) or runtime.ports().store.new_id()
+        return id_ or idempotency_key("wait", self.name, what_for) or runtime.ports().store.new_id()
+
+
+def semaphore(name: str) -> Semaphore:
+    """Return the semaphore of that name, which need not exist yet."""
+    return Semaphore(name)
 
 
 def _id_of(lease: Lease | str) -> str:

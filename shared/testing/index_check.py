@@ -1,7 +1,7 @@
-"""A store that refuses, before it asks, what the cloud would refuse for want of an index.
+"""A store that refuses the queries for which the cloud would lack a composite index.
 
-Google's emulator and the store in memory answer every query, so a query that lacks its index would fail in the cloud
-only. The refusal names the entry to add to the catalogue; the cloud's own refusal is translated into the same words.
+Google's emulator and the in-memory store need no indexes, so a query without its index would fail in the cloud only.
+The problem names the entry to add to the catalogue; the cloud's own error is translated into the same problem.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from shared.core.rules.indexes import Index, lacking
 
 
 class IndexedStore:
-    """The store inside, with no other composite indexes than these."""
+    """Another store, with no other composite indexes than these."""
 
     def __init__(self, store: Store, declared: Collection[Index]) -> None:
         self._store, self._declared = store, declared

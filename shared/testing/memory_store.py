@@ -1,10 +1,10 @@
-"""The store in this process: what Firestore does, in a dictionary, for simulation, tests and machines without Java.
+"""An in-memory store that behaves like Firestore, for simulation, tests and machines without Java.
 
-One lock makes every call one instant. Time is the server's: no commit shares a microsecond with another or precedes
-what was read, however coarse the clock given. A write that changes nothing keeps the update time, as in Firestore.
+One lock makes every call atomic. Time is the server's: commit times are distinct and later than every read, however
+coarse the clock. A write that changes nothing keeps the update time, as in Firestore.
 
-`observe` hears of every record that really changed, in commit order. It is called inside the lock, which is what keeps
-the order: it may read the store, but should be quick, and must not write.
+`observe` is called for every record that changed, in commit order, inside the lock: it may read the store, should be
+quick, and must not write.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,15 +33,16 @@ from shared.core.operations.ports import (
 )
 from shared.core.operations.query_validation import check_query
 from shared.core.operations.write_validation import check_commit, check_each
+from shared.core.rules.keys import check_path
 from shared.core.rules.ordering import same
 from shared.core.rules.problems import Problem
-from shared.core.rules.record_limits import RECORD_BYTES_MAX, check_path, data_bytes, record_bytes
+from shared.core.rules.record_values import RECORD_BYTES_MAX, map_bytes, record_bytes
 from shared.core.rules.times import instant, microseconds
 from shared.testing.memory_writes import Stored, after_change, after_put, copied_map, masked
 from shared.testing.query_evaluation import found
 
 Observer = Callable[[str, Snapshot, Snapshot], None]
-"""Is told the path, the record before and the record after. Both snapshots are its own to keep."""
+"""Called with the path, the record before and the record after. Both snapshots are copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One write of a commit, worked out and not yet done."""
+    """One write of a commit, computed and not yet applied."""
 
     path: str
     before: Record | None
@@ -65,7 +66,7 @@ class _Step:
 
 
 class MemoryStore:
-    """A `Store` that forgets when the process ends. `now` gives aware datetimes; `new_id` draws record ids."""
+    """A `Store` in this process. `now` returns aware datetimes; `new_id` returns record ids."""
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ def _changed(
     data, values = after_change(change, before.data, server_time)
     bound = before.bytes_bound + added_bytes
     if bound > RECORD_BYTES_MAX:
-        bound = record_bytes(change.path, data_bytes(data.items()))
+        bound = record_bytes(change.path, map_bytes(data))
     return _kept_or_new(before, data, bound, at), values
 
 

@@ -1,16 +1,15 @@
-"""What a write makes of a record's data, as Firestore computes it. Pure: stored data is never altered, only shared.
+"""The effect of a write on a record's data, as Firestore computes it. Pure: stored data is never changed, only shared.
 
-Values that come in are copied, and so are those that go out, so that nobody holds a piece of what is stored.
+Values are copied on the way in and out, so that nobody holds a reference into what is stored.
 """
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.core.operations.ports import REMOVE, SERVER_TIME, ArrayUnion, Change, Field, Increment, Put
-from shared.core.operations.write_validation import fills_in
-from shared.core.rules.ordering import order_key
-from shared.core.rules.record_limits import INTEGER_MAX
+from shared.core.operations.ports import REMOVE, SERVER_TIME, Change, Field, Increment, Put
+from shared.core.operations.write_validation import is_server_value
+from shared.core.rules.record_values import INTEGER_MAX
 from shared.core.rules.times import instant, microseconds
 from shared.testing.query_evaluation import MISSING, value_at
 
@@ -39,26 +38,26 @@ def copied_map(data: Any) -> Stored:
 
 
 def after_put(put: Put, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
-    """Give the record's new data and the new values of its increments."""
-    plain = {key: value for key, value in put.data.items() if not fills_in(value)}
-    fill = [((key,), value) for key, value in put.data.items() if fills_in(value)]
+    """Return the record's new data and the new values of its increments."""
+    plain = {key: value for key, value in put.data.items() if not is_server_value(value)}
+    fill = [((key,), value) for key, value in put.data.items() if is_server_value(value)]
     return _filled_in(copied_map(plain), fill, server_time)
 
 
 def after_change(change: Change, before: Stored, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
-    """Give the record's new data and the new values of its increments."""
+    """Return the record's new data and the new values of its increments."""
     data = before
     for field, value in change.fields.items():
         if value is REMOVE:
             data = _without(data, field)
-        elif not fills_in(value):
+        elif not is_server_value(value):
             data = _with(data, field, copied(value))
-    fill = [(field, value) for field, value in change.fields.items() if fills_in(value)]
+    fill = [(field, value) for field, value in change.fields.items() if is_server_value(value)]
     return _filled_in(data, fill, server_time)
 
 
 def masked(data: Stored, fields: Iterable[Field] | None) -> Stored:
-    """Give of a record's data what a mask names and is there; None: all of it."""
+    """Return the fields of a mask that a record has; None: all of them."""
     if fields is None:
         return data
     chosen: Stored = {}
@@ -83,31 +82,18 @@ def _filled_in(
 def _new_value(marker: Any, old: Any, server_time: datetime) -> Any:
     if marker is SERVER_TIME:
         return server_time
-    if isinstance(marker, ArrayUnion):
-        return _united(old if isinstance(old, list) else [], marker.values)
     return _sum(old, marker.by)
 
 
 def _sum(old: Any, by: int) -> int | float:
-    """Add. What is no number counts as 0; integers stop at their bounds."""
+    """Return a sum. What is not a number counts as 0; integers saturate."""
     if type(old) is float:
         return old + by
     return max(-INTEGER_MAX - 1, min(INTEGER_MAX, old + by)) if type(old) is int else by
 
 
-def _united(old: list[Any], values: tuple[Any, ...]) -> list[Any]:
-    """Append what is not there, where 1 and 1.0 are one thing."""
-    items = list(old)
-    known = {order_key(item) for item in items}
-    for value in values:
-        if (key := order_key(value)) not in known:
-            known.add(key)
-            items.append(copied(value))
-    return items
-
-
 def _with(data: Stored, field: Field, value: Any) -> Stored:
-    """Set a field; what stands in its way and is no map goes."""
+    """Return the data with a field set; a value in its way that is not a map is replaced."""
     key, *rest = field
     if rest:
         inner = data.get(key)
@@ -116,7 +102,7 @@ def _with(data: Stored, field: Field, value: Any) -> Stored:
 
 
 def _without(data: Stored, field: Field) -> Stored:
-    """Remove a field; the maps above it stay, even empty."""
+    """Return the data without a field; the maps above it stay, even empty."""
     if value_at(data, field) is MISSING:
         return data
     if len(field) > 1:

@@ -13,7 +13,7 @@ MISSING = object()
 
 
 def found(query: Query, records: Iterable[tuple[str, Data]]) -> list[str]:
-    """Find the ids of all matching records, in order, behind the cursor. A record is given as id and data."""
+    """Return the ids of all matching records, in order, after the cursor. A record is passed as id and data."""
     tests = [_test(condition) for condition in query.where]
     fields = [order.field for order in full_order(query)]
     ranked = []
@@ -25,7 +25,7 @@ def found(query: Query, records: Iterable[tuple[str, Data]]) -> list[str]:
 
 
 def value_at(data: Data, field: Field) -> Any:
-    """Give the value of a field, or `MISSING`."""
+    """Return the value of a field, or `MISSING`."""
     value: Any = data
     for key in field:
         if not isinstance(value, dict) or key not in value:

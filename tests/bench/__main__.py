@@ -25,7 +25,7 @@ WARM_UP_COPIES = 500
 
 
 def lines(stage: Stage, copies_max: int, calls: int) -> Iterator[str]:
-    """Measure; give each line of the table when it is known. `calls` says how often what is short is repeated."""
+    """Measure, and iterate over the lines of the table. `calls` is the number of repetitions of each short call."""
     fan_out(stage, min(copies_max, WARM_UP_COPIES))  # a Java program is slow at first
     yield from report.of_rates(rates(stage, calls))
     yield report.HEADER
@@ -39,7 +39,7 @@ def lines(stage: Stage, copies_max: int, calls: int) -> Iterator[str]:
 
 
 def sizes(copies_max: int) -> list[int]:
-    """List the numbers of copies to measure, up to the largest."""
+    """Return the numbers of copies to measure, up to the largest."""
     return [*(size for size in SIZES if size < copies_max), copies_max]
 
 

@@ -1,7 +1,7 @@
 """The same fan-out by bare calls of the generated client: what no kit on top of Firestore can beat.
 
 Pages of embedding documents by one query each, every write under the guard of what was read, a page's writes in one
-BatchWrite. No queue, no events, no second look at the source: it is not right under concurrency, only fast.
+BatchWrite. No queue, no events, no second read of the source: it is incorrect under concurrency, only fast.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from google.cloud.firestore_v1.types import Write
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.firestore_v1.types.query import StructuredQuery
 
-from shared.links.operations.pages import LINKERS
+from shared.links.operations.pages import LINK_KEYS
 from tests.bench.stage import TARGET
 
 COLLECTION = "bare"
@@ -24,7 +24,7 @@ ARRAY_CONTAINS = StructuredQuery.FieldFilter.Operator.ARRAY_CONTAINS
 
 
 class Bare:
-    """Copies the target into those who embed it, in one collection of an emulator."""
+    """A client that copies the target into the documents that embed it, in one collection of an emulator."""
 
     def __init__(self, host: str, project: str) -> None:
         self._transport = FirestoreGrpcTransport(channel=grpc.insecure_channel(host))
@@ -37,7 +37,7 @@ class Bare:
         self._transport.close()  # type: ignore[no-untyped-call]
 
     def fan_out(self) -> int:
-        """Refresh every copy of the target; give how many."""
+        """Refresh every copy of the target; return how many."""
         source = self._source()
         refreshed = 0
         page = self._page("")
@@ -56,7 +56,7 @@ class Bare:
     def _page(self, after: str) -> list[Any]:
         query = StructuredQuery.pb()(limit={"value": PAGE_COPIES})
         query.from_.add(collection_id=COLLECTION)
-        query.where.field_filter.field.field_path = ".".join(LINKERS)
+        query.where.field_filter.field.field_path = ".".join(LINK_KEYS)
         query.where.field_filter.op = ARRAY_CONTAINS
         query.where.field_filter.value.string_value = TARGET
         query.order_by.add(direction=ASCENDING).field.field_path = "__name__"

@@ -1,4 +1,4 @@
-"""How fast the copies of one document follow it, against bare client calls, and how their number makes time grow."""
+"""How long a fan-out takes, compared with bare client calls, and how the time grows with the number of copies."""
 
 import math
 import time
@@ -27,7 +27,7 @@ class FanOut:
 
     @property
     def ratio(self) -> float:
-        """Compare with bare client calls."""
+        """Return how many times longer this took than bare client calls."""
         return self.shown_seconds / self.bare_seconds
 
     @property
@@ -71,6 +71,6 @@ def bare_seconds(stage: Stage, copies: int) -> float:
 
 
 def exponent(runs: Sequence[FanOut]) -> float:
-    """Give the power of the number of copies by which time grows, from the smallest run to the largest; 1 is linear."""
+    """Return the exponent by which time grows with the copies, from the smallest run to the largest; 1 is linear."""
     first, last = min(runs, key=lambda run: run.copies), max(runs, key=lambda run: run.copies)
     return math.log(last.shown_seconds / first.shown_seconds) / math.log(last.copies / first.copies)

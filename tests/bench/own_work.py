@@ -1,4 +1,4 @@
-"""What costs no I/O or must not grow: the event of a refreshed copy, and the put of a document that many embed."""
+"""CPU time of the event of a refreshed copy, and time of the put of a document that many embed."""
 
 import statistics
 import time
@@ -10,7 +10,7 @@ from shared.adapters.firestore.values import fill_fields
 from shared.adapters.http.events import document_event
 from shared.adapters.meter import Cost, measure, metered
 from shared.core.operations.ports import Ports
-from shared.documents.rules import documents, links
+from shared.documents.rules import documents, links, refreshes
 from shared.documents.rules.copies import Embedding
 from shared.links.operations import fan_out as operations
 from tests.bench.stage import TARGET, Stage, city, country, record
@@ -20,7 +20,7 @@ ATTRIBUTES = {"id": "event", "document": "documents/city"}
 
 
 def event_microseconds(events: int) -> tuple[float, Cost]:
-    """Handle the event of a refreshed copy so often; give the processor time of one and the cost of all."""
+    """Handle the event of a refreshed copy so often; return the CPU time of one, in µs, and the cost of all."""
     body, ports = event_of_a_refresh(), metered(QuietWorld().ports)
     with measure() as cost:
         began = time.thread_time()
@@ -31,21 +31,21 @@ def event_microseconds(events: int) -> tuple[float, Cost]:
 
 
 def handle(ports: Ports, body: bytes) -> None:
-    """Do what the function does with an event, from its bytes on."""
+    """Parse an event and run its handler, as the function does."""
     operations.fan_out(ports, document_event(ATTRIBUTES, body))
 
 
 def event_of_a_refresh() -> bytes:
-    """Make the event of a document that nobody embeds and whose copy was just refreshed."""
+    """Return the event of a document that nobody embeds and whose copy was just refreshed."""
     before = record("city", city(1), {TARGET: country(1)}, linked=False)
-    document = documents.decode(before)
+    document = documents.Document.from_record(before)
     assert document is not None, "a record was just made"
-    content = links.refresh("city", document, Embedding({TARGET: country(2)}, {TARGET: None}))
-    assert not isinstance(content, links.Refresh), "the copy follows"
+    content = refreshes.refresh_copies("city", document, Embedding({TARGET: country(2)}, {TARGET: None}))
+    assert not isinstance(content, refreshes.Refresh), "the copy follows"
     world = QuietWorld()
-    after = documents.written(document, content, "refresh", world.now, linked=False, hops=1)
+    after = documents.stamped(document, content, "refresh", world.now, linked=False, hops=1)
     data: Any = DocumentEventData.pb()()
-    encoded = documents.encode(after, links.link_keys(content), links.link_fields(content))
+    encoded = after.to_record(links.link_keys(content), links.link_fields(content))
     for held, fields in ((data.old_value, before), (data.value, encoded)):
         held.name = "projects/p/databases/(default)/documents/documents/city"
         fill_fields(held.fields, fields)
@@ -53,7 +53,7 @@ def event_of_a_refresh() -> bytes:
 
 
 def put_milliseconds(stage: Stage, linkers: int, puts: int) -> float:
-    """Put a document that so many embed, again and again; give the median time of one.
+    """Put a document that so many embed, again and again; return the median time of one.
 
     Its events are held back: what is measured is the put, not the fan-outs that would run beside the next one.
     """

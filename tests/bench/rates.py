@@ -1,4 +1,4 @@
-"""How many documents a second are put, got, found and loaded through the front door."""
+"""How many documents a second are put, read, queried and loaded over HTTP."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ METHOD_NOT_ALLOWED = 405
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many a second of what is named; `how` says on how many connections."""
+    """Calls of a kind a second; `how` names the connections."""
 
     what: str
     each_second: float
@@ -35,12 +35,12 @@ def rates(stage: Stage, calls: int) -> list[Rate]:
 
 
 def unlinked(number: int) -> dict[str, object]:
-    """Make a city that links to nothing."""
+    """Return a city without links."""
     return {name: value for name, value in city(number).items() if name != "country"}
 
 
 def get(stage: Stage, path: str) -> None:
-    """Ask, and take nothing but an answer."""
+    """Send a GET. Raises when the answer is not a 2xx."""
     stage.http.get(path).raise_for_status()
 
 
@@ -77,6 +77,6 @@ def _load(stage: Stage, body: list[dict[str, object]], *, one_by_one: bool) -> N
 
 
 def _drain(results: Iterable[None]) -> None:
-    """Take all results, so that what a thread raised is raised here."""
+    """Read all results, so that an exception of a thread is raised here."""
     for _ in results:
         pass

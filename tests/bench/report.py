@@ -15,14 +15,14 @@ def of_rates(rates: Sequence[Rate]) -> Iterator[str]:
 
 
 def of_fan_out(run: FanOut) -> str:
-    """Write one fan-out under `HEADER`."""
+    """Return the line of one fan-out, under `HEADER`."""
     times = f"{run.shown_seconds:8.2f}  {run.copies / run.shown_seconds:8,.0f} {run.bare_seconds:8.2f}"
     counts = f"{run.reads_a_copy:11.4f} {run.writes_a_copy:12.4f} {run.tasks / run.copies:11.4f}"
     return f"{run.copies:6,} {times} {run.ratio:8.2f}  {run.idle_seconds:8.2f} {counts}"
 
 
 def of_growth(runs: Sequence[FanOut]) -> str:
-    """Say how the time grew, or that one size shows no growth."""
+    """Return the line on how time grows, which needs two sizes."""
     if len(runs) < 2:
         return "growth     not to be told from one size"
     return f"growth     time grows as copies to the power of {exponent(runs):.2f} (1 is linear)"
@@ -34,7 +34,7 @@ def of_events(microseconds: float, cost: Cost, events: int) -> str:
 
 
 def of_puts(milliseconds: Mapping[int, float]) -> Iterator[str]:
-    """Compare puts by how many embed the document; the first is the measure."""
+    """Iterate over the lines on puts, by how many embed the document, each compared with the first."""
     alone = next(iter(milliseconds.values()))
     for linkers, each in milliseconds.items():
         yield f"put        {each:9.2f} ms   embedded by {linkers:,}: {each / alone:.2f} times that by nobody"

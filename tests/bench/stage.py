@@ -16,9 +16,9 @@ from typing import Any, Self
 import httpx
 
 from infra import catalogue
+from infra.local.log_stats import LogStats
 from infra.local.stack import Stack
-from infra.local.tally import Tally
-from infra.local.triggers import Events
+from infra.local.triggers import EmulatorEvents
 from shared.adapters.firestore.store import FirestoreStore
 from shared.core.operations.ports import Condition, Put, Query
 from shared.documents.rules import documents, links
@@ -42,8 +42,8 @@ class Stage:
         settings = stack.settings
         self.host, self.project = settings.firestore_emulator, settings.project
         self.store = FirestoreStore(self.project, DATABASE, self.host)
-        self.followers = Tally(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
-        self._events = Events(self.host, self.project)
+        self.followers = LogStats(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
+        self._events = EmulatorEvents(self.host, self.project)
         self._triggers = tuple(catalogue.load().triggers.values())
 
     def __enter__(self) -> Self:
@@ -125,9 +125,9 @@ def key_of(number: int) -> str:
 
 def record(key: str, content: Content, sources: Mapping[str, Content], *, linked: bool) -> Mapping[str, Any]:
     """Make the record that a put leaves behind."""
-    shaped = links.shape(key, content, Embedding(sources))
-    document = documents.written(None, shaped, "put", datetime.now(UTC), linked=linked)
-    return documents.encode(document, links.link_keys(shaped), links.link_fields(shaped))
+    shaped = links.embed_links(key, content, Embedding(sources))
+    document = documents.stamped(None, shaped, "put", datetime.now(UTC), linked=linked)
+    return document.to_record(links.link_keys(shaped), links.link_fields(shaped))
 
 
 def copy_in(data: Mapping[str, Any] | None) -> Mapping[str, Any]:

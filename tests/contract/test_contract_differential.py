@@ -16,7 +16,6 @@ from shared.adapters.firestore.store import FirestoreStore
 from shared.core.operations.ports import (
     REMOVE,
     SERVER_TIME,
-    ArrayUnion,
     Change,
     Condition,
     Conflict,
@@ -62,7 +61,6 @@ guards = st.sampled_from([None, Must.EXIST, Must.NOT_EXIST]) | st.integers(0, 8)
 server_values = st.one_of(
     st.just(SERVER_TIME),
     st.integers(-3, 3).map(Increment),
-    st.lists(st.sampled_from([1, 1.0, True, None, "a", {"a": 1}]), max_size=2).map(lambda v: ArrayUnion(tuple(v))),
 )
 small = st.sampled_from([1, 1.0, 2, "a", [1], {"m": 1}, {}, None])
 fields = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(tuple)

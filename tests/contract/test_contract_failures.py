@@ -1,4 +1,4 @@
-"""What becomes of a call when the server is away, slow or says no in its own words."""
+"""Failures of the server: down, slow, or an error of its own."""
 
 import socket
 import time
@@ -62,7 +62,7 @@ def refusing(code: grpc.StatusCode, message: str = "said so") -> Callable[[Any],
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_server_that_is_away_is_unavailable_within_seconds(call: Callable[[FirestoreStore], object]) -> None:
+def test_a_server_that_is_down_is_unavailable_within_seconds(call: Callable[[FirestoreStore], object]) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound but not listening: nobody else takes the port, and connecting fails
         store = FirestoreStore("demo-none", "(default)", f"127.0.0.1:{unused.getsockname()[1]}")
@@ -139,7 +139,7 @@ def test_a_query_that_the_server_finds_wrong_is_a_bad_query() -> None:
         (grpc.StatusCode.INVALID_ARGUMENT, "its size (1,049,131 bytes) exceeds 1,048,576 bytes", None, TooLarge),
     ],
 )
-def test_a_definite_answer_to_a_commit_is_told_in_an_operations_words(
+def test_a_definite_error_of_a_commit_is_translated(
     code: grpc.StatusCode, message: str, guard: Must | None, problem: type[Exception]
 ) -> None:
     with answering(refusing(code, message)) as (store, _), pytest.raises(problem) as refusal:
@@ -148,7 +148,7 @@ def test_a_definite_answer_to_a_commit_is_told_in_an_operations_words(
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED])
-def test_a_mistake_in_the_set_up_is_raised_as_it_is(code: grpc.StatusCode) -> None:
+def test_an_error_of_the_deployment_is_raised_as_it_is(code: grpc.StatusCode) -> None:
     assert (of_read(code, ""), of_write(code, "", [Must.EXIST])) == (None, None)
 
 

@@ -14,7 +14,7 @@ from shared.adapters.firestore.values import decode, field_path, fill
 from shared.core.operations.ports import Condition, Order, Put, Query, Store
 from shared.core.rules.ordering import order_key, same
 from shared.core.rules.problems import BadValue
-from shared.core.rules.record_limits import value_bytes
+from shared.core.rules.record_values import RECORD, size_bytes
 from shared.core.rules.times import instant, microseconds
 from shared.testing.memory_writes import copied
 from tests.contract.wished_values import anything, storable
@@ -44,7 +44,8 @@ def test_a_copy_is_alike_and_shares_nothing_that_can_change(value: Any) -> None:
 
 @given(storable)
 def test_nothing_storable_is_refused(value: Any) -> None:
-    assert value_bytes(value, ("f",)) >= 1
+    RECORD.check(value, ("f",))
+    assert size_bytes(value) >= 1
 
 
 @given(anything)
@@ -52,7 +53,7 @@ def test_nothing_storable_is_refused(value: Any) -> None:
 @example({"a": [{"b": ({},)}]})
 def test_a_value_is_refused_or_survives(value: Any) -> None:
     try:
-        value_bytes(value, ("f",))
+        RECORD.check(value, ("f",))
     except BadValue:
         return
     assert same(decode(encoded(value)), copied(value))

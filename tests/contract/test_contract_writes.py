@@ -8,7 +8,6 @@ from shared.core.operations.ports import (
     REMOVE,
     SERVER_TIME,
     AlreadyExists,
-    ArrayUnion,
     Change,
     Data,
     Increment,
@@ -94,9 +93,7 @@ def test_increments_answer_with_their_new_values_in_several_writes(store: Store)
     store.commit([Put("d/a", {"z": 5, "m": {"n": 1}}), Put("d/b", {"n": 10})])
     committed = store.commit(
         [
-            Change(
-                "d/a", {("z",): Increment(1), ("l",): ArrayUnion((1,)), ("m", "n"): Increment(2), ("a",): Increment(3)}
-            ),
+            Change("d/a", {("z",): Increment(1), ("m", "n"): Increment(2), ("a",): Increment(3)}),
             Put("d/c", {"b": Increment(7), "at": SERVER_TIME, "a": Increment(8)}, guard=Must.NOT_EXIST),
             Change("d/b", {("n",): Increment(-4), ("plain",): 1}),
         ]
@@ -110,8 +107,8 @@ def test_increments_answer_with_their_new_values_in_several_writes(store: Store)
 
 def test_a_put_increments_from_nothing(store: Store) -> None:
     store.commit([Put("d/a", {"n": 5, "l": [1]})])
-    result = store.commit([Put("d/a", {"n": Increment(1), "l": ArrayUnion((2,)), "x": 1})]).results[0]
-    assert (data_of(store, "d/a"), result.values) == ({"n": 1, "l": [2], "x": 1}, {("n",): 1})
+    result = store.commit([Put("d/a", {"n": Increment(1), "x": 1})]).results[0]
+    assert (data_of(store, "d/a"), result.values) == ({"n": 1, "x": 1}, {("n",): 1})
 
 
 @pytest.mark.parametrize(
@@ -145,25 +142,8 @@ def test_a_marker_that_exists_stops_the_increment_beside_it(store: Store) -> Non
     assert data_of(store, "d/counter") == {"n": 1}
 
 
-def test_an_array_union_appends_what_is_not_there_in_order(store: Store) -> None:
-    assert changed(store, {"l": [2, 1]}, {("l",): ArrayUnion((3, 1, 3, 0))}) == {"l": [2, 1, 3, 0]}
-
-
-def test_an_array_union_takes_equal_numbers_for_one(store: Store) -> None:
-    values = (1.0, True, None, float("nan"), float("nan"), {"a": 1}, {"a": 1.0}, 0.0, -0.0, "1")
-    after = changed(store, {"l": [1]}, {("l",): ArrayUnion(values)}) or {}
-    assert repr(after["l"]) == repr([1, True, None, float("nan"), {"a": 1}, 0.0, "1"])
-
-
-def test_an_array_union_replaces_what_is_no_list(store: Store) -> None:
-    assert changed(store, {"l": 5, "m": {}}, {("l",): ArrayUnion(("x",)), ("m", "l"): ArrayUnion(())}) == {
-        "l": ["x"],
-        "m": {"l": []},
-    }
-
-
 def test_a_server_value_inside_a_plain_value_is_refused(store: Store) -> None:
-    for value in ({"x": SERVER_TIME}, [Increment(1)], {"x": ArrayUnion((1,))}, {"x": REMOVE}, REMOVE):
+    for value in ({"x": SERVER_TIME}, [Increment(1)], {"x": REMOVE}, REMOVE):
         with pytest.raises(BadValue):
             store.commit([Put("d/a", {"v": value})])
 

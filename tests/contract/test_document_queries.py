@@ -1,4 +1,4 @@
-"""What people ask by URL, over both stores (D3, D14): fields of copies, members of lists, kinds, pages under writes."""
+"""Queries by URL, over both stores: fields of copies, members of lists, types, pages under writes."""
 
 import itertools
 import sys
@@ -107,7 +107,6 @@ def fred(asking: Asking) -> Asking:
     ],
 )
 def test_a_document_is_found_by_a_field_of_an_embedded_copy(fred: Asking, condition: str) -> None:
-    """D14."""
     assert "fred" in fred.keys(condition)
     assert "ann" not in fred.keys(condition)
     assert {"key": "fred", "name": "Fred", "n": 2, "address": COPY} in fred.ask(condition)["documents"]
@@ -146,7 +145,7 @@ def test_a_count_is_of_all_that_is_found(fred: Asking) -> None:
     assert fred.ask("n==7", count="true") == {"count": 0}
 
 
-def test_a_query_that_needs_an_index_says_the_entry_to_add(fred: Asking) -> None:
+def test_a_query_that_needs_an_index_is_refused_with_the_entry_to_add(fred: Asking) -> None:
     answer = fred.client.get("/", query_string={"where": "address.city==stuffville", "order_by": "-n"})
     problem = answer.get_json(force=True)
     assert (answer.status_code, problem["type"]) == (400, "urn:signalbox:problem:needs-index")
@@ -167,9 +166,7 @@ def pages(asking: Asking, **query: Any) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("order", ["n", "-n", "key"])
-def test_pages_show_each_document_that_did_not_move_once_whatever_is_written_in_between(
-    asking: Asking, order: str
-) -> None:
+def test_pages_show_each_unchanged_document_once_under_concurrent_writes(asking: Asking, order: str) -> None:
     for n in range(9):
         asking.put(f"d{n}", n=n // 2)
     shown: list[str] = []

@@ -27,7 +27,8 @@ def project(folder: Path) -> Path:
     content["functions"]["contest"] = {
         "folder": str(folder / "contest"),
         "invoked_by": ["people", "queue"],
-        "enqueues": ["admit", "tasks"],
+        "enqueues": ["admit", "batches", "tasks"],
+        "tasks": ["work", "die", "enter"],
     }
     (folder / "infra").mkdir()
     path = folder / "infra" / "catalogue.yaml"

@@ -7,7 +7,7 @@ from infra.local.stack import Stack
 
 
 def until(over: Callable[[], bool], seconds_max: float) -> None:
-    """Ask until it is over."""
+    """Poll until it is over."""
     give_up_at = time.monotonic() + seconds_max
     while not over():
         assert time.monotonic() < give_up_at, "it did not happen in time"

@@ -16,7 +16,7 @@ from infra.local.stack import Stack
 SECONDS_MAX = 30.0
 CATALOGUE = """
 functions:
-  door: {invoked_by: [people, queue], enqueues: [knocks]}
+  door: {invoked_by: [people, queue], enqueues: [knocks], tasks: [knock]}
   tick: {invoked_by: [schedule]}
   yearly: {invoked_by: [schedule]}
 queues:
@@ -94,7 +94,7 @@ def http(stack: Stack) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def signer(stack: Stack) -> bytes:
-    """Give the private key of the stack's queues, out of a copy of their journal, which they have locked."""
+    """Return the private key of the stack's queues, out of a copy of their journal, which they have locked."""
     copy = stack.folder / "copy.sqlite"
     for end in ("", "-wal"):
         copy.with_name(copy.name + end).write_bytes((stack.folder / f"cloud-tasks.sqlite{end}").read_bytes())

@@ -1,4 +1,4 @@
-"""The demo's five steps, as `make demo` runs them; and what a deployment refuses that could not be carried out."""
+"""The demo's five stages, as `make demo` runs them; and what a deployment refuses that could not be carried out."""
 
 import os
 import subprocess
@@ -11,18 +11,25 @@ import pytest
 from infra.local.stack import Stack
 
 ELSEWHERE = {"function": "elsewhere", "task": "eat", "payload": {}}
+NO_TASK = {"function": "quilt", "task": "sew"}
 KITS_OWN = {"function": "link_refresh", "task": "eat", "payload": {}}
 NO_QUEUE = {"function": "quilt", "task": "paint", "payload": {}, "queue": "fast"}
 
 
-def test_the_five_steps_end_well_on_the_embedded_store_and_in_a_log() -> None:
+def test_the_five_stages_pass_on_the_embedded_store_and_in_a_log() -> None:
     environment = {**os.environ, "SIGNALBOX_STORE": "embedded", "CITIES": "20", "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "examples.demo"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout.splitlines()
-    assert [line.split()[1] for line in said if line[:1].isdigit()] == ["Load:", "Change:", "Ask:", "Dine:", "Sew:"]
-    assert "checks hold." in said[-1]
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines if line[:1].isdigit()] == [
+        "Load:",
+        "Change:",
+        "Query:",
+        "Semaphores:",
+        "Batches:",
+    ]
+    assert "checks hold." in lines[-1]
     assert "FAILED" not in done.stdout
 
 
@@ -32,7 +39,7 @@ def test_a_call_of_what_the_catalogue_has_not_is_refused_and_nothing_is_stored(
     monkeypatch.setenv("SIGNALBOX_STORE", "embedded")
     with Stack(folder=tmp_path) as stack, httpx.Client(base_url=stack.base_url) as http:
         http.put("semaphores/s", json={"permits": 1, "lease_seconds": 10}).raise_for_status()
-        for call, part in ((ELSEWHERE, "function"), (KITS_OWN, "function"), (NO_QUEUE, "queue")):
+        for call, part in ((ELSEWHERE, "function"), (KITS_OWN, "function"), (NO_TASK, "task"), (NO_QUEUE, "queue")):
             refused = http.post("semaphore-wait/s", json={"continuation": call})
             assert (refused.status_code, refused.json()["field"]) == (400, f"continuation.{part}")
             refused = http.post("batches", json={"id": "b", "units": [{}], "task": call, "sealed": True})

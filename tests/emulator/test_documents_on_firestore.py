@@ -20,8 +20,11 @@ from shared.core.rules.values import canonical
 from shared.documents.operations import bulk as document_bulk
 from shared.documents.operations import documents
 from shared.documents.operations import patches as document_patches
+from shared.documents.operations.stored_documents import StoredDocument
+from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.documents import path_of
 from shared.documents.rules.preconditions import Precondition, Tags
+from shared.documents.rules.requests import PatchRequest, PutRequest
 from shared.links.operations import copies as link_copies
 from shared.transforms.rules import transforms
 from tests.unit.documents.test_any_json import linkless, objects
@@ -59,7 +62,7 @@ def ports(firestore_emulator: str) -> Iterator[Ports]:
 
 
 def until_it_lands(call: Callable[[], object]) -> None:
-    """Ask again as a caller does, as long as it may help."""
+    """Retry as a caller does, on transient errors."""
     while True:
         try:
             call()
@@ -70,7 +73,7 @@ def until_it_lands(call: Callable[[], object]) -> None:
 
 
 def at_once(*works: Callable[[], object]) -> None:
-    """Let each work in a thread of its own, all beginning together."""
+    """Run each in a thread of its own, all starting together."""
     gate = threading.Barrier(len(works))
 
     def begin(work: Callable[[], object]) -> None:
@@ -85,26 +88,26 @@ def at_once(*works: Callable[[], object]) -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sent=objects)
 def test_any_object_comes_back_equal_or_is_refused_with_a_reason(ports: Ports, sent: dict[str, Any]) -> None:
-    """D1, D3, D4, D5: on Firestore, one by one and in a call of many."""
-    [loaded] = document_bulk.put_each(ports, [sent | {"key": "b"}])
-    if isinstance(loaded.ending, documents.Stored):
+    """On Firestore, one by one and in a call of many."""
+    [loaded] = document_bulk.put_each(ports, BulkPutRequest.from_request([sent | {"key": "b"}]))
+    if isinstance(loaded.outcome, StoredDocument):
         found = documents.get(ports, "b")
         document = found.document
-        assert (canonical(document), found.etag) == (canonical(loaded.ending.document), loaded.ending.etag)
+        assert (canonical(document), found.etag) == (canonical(loaded.outcome.document), loaded.outcome.etag)
         if linkless({name: value for name, value in sent.items() if name != "key"}):
             assert canonical(document) == canonical({**sent, "key": "b"})
     else:
-        assert isinstance(loaded.ending, Problem)
-        assert loaded.ending.detail
+        assert isinstance(loaded.outcome, Problem)
+        assert loaded.outcome.detail
 
 
 def test_merges_of_eight_threads_into_one_document_are_all_there(ports: Ports) -> None:
-    """D2, D9: whoever loses the guard merges into what the winner left."""
+    """Whoever loses the guard merges into what the winner left."""
 
     def merge(thread: int) -> None:
         for n in range(MERGES):
             patch = {f"t{thread}": {f"n{n}": n}}
-            until_it_lands(lambda patch=patch: document_patches.patch(ports, "hot", patch))  # type: ignore[misc]
+            until_it_lands(lambda patch=patch: document_patches.patch(ports, PatchRequest.from_request("hot", patch)))  # type: ignore[misc]
 
     at_once(*(lambda thread=thread: merge(thread) for thread in range(THREADS)))
     expected = {f"t{thread}": {f"n{n}": n for n in range(MERGES)} for thread in range(THREADS)}
@@ -112,9 +115,8 @@ def test_merges_of_eight_threads_into_one_document_are_all_there(ports: Ports) -
 
 
 def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(ports: Ports) -> None:
-    """D9."""
-    documents.put(ports, "t", {"n": 0})
-    documents.put(ports, "p", {"t": {"key": "t"}})
+    documents.put(ports, PutRequest.from_request("t", {"n": 0}))
+    documents.put(ports, PutRequest.from_request("p", {"t": {"key": "t"}}))
 
     def refresh() -> None:
         embedding, *around = ports.store.read(path_of("p"), path_of("t"), transforms.path_of("t"))
@@ -122,11 +124,11 @@ def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(p
 
     def merge() -> None:
         for n in range(20):
-            until_it_lands(lambda n=n: document_patches.patch(ports, "p", {f"m{n}": n}))  # type: ignore[misc]
+            until_it_lands(lambda n=n: document_patches.patch(ports, PatchRequest.from_request("p", {f"m{n}": n})))  # type: ignore[misc]
 
     def change_and_refresh() -> None:
         for n in range(1, 21):
-            documents.put(ports, "t", {"n": n})
+            documents.put(ports, PutRequest.from_request("t", {"n": n}))
             until_it_lands(refresh)
 
     at_once(merge, change_and_refresh)
@@ -136,13 +138,13 @@ def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(p
 
 
 def test_of_eight_threads_that_put_on_the_same_condition_one_is_taken(ports: Ports) -> None:
-    tag = documents.put(ports, "a", {"n": 0}).etag
+    tag = documents.put(ports, PutRequest.from_request("a", {"n": 0})).etag
     won: list[int] = []
 
     def put(thread: int) -> None:
         condition = Precondition(if_match=Tags(frozenset([tag])))
         try:
-            documents.put(ports, "a", {"n": thread}, condition)
+            documents.put(ports, PutRequest.from_request("a", {"n": thread}, condition))
         except PreconditionFailed:
             return
         won.append(thread)
@@ -154,7 +156,9 @@ def test_of_eight_threads_that_put_on_the_same_condition_one_is_taken(ports: Por
 
 def test_500_documents_of_eight_megabytes_are_all_stored_and_resolve_their_links(ports: Ports) -> None:
     bodies = [{"key": f"p{n}", "t": {"key": "town"}, "text": "x" * 15_000} for n in range(499)]
-    loaded = document_bulk.put_each(ports, [*bodies, {"key": "town", "name": "stuffville"}])
-    assert {type(each.ending) for each in loaded} == {documents.Stored}
+    loaded = document_bulk.put_each(
+        ports, BulkPutRequest.from_request([*bodies, {"key": "town", "name": "stuffville"}])
+    )
+    assert {type(each.outcome) for each in loaded} == {StoredDocument}
     town = {"key": "town", "name": "stuffville"}
     assert documents.get(ports, "p498").document == {"key": "p498", "t": town, "text": "x" * 15_000}

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from infra.local import processes
+from infra.local.chaos import parse
 from infra.local.event_bridge import cloudevent
-from infra.local.event_bridge.chaos import chaos
 from infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
 from infra.local.event_bridge.inbox import Inbox
 from infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
@@ -87,7 +87,7 @@ class Target:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 
@@ -265,9 +265,9 @@ def test_chaos_delivers_every_event_twice(bridge: Bridge) -> None:
 
 
 def test_chaos_is_none_where_none_is_asked_for_and_repeats_by_its_seed() -> None:
-    assert {chaos("").delay_seconds() for _ in range(50)} == {0.0}
-    assert not any(chaos("").delivers_again() for _ in range(50))
-    late, again = chaos("late=1,seed=5"), chaos("late=1,seed=5")
+    assert {parse("").delay_seconds() for _ in range(50)} == {0.0}
+    assert not any(parse("").delivers_again() for _ in range(50))
+    late, again = parse("late=1,seed=5"), parse("late=1,seed=5")
     delays = [late.delay_seconds() for _ in range(5)]
     assert delays == [again.delay_seconds() for _ in range(5)]
     assert all(0 < delay <= 3 for delay in delays)
@@ -276,7 +276,7 @@ def test_chaos_is_none_where_none_is_asked_for_and_repeats_by_its_seed() -> None
 @pytest.mark.parametrize("text", ["thrice=1", "twice=2", "late=soon"])
 def test_chaos_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=text.partition("=")[0] if text != "late=soon" else "soon"):
-        chaos(text)
+        parse(text)
 
 
 def test_events_given_up_are_counted_and_not_taken_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Copies on the real stack while events and tasks come twice and out of order (D8, D9)."""
+"""Copies on the real stack while events and tasks come twice and out of order."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +42,9 @@ def shown(stage: Stage, keys: Iterable[str]) -> dict[str, Content]:
 
 def untrue(documents: dict[str, Content]) -> list[str]:
     """List the documents that are not what a put of them now would store, given all that they link to."""
-    return [key for key, content in documents.items() if links.shape(key, content, Embedding(documents)) != content]
+    return [
+        key for key, content in documents.items() if links.embed_links(key, content, Embedding(documents)) != content
+    ]
 
 
 def put_all(stage: Stage, documents: dict[str, Content]) -> None:
@@ -64,7 +66,7 @@ def test_a_change_travels_through_a_chain_of_copies_five_deep(stage: Stage) -> N
     assert innermost == {"key": f"d{DEEP}", "n": 2, "new": True}
 
 
-def test_cycles_and_self_links_come_to_rest_with_every_copy_true(stage: Stage) -> None:
+def test_fan_outs_of_cycles_and_self_links_end_with_every_copy_up_to_date(stage: Stage) -> None:
     ring: dict[str, Content] = {
         "a": {"n": 1, "to": {"key": "b"}},
         "b": {"n": 1, "to": {"key": "c"}, "back": {"key": "a"}},

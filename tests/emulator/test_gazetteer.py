@@ -38,7 +38,7 @@ def test_every_copy_is_true_although_functions_are_killed_in_a_load_and_in_fan_o
 ) -> None:
     documents = gazetteer(CITIES)
     killer = Killer(killable)
-    results = list(Job(client, LocalSite(killable), killer).run(plan(documents)))
+    results = list(Job(client, LocalSite(killable), killer, load_documents=50).run(plan(documents)))
     assert report.faults(results) == []
     assert killer.moments == []
     assert results[-1].compared == 2 * len(documents)

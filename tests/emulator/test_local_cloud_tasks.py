@@ -27,10 +27,10 @@ from google.auth import jwt
 from google.cloud import tasks_v2
 from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 
-from infra.local.cloud_tasks.dispatch import Courier
+from infra.local.cloud_tasks.dispatcher import Dispatcher
 from infra.local.cloud_tasks.identity import Identity, new_private_key
 from infra.local.cloud_tasks.messages import Task
-from infra.local.cloud_tasks.progress import LATE, UNREACHED, Progress
+from infra.local.cloud_tasks.progress import DEADLINE_EXCEEDED, UNAVAILABLE, Progress
 
 LOCATION = "projects/p/locations/l"
 QUICK = {"min_backoff": timedelta(seconds=0.05), "max_backoff": timedelta(seconds=0.05), "max_attempts": -1}
@@ -450,11 +450,11 @@ def test_a_deadline_that_passes_and_a_worker_that_is_away_are_no_answers(worker:
     async def reasons() -> list[tuple[int | None, str]]:
         urls = [worker.url("slow"), f"http://127.0.0.1:{free_port()}/", "http://in valid/"]
         specs = [Task(http_request={"url": url, "http_method": 1}, dispatch_deadline={"nanos": 10**8}) for url in urls]
-        async with Courier(Identity(new_private_key())) as courier:
-            answers = [await courier.deliver(spec, Progress(0).dispatched(0)) for spec in specs]
+        async with Dispatcher(Identity(new_private_key())) as dispatcher:
+            answers = [await dispatcher.deliver(spec, Progress(0).dispatched(0)) for spec in specs]
         return [(answer.status, answer.reason) for answer in answers]
 
-    assert asyncio.run(reasons()) == [(None, LATE), (None, UNREACHED), (None, UNREACHED)]
+    assert asyncio.run(reasons()) == [(None, DEADLINE_EXCEEDED), (None, UNAVAILABLE), (None, UNAVAILABLE)]
     worker.hold.set()
 
 

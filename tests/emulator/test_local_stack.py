@@ -17,7 +17,7 @@ import pytest
 
 from infra.local import firestore_emulator, processes
 from infra.local.stack import Stack, StackError
-from infra.local.supervisor import Part, Supervisor
+from infra.local.supervisor import Service, Supervisor
 
 SECONDS_MAX = 30.0
 ROOT = Path(__file__).parents[2]
@@ -231,11 +231,11 @@ def test_nothing_stays_behind_after_the_end_and_the_embedded_store_does_the_same
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "events.sqlite").write_text("left by an earlier stack")
     with Stack(folder=tmp_path / "state", catalogue=project(tmp_path)) as stack, client(stack) as http:
-        assert (stack.store, "firestore" in stack.part_names) == ("embedded", False)
+        assert (stack.store, "firestore" in stack.service_names) == ("embedded", False)
         http.put("notes/first", json=1)
         stack.wait_until_idle(SECONDS_MAX)
         assert http.get("notes/seen/first").json()["number"] == 1
-        groups = [stack.pid(name) for name in stack.part_names]
+        groups = [stack.pid(name) for name in stack.service_names]
     assert len(groups) == 5
     assert None not in groups
     wait_for(lambda: not any(group_lives(group) for group in groups if group))
@@ -247,7 +247,7 @@ def test_the_parts_end_with_a_stack_that_is_killed(tmp_path: Path, number: signa
     script = (
         "import json, pathlib, sys, time; from infra.local.stack import Stack; here = pathlib.Path(sys.argv[1])\n"
         "with Stack(folder=here, catalogue=here / 'infra' / 'catalogue.yaml') as stack:\n"
-        "    print(json.dumps([stack.pid(name) for name in stack.part_names]), flush=True); time.sleep(60)\n"
+        "    print(json.dumps([stack.pid(name) for name in stack.service_names]), flush=True); time.sleep(60)\n"
     )
     project(tmp_path)
     environment = {**os.environ, "SIGNALBOX_STORE": "embedded"}
@@ -263,13 +263,16 @@ def test_the_parts_end_with_a_stack_that_is_killed(tmp_path: Path, number: signa
 def test_a_port_that_is_taken_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGNALBOX_STORE", "embedded")
     catalogue = project(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match=r"is taken .*in use.* Choose another: PORT="),
+    ):
         Stack(port=taken.getsockname()[1], folder=tmp_path / "state", catalogue=catalogue)
 
 
 def test_a_part_that_dies_again_and_again_ends_the_others_too(tmp_path: Path) -> None:
-    steady = Part("steady", ("sleep", "60"), ready=lambda: True)
-    dying = Part("dying", (sys.executable, "-c", "raise SystemExit('no way')"), ready=lambda: False)
+    steady = Service("steady", ("sleep", "60"), ready=lambda: True)
+    dying = Service("dying", (sys.executable, "-c", "raise SystemExit('no way')"), ready=lambda: False)
     supervisor = Supervisor([steady, dying], tmp_path)
     with pytest.raises(StackError, match=r"dying died 3 times before it was ready(?s:.)*no way"):
         supervisor.start()

@@ -27,7 +27,7 @@ def client(killable: Stack) -> Iterator[httpx.Client]:
 
 
 def shown(client: httpx.Client, expected: object, key: str = "897654") -> Any:
-    """Give what stands at a person's address, as soon as it is what is expected, or else at the end of all patience."""
+    """Return the address of a person's document: as soon as it is the expected one, else after PATIENCE_SECONDS."""
     give_up = time.monotonic() + PATIENCE_SECONDS
     while True:
         copy = client.get(f"documents/{key}").json()["address"]
@@ -36,7 +36,7 @@ def shown(client: httpx.Client, expected: object, key: str = "897654") -> Any:
         time.sleep(0.05)
 
 
-def test_d10_d11_copies_follow_their_target_and_the_transform_of_their_field(client: httpx.Client) -> None:
+def test_copies_follow_their_target_and_the_transform_of_their_field(client: httpx.Client) -> None:
     stored = client.put("transforms/address", json=FULL)
     assert (stored.status_code, stored.json()) == (201, FULL)
     client.put("documents/1234567", json=ADDRESS)
@@ -63,7 +63,7 @@ def test_d10_d11_copies_follow_their_target_and_the_transform_of_their_field(cli
     assert shown(client, plain) == plain
 
 
-def test_d10_what_a_transform_cannot_make_is_refused_with_the_field_it_concerns(client: httpx.Client) -> None:
+def test_a_put_is_refused_with_the_field_where_output_is_not_an_object(client: httpx.Client) -> None:
     never = client.put("transforms/part", json=["#.detail"])
     assert (never.status_code, never.json()["type"]) == (400, "urn:signalbox:problem:bad-transform")
     assert client.put("transforms/part", json="#.detail").status_code == 201

@@ -38,7 +38,7 @@ def other(stack: Stack) -> Iterator[FirestoreStore]:
         yield store
 
 
-def test_a_plain_set_of_another_client_is_brought_into_shape_by_its_event(
+def test_a_plain_set_of_another_client_is_normalized_by_its_event(
     stack: Stack, client: Documents, other: FirestoreStore
 ) -> None:
     client.put("t", {"n": 1})
@@ -52,9 +52,7 @@ def test_a_plain_set_of_another_client_is_brought_into_shape_by_its_event(
     ]
 
 
-def test_a_verification_finds_and_repairs_what_no_event_told(
-    stack: Stack, client: Documents, other: FirestoreStore
-) -> None:
+def test_a_verification_repairs_what_lost_events_left(stack: Stack, client: Documents, other: FirestoreStore) -> None:
     client.put("s", {"n": 1})
     client.put("q", {"a": {"key": "s"}})
     client.put("r", {"a": {"key": "s"}})

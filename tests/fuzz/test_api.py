@@ -7,6 +7,7 @@ makes the requests that stand for each bound and each type; the long one leaves 
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -29,13 +30,13 @@ from infra.catalogue import load
 from infra.local.functions_server import mounted
 from shared.adapters import runtime
 from shared.batches.operations import batches
-from shared.batches.rules.requests import Order
-from shared.core.operations.ports import Ports
+from shared.batches.rules.requests import BatchSpec
 from shared.core.rules.calls import Call
 from shared.documents.operations import documents
+from shared.documents.rules.requests import PutRequest
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
-from tests.unit.kit.kit_town import Town
+from shared.testing import Harness
 
 CHECKS = [
     not_a_server_error,
@@ -72,17 +73,17 @@ by_chance_alone = described(phases={"coverage": {"enabled": False}})
 
 
 @pytest.fixture(autouse=True)
-def town() -> Iterator[Town]:
+def harness() -> Iterator[Harness]:
     """Put something under the names that half of the requests go to."""
-    created = Town()
-    runtime.bind(Ports(created.store, created, created, runtime.log()))
+    created = Harness()
+    runtime.bind(replace(created.ports, log=runtime.log()))
     ports = runtime.ports()
     for name in TAKEN:
-        documents.put(ports, name, {"to": {"key": "a"}})
+        documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
         semaphores.put(ports, name, SemaphoreSettings(2, 60))
     paint = Call("quilt", "paint", {})
-    batches.populate(ports, "a", Order(units=[1, 2, 3]))
-    batches.populate(ports, "b", Order(units=[{}], task=paint, sealed=True))
+    batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
+    batches.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
     for name in TAKEN:  # the second one waits for the first
         semaphores.wait(ports, "a", WaitRequest(name, paint, permits=2))
     yield created

@@ -14,7 +14,7 @@ from tests.infra.workspace import Resource, Workspace
 
 @pytest.fixture(scope="session", autouse=True)
 def terraform() -> str:
-    """Give Terraform's path. Without it these tests fail: nothing else holds these files to anything."""
+    """Return Terraform's path. Without it these tests fail: nothing else holds these files to anything."""
     found = shutil.which("terraform")
     assert found, "Terraform is not on this machine's PATH: install it (1.9 or newer)"
     return found
@@ -22,7 +22,7 @@ def terraform() -> str:
 
 @pytest.fixture(scope="session")
 def zips(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with the zip of every function. Leave it as it is."""
+    """Return a folder with the zip of every function. Leave it as it is."""
     folder = tmp_path_factory.mktemp("dist")
     build(load(), [], folder)
     return folder
@@ -30,14 +30,14 @@ def zips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def google(terraform: str) -> Iterator[GoogleProvider]:
-    """Give a stand-in for Google Cloud. It remembers what exists: destroy what you apply, or take one of your own."""
+    """Return a stand-in for Google Cloud. It remembers what exists: destroy what you apply, or take one of your own."""
     with GoogleProvider() as provider:
         yield provider
 
 
 @pytest.fixture(scope="session")
 def deployed(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Give the project's own catalogue, applied. Do not apply anything else in it."""
+    """Return the project's own catalogue, applied. Do not apply anything else in it."""
     workspace = Workspace(tmp_path_factory.mktemp("deployed"), google, zips)
     workspace.initialise()
     workspace.apply()
@@ -46,5 +46,5 @@ def deployed(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="session")
 def resources(deployed: Workspace) -> dict[str, Resource]:
-    """Give what was applied, by address."""
+    """Return what was applied, by address."""
     return deployed.resources()

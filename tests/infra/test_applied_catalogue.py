@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from infra import applied
-from infra.applied import Applied
+from infra import applied_state
+from infra.applied_state import AppliedState
 from infra.catalogue import Catalogue, CatalogueError, load
-from infra.local.applied_stack import settings_of, written
+from infra.local.stack_from_state import settings_of, written
 from shared.adapters.settings import from_environment
 from tests.infra.workspace import Resource, Workspace
 
@@ -27,39 +27,39 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture(scope="module")
 def shown(deployed: Workspace) -> str:
-    """Give what was applied, as Terraform says it."""
+    """Return what was applied, as Terraform says it."""
     return json.dumps(deployed.shown())
 
 
 @pytest.fixture(scope="module")
-def found(shown: str, catalogue: Catalogue) -> Applied:
+def found(shown: str, catalogue: Catalogue) -> AppliedState:
     return read(shown, catalogue)
 
 
-def read(shown: str, catalogue: Catalogue) -> Applied:
+def read(shown: str, catalogue: Catalogue) -> AppliedState:
     folders = {name: function.folder for name, function in catalogue.functions.items()}
-    return applied.read(json.loads(shown), folders, catalogue.root)
+    return applied_state.read(json.loads(shown), folders, catalogue.root)
 
 
-def test_every_function_is_deployed_as_the_catalogue_says(found: Applied, catalogue: Catalogue) -> None:
+def test_every_function_is_deployed_as_the_catalogue_says(found: AppliedState, catalogue: Catalogue) -> None:
     assert plain(found.catalogue.functions) == plain(catalogue.functions)
 
 
-def test_every_queue_is_set_as_the_catalogue_says(found: Applied, catalogue: Catalogue) -> None:
+def test_every_queue_is_set_as_the_catalogue_says(found: AppliedState, catalogue: Catalogue) -> None:
     assert found.catalogue.queues == catalogue.queues
 
 
-def test_every_trigger_is_that_of_the_catalogue(found: Applied, catalogue: Catalogue) -> None:
+def test_every_trigger_is_that_of_the_catalogue(found: AppliedState, catalogue: Catalogue) -> None:
     wanted = [(each.function, each.event, each.document) for each in catalogue.triggers.values()]
     assert [(each.function, each.event, each.document) for each in found.catalogue.triggers.values()] == wanted
 
 
-def test_every_schedule_is_that_of_the_catalogue(found: Applied, catalogue: Catalogue) -> None:
+def test_every_schedule_is_that_of_the_catalogue(found: AppliedState, catalogue: Catalogue) -> None:
     schedules = {name: (each.function, each.cron) for name, each in found.catalogue.schedules.items()}
     assert schedules == {name: (each.function, each.cron) for name, each in catalogue.schedules.items()}
 
 
-def test_every_index_is_that_of_the_catalogue(found: Applied, catalogue: Catalogue) -> None:
+def test_every_index_is_that_of_the_catalogue(found: AppliedState, catalogue: Catalogue) -> None:
     assert found.catalogue.indexes == catalogue.indexes
 
 
@@ -67,18 +67,18 @@ def test_an_index_is_read_back_as_it_was_written(shown: str, catalogue: Catalogu
     fields = [("tags", None), ("address.zipcode", "ASCENDING"), ("name", "DESCENDING")]
     values = {"collection": "documents", "fields": [{"field_path": path, "order": order} for path, order in fields]}
     state = json.loads(shown)
-    near = {"mode": "managed", "type": applied.INDEX, "index": "near", "values": values}
+    near = {"mode": "managed", "type": applied_state.INDEX, "index": "near", "values": values}
     state["values"]["root_module"]["resources"].append(near)
     index = read(json.dumps(state), catalogue).catalogue.indexes["near"]
     assert (index.collection, index.fields) == ("documents", ("tags[]", "address.zipcode", "-name"))
 
 
-def test_every_folder_of_functions_is_deployed(found: Applied, catalogue: Catalogue) -> None:
+def test_every_folder_of_functions_is_deployed(found: AppliedState, catalogue: Catalogue) -> None:
     folders = {path.parent for path in (catalogue.root / "functions").glob("*/main.py")}
     assert folders <= {function.folder for function in found.catalogue.functions.values()}
 
 
-def test_every_function_reads_from_its_environment_where_everything_is(found: Applied, catalogue: Catalogue) -> None:
+def test_every_function_reads_its_settings_from_its_environment(found: AppliedState, catalogue: Catalogue) -> None:
     for environment in found.environments.values():
         settings = from_environment(environment)
         assert (settings.project, settings.location) == ("demo-project", "us-central1")
@@ -88,7 +88,7 @@ def test_every_function_reads_from_its_environment_where_everything_is(found: Ap
         assert settings.tasks_account == "kit-tasks@demo-project.iam.gserviceaccount.com"
 
 
-def test_functions_have_the_same_environment_but_for_their_threads(found: Applied, catalogue: Catalogue) -> None:
+def test_functions_have_the_same_environment_but_for_their_threads(found: AppliedState, catalogue: Catalogue) -> None:
     threads = {name: str(function.concurrency) for name, function in catalogue.functions.items()}
     common = {name: value for name, value in found.environments["sweep"].items() if name != "THREADS"}
     assert found.environments == {name: common | {"THREADS": threads[name]} for name in catalogue.functions}
@@ -96,7 +96,7 @@ def test_functions_have_the_same_environment_but_for_their_threads(found: Applie
     assert common["SIGNALBOX_SIGNATURES"] == "removed"
 
 
-def test_the_entry_point_is_the_folders_name_in_every_zip(found: Applied, resources: Mapping[str, Resource]) -> None:
+def test_the_entry_point_of_every_zip_is_its_folder(found: AppliedState, resources: Mapping[str, Resource]) -> None:
     for name in found.catalogue.functions:
         built = resources[FUNCTIONS.format(name)].values["build_config"][0]
         assert (built["entry_point"], built["runtime"]) == (name, "python313")
@@ -158,7 +158,7 @@ def test_a_function_that_may_not_act_as_the_tasks_account_hands_over_no_task(sho
     assert {function.enqueues for function in found.catalogue.functions.values()} == {()}
 
 
-def test_functions_that_were_told_different_things_cannot_share_a_process(found: Applied) -> None:
+def test_functions_that_were_told_different_things_cannot_share_a_process(found: AppliedState) -> None:
     environments = dict(found.environments)
     environments["sweep"] = {**environments["sweep"], "SIGNALBOX_DATABASE": "another"}
     with pytest.raises(
@@ -167,18 +167,18 @@ def test_functions_that_were_told_different_things_cannot_share_a_process(found:
         settings_of(replace(found, environments=environments))
 
 
-def test_what_was_applied_is_read_back_from_the_file_that_the_local_stack_reads(found: Applied, tmp_path: Path) -> None:
+def test_the_applied_state_survives_the_file_that_the_local_stack_reads(found: AppliedState, tmp_path: Path) -> None:
     (tmp_path / "catalogue.yaml").write_text(written(found.catalogue))
     assert replace(load(tmp_path / "catalogue.yaml"), root=found.catalogue.root) == found.catalogue
 
 
 def test_a_state_with_nothing_in_it_is_refused() -> None:
     with pytest.raises(CatalogueError, match="nothing was applied"):
-        applied.read({}, {}, Path())
+        applied_state.read({}, {}, Path())
 
 
 def plain(functions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give functions as values in which the order of queues and callers does not count."""
+    """Return functions as values in which the order of queues and callers does not count."""
     values = {name: dataclasses.asdict(function) for name, function in functions.items()}
-    unordered = ("enqueues", "invoked_by")
+    unordered = ("enqueues", "invoked_by", "tasks")
     return {name: each | {field: set(each[field]) for field in unordered} for name, each in values.items()}

@@ -18,7 +18,7 @@ OF_DOCUMENTS_ONLY = "shared/adapters/http/document_http.py"
 
 @pytest.fixture
 def dist(deployed: Workspace, zips: Path) -> Iterator[Path]:
-    """Give the folder that a deployment takes its zips from; afterwards it is as it was."""
+    """Return the folder that a deployment takes its zips from; afterwards it is as it was."""
     folder = deployed.infra.parent / "dist"
     yield folder
     shutil.copytree(zips, folder, dirs_exist_ok=True)
@@ -26,7 +26,7 @@ def dist(deployed: Workspace, zips: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Give a copy of what the zips are made from."""
+    """Return a copy of what the zips are made from."""
     return copy_of_the_project(tmp_path)
 
 

@@ -34,7 +34,7 @@ class Planned:
 
 @pytest.fixture(scope="module")
 def chosen(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Planned:
-    """Give the plan of a deployment in which everything was chosen otherwise."""
+    """Return the plan of a deployment in which everything was chosen otherwise."""
     made = Workspace(tmp_path_factory.mktemp("chosen"), google, zips, **CHOSEN)
     made.edit_catalogue(choose)
     made.initialise()

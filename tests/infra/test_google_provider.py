@@ -19,7 +19,7 @@ SERVICE = ("service_config",)
 
 
 def value(kind: str, within: tuple[str, ...] = (), **given: Any) -> dict[str, Any]:
-    """Give a resource of which only this is set, or that is set within a block of it."""
+    """Return a resource of which only this is set, or that is set within a block of it."""
     block = RESOURCES[kind]
     for name in within:
         block = nested(block)[name]["block"]

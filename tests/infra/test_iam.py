@@ -107,19 +107,19 @@ def test_the_deployer_may_grant_what_a_deployment_grants_and_nothing_more(
 
 
 def expected() -> list[Row]:
-    """Give the table's rows, and one for each function that was added to the catalogue."""
+    """Return the table's rows, and one for each function that was added to the catalogue."""
     return sorted(rows(FUNCTIONS) + [row_asked_for(each) for each in added()])
 
 
 def added(invoker: str = "") -> list[Function]:
-    """Give the functions that the table does not name: all of them, or those that an invoker may call."""
+    """Return the functions that the table does not name: all of them, or those that an invoker may call."""
     named = {function for function, *_ in rows(FUNCTIONS)}
     others = [each for each in load().functions.values() if each.segment not in named]
     return [each for each in others if not invoker or invoker in each.invoked_by]
 
 
 def row_asked_for(function: Function) -> Row:
-    """Give the row that a function's entry in the catalogue asks for."""
+    """Return the row that a function's entry in the catalogue asks for."""
     accounts = {
         "people": "ann",
         "queue": "kit-tasks",
@@ -132,7 +132,7 @@ def row_asked_for(function: Function) -> Row:
 
 
 def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:
-    """Give every right that was given: to whom, which role, on what."""
+    """Return every right that was given: to whom, which role, on what."""
     for each in resources.values():
         if each.kind in ON:
             yield short(each.values["member"]), each.values["role"], narrowed(each)
@@ -146,7 +146,7 @@ def narrowed(right: Resource) -> str:
 
 
 def row_of(function: str, held: set[tuple[str, str, str]]) -> Row:
-    """Give a function's row of the table."""
+    """Return a function's row of the table."""
     callers = sorted(member for member, role, on in held if (role, on) == (OF_FUNCTIONS[0], function))
     may = [sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]]
     return (function, *(" ".join(cell) for cell in (callers, *may)))

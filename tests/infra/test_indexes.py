@@ -15,12 +15,13 @@ Field = tuple[str, str]
 Made = list[tuple[str, list[str]]]
 
 TESTS = (
-    "test_batches",
-    "test_costs_semaphores",
-    "test_link_operations",
-    "test_outbox",
-    "test_semaphores_http",
-    "test_verification",
+    "batches/test_batches",
+    "batches/test_units",
+    "core/test_outbox",
+    "links/test_link_operations",
+    "links/test_verification",
+    "semaphores/test_costs_semaphores",
+    "semaphores/test_semaphores_http",
 )
 KNOWN = {
     ("batches", "due_at"),
@@ -39,7 +40,7 @@ SELDOM = {("waiters", "expires_at")}
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Give every query that the operations make in their own tests: the collection, and the fields it names."""
+    """Return every query that the operations make in their own tests: the collection, and the fields it names."""
     file = tmp_path_factory.mktemp("queries") / "made"
     tests = [f"tests/unit/{name}.py" for name in TESTS]
     ended = subprocess.run(
@@ -56,7 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="module")
 def configured(resources: Mapping[str, Resource]) -> dict[Field, list[str]]:
-    """Give the fields with indexes of their own choosing: which kinds they have."""
+    """Return the fields with indexes of their own choosing: which kinds they have."""
     found = [each.values for each in resources.values() if each.kind == "google_firestore_field"]
     return {
         (each["collection"], each["field"]): [
@@ -102,7 +103,7 @@ def test_only_receipts_have_a_time_to_live(resources: Mapping[str, Resource]) ->
 
 
 def unindexed(field: Field, configured: Mapping[Field, list[str]]) -> bool:
-    """Tell whether a field has no index: what is nearest above it decides, and by default there is one."""
+    """Return whether a field has no index: what is nearest above it decides, and by default there is one."""
     collection, path = field
     while path:
         if (collection, path) in configured:

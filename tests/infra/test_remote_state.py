@@ -16,7 +16,7 @@ ACCOUNT = "google_service_account.kit"
 
 @pytest.fixture
 def storage() -> Iterator[dict[str, str]]:
-    """Give the environment that sends Terraform to a local Cloud Storage, in which the bucket is."""
+    """Return the environment that sends Terraform to a local Cloud Storage, in which the bucket is."""
     [port] = free_ports(1)
     server = create_server("127.0.0.1", port, in_memory=True, default_bucket=BUCKET)
     server.start()
@@ -30,7 +30,7 @@ def storage() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def clone(google: GoogleProvider, zips: Path, tmp_path: Path, storage: dict[str, str]) -> Callable[..., Workspace]:
-    """Give a maker of workspaces whose state is in the bucket, under an environment's name."""
+    """Return a maker of workspaces whose state is in the bucket, under an environment's name."""
 
     def make(folder: str, environment: str) -> Workspace:
         made = Workspace(tmp_path / folder, google, zips, named=environment)

@@ -17,7 +17,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prefix": "development"}, "the longest function leaves 10 for it. Shorten the prefix"),
     ({"database": "db"}, "database must be (default), or 4 to 63 lower case letters"),
     ({"dist_dir": "../nowhere"}, "Run `make package` first"),
-    ({"invokers": ["allUsers"]}, "To open a function to everybody say `public: true` of it in catalogue.yaml"),
+    ({"invokers": ["allUsers"]}, "To open a function to everybody, set `public: true` in its entry"),
     ({"deployer": "ann@example.com"}, "deployer is one IAM member such as user:ann@example.com"),
     ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
 ]

@@ -86,33 +86,33 @@ class Workspace:
         return self.run("plan", "-input=false", "-out=planned", *self.arguments(variables), check=check)
 
     def changes(self) -> dict[str, list[str]]:
-        """Give what the kept plan does, by address; what it leaves alone is not listed."""
+        """Return what the kept plan does, by address; what it leaves alone is not listed."""
         shown = json.loads(self.run("show", "-json", "planned").stdout)
         actions = {each["address"]: each["change"]["actions"] for each in shown.get("resource_changes", [])}
         return {address: action for address, action in actions.items() if action not in (["no-op"], ["read"])}
 
     def differs(self) -> bool:
-        """Tell whether a plan would do anything."""
+        """Return whether a plan would do anything."""
         ended = self.run("plan", "-input=false", "-detailed-exitcode", *self.arguments(), check=False)
         if ended.returncode not in (NOTHING_TO_DO, SOMETHING_TO_DO):
             raise TerraformError(ended.stdout + ended.stderr)
         return ended.returncode == SOMETHING_TO_DO
 
     def shown(self, folder: str = ".") -> dict[str, Any]:
-        """Give what ``terraform show -json`` says of what was applied in the folder."""
+        """Return what ``terraform show -json`` says of what was applied in the folder."""
         said: dict[str, Any] = json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout)
         return said
 
     def resources(self, folder: str = ".") -> dict[str, Resource]:
-        """Give what was applied in the folder, by address."""
+        """Return what was applied in the folder, by address."""
         return by_address(self.shown(folder).get("values", {}))
 
     def planned(self) -> dict[str, Resource]:
-        """Give what there will be once the kept plan was applied, by address; unknown values are left out."""
+        """Return what there will be once the kept plan was applied, by address; unknown values are left out."""
         return by_address(json.loads(self.run("show", "-json", "planned").stdout)["planned_values"])
 
     def outputs(self) -> dict[str, Any]:
-        """Give the outputs."""
+        """Return the outputs."""
         return {name: each["value"] for name, each in json.loads(self.run("output", "-json").stdout).items()}
 
     def edit_catalogue(self, edit: Any) -> None:
@@ -123,7 +123,7 @@ class Workspace:
         path.write_text(yaml.safe_dump(content), "utf-8")
 
     def arguments(self, more: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
-        """Give the command line's part that sets the variables, with some `more`."""
+        """Return the command line's part that sets the variables, with some `more`."""
         return [self._file, *(f"-var={name}={_text(value)}" for name, value in {**self._given, **more}.items())]
 
 
@@ -134,7 +134,7 @@ def _unwanted(path: str, names: list[str]) -> list[str]:
 
 
 def by_address(values: Mapping[str, Any]) -> dict[str, Resource]:
-    """Give the resources in the values that ``terraform show -json`` says, by address."""
+    """Return the resources in the values that ``terraform show -json`` says, by address."""
     listed = _listed(values.get("root_module", {}))
     return {each["address"]: Resource(each["address"], each["type"], each["values"]) for each in listed}
 

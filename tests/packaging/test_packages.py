@@ -43,7 +43,7 @@ def test_other_times_modes_folders_and_time_zones_give_the_same_bytes(tmp_path: 
 
 
 def carriers(built: dict[str, bytes]) -> dict[str, frozenset[str]]:
-    """Give for each module of the library the zips that hold it."""
+    """Return for each module of the library the zips that hold it."""
     held = {name: set(zipfile.ZipFile(io.BytesIO(content)).namelist()) for name, content in built.items()}
     modules = sorted(path.relative_to(PROJECT).as_posix() for path in (PROJECT / "shared").rglob("*.py"))
     return {module: frozenset(name for name in built if module in held[name]) for module in modules}

@@ -44,7 +44,7 @@ each_function = pytest.mark.parametrize("function", CATALOGUE.functions.values()
 
 @pytest.fixture(scope="session")
 def clean_python() -> Path:
-    """Give the Python of an environment made from the functions' lock alone."""
+    """Return the Python of an environment made from the functions' lock alone."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
     environment = PROJECT / ".local" / "packaging" / f"python{version}-{digest}"

@@ -2,17 +2,20 @@
 
 python -m tests.simulation --seeds 100000
 python -m tests.simulation --world links --replay 4711
+python -m tests.simulation --keep-noticed
 """
 
 import argparse
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.simulation import batches_world, links_world, outbox_world, semaphores_world, verify_world
+from tests.simulation import batches_world, links_world, outbox_world, planted, semaphores_world, verify_world
+from tests.simulation.reach import REACHED
 from tests.simulation.world import Violation
 
 WORLDS: dict[str, Callable[..., None]] = {
@@ -26,24 +29,27 @@ CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10
 
 
-def violations(world: str, seeds: range) -> list[tuple[str, int, str]]:
-    """Run seeds one by one; list what did not hold."""
+Found = tuple[str, int, str]
+"""A violation: its world, its seed, what did not hold."""
+
+
+def violations(world: str, seeds: range) -> tuple[list[Found], Counter[str]]:
+    """Run seeds one by one; return the violations, and the counts of what these seeds reached."""
     found = []
+    before = REACHED.copy()
     for seed in seeds:
         try:
             WORLDS[world](seed)
         except Violation as violation:
             found.append((world, seed, str(violation)))
-    return found
+    return found, REACHED - before
 
 
-def simulate(worlds: list[str], seeds: int) -> Iterator[tuple[str, int, str]]:
-    """Run the seeds 0 to `seeds` of each world on all cores; yield what did not hold."""
+def simulate(world: str, seeds: int) -> Iterator[tuple[list[Found], Counter[str]]]:
+    """Run the seeds 0 to `seeds` of a world on all cores, in chunks; yield what each chunk found and reached."""
     chunks = [range(first, min(first + CHUNK_SEEDS, seeds)) for first in range(0, seeds, CHUNK_SEEDS)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for world in worlds:
-            for found in pool.map(partial(violations, world), chunks):
-                yield from found
+        yield from pool.map(partial(violations, world), chunks)
 
 
 def replay(world: str, seed: int) -> int:
@@ -57,26 +63,44 @@ def replay(world: str, seed: int) -> int:
     return 0
 
 
+def keep_noticed() -> int:
+    """Write `noticed_seeds.json` anew; print the planted faults that no seed notices."""
+    unnoticed = planted.search_all()
+    for fault in unnoticed:
+        print(f"not noticed: {fault}")
+    return 1 if unnoticed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("--world", choices=sorted(WORLDS), action="append", help="only this world (default: all)")
     parser.add_argument("--seeds", type=int, default=20_000, help="seeds a world (default: %(default)s)")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run this one seed and print its trace")
+    parser.add_argument("--keep-noticed", action="store_true", help="search a seed for each planted fault and keep it")
     chosen = parser.parse_args()
+    if chosen.keep_noticed:
+        return keep_noticed()
     worlds = chosen.world or list(WORLDS)
     if chosen.replay is not None:
         return max(replay(world, chosen.replay) for world in worlds)
+    return 1 if sum(report(world, chosen.seeds) for world in worlds) else 0
+
+
+def report(world: str, seeds: int) -> int:
+    """Run a world's seeds; print its first violations and what was reached. Return the number of violations."""
     began = time.monotonic()
     broken = 0
-    for world, seed, what in simulate(worlds, chosen.seeds):
-        broken += 1
-        if broken <= VIOLATIONS_SHOWN:
+    reached: Counter[str] = Counter()
+    for found, counts in simulate(world, seeds):
+        reached += counts
+        for _, seed, what in found[: max(0, VIOLATIONS_SHOWN - broken)]:
             print(f"{world} seed {seed}: {what}\n  replay: python -m tests.simulation --world {world} --replay {seed}")
+        broken += len(found)
     seconds = time.monotonic() - began
-    total = chosen.seeds * len(worlds)
-    pace = f"{seconds:.0f} s, {1000 * seconds / total:.1f} ms each"
-    print(f"{total:,} seeds of {', '.join(worlds)} in {pace}: {broken} violations")
-    return 1 if broken else 0
+    print(f"{world}: {seeds:,} seeds in {seconds:.0f} s, {1000 * seconds / seeds:.1f} ms each: {broken} violations")
+    for what, count in sorted(reached.items()):
+        print(f"  {count:>8,} {what}")
+    return broken
 
 
 if __name__ == "__main__":

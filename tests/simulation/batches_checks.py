@@ -1,12 +1,12 @@
-"""What must hold of batches at every write, and once everything is quiet."""
+"""What must hold of batches at every write, and once nothing is left to run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from shared.batches.rules import batches as rules
-from shared.batches.rules.batches import Header
+from shared.batches.rules.batch_run import COLLECTION, header_path
+from shared.batches.rules.header import Header
 from shared.core.operations import outbox
 from shared.core.operations.ports import Query, Snapshot, Store
 from tests.simulation.batches_kinds import Kind
@@ -14,28 +14,28 @@ from tests.simulation.world import Violation
 
 
 class Checks:
-    """Watches one world's records, and what was announced."""
+    """Observes one world's records, and the completion tasks that ran."""
 
     def __init__(self, store: Store, kind: Kind) -> None:
         self._store = store
         self._kind = kind
-        self.announced: dict[str, set[str]] = {}
-        self.said: dict[str, Mapping[str, Any]] = {}
+        self.completion_tasks: dict[str, set[str]] = {}
+        self.completions: dict[str, Mapping[str, Any]] = {}
 
-    def announce(self, name: str, said: Mapping[str, Any]) -> None:
-        """Take note of an announcement and of the name of its task."""
-        self.announced.setdefault(said["id"], set()).add(name)
-        self.said[name] = said
+    def note_completion(self, name: str, completion: Mapping[str, Any]) -> None:
+        """Record that a completion task ran, by its name."""
+        self.completion_tasks.setdefault(completion["id"], set()).add(name)
+        self.completions[name] = completion
 
     # --- what must hold at every write ---
 
     def check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
         """Check one write of a batch's records."""
         parts = path.split("/")
-        if parts[0] != rules.COLLECTION:
+        if parts[0] != COLLECTION:
             return
         if len(parts) == 2:
-            self._check_header(parts[1], rules.decode(before.data), rules.decode(after.data))
+            self._check_header(parts[1], _header(before.data), _header(after.data))
         elif parts[2] == "units" and before.data is not None and after.data is not None:
             self._check_overwritten(path, before.data, after.data)
 
@@ -47,22 +47,23 @@ class Checks:
     def _check_header(self, batch: str, before: Header | None, after: Header | None) -> None:
         if before is not None and before.ended and after is not None and after.state not in (before.state, "removed"):
             raise Violation(f"{batch} ended twice: {before.state}, then {after.state}")
+        if after is not None and after.ended and after.counts.remaining < 0:
+            raise Violation(f"{batch} counts more outcomes than units: {after.counts}")
         if after is None or after.state != "completed" or (before is not None and before.ended):
             return
-        loaded, done = self.loaded(batch), self.done(batch)
-        if len(done) != loaded or after.size != loaded or after.done != loaded:
-            raise Violation(f"{batch} is complete with {len(done)} of {loaded} units done, saying {after.done}")
+        loaded, finished = self.loaded(batch), self.finished(batch)
+        if len(finished) != loaded or after.size != loaded or after.counts.remaining:
+            raise Violation(f"{batch} is complete with {len(finished)} of {loaded} units, and counts {after.counts}")
         if not self._kind.failing and after.failed != self.failed(batch):
-            raise Violation(f"{batch} says {after.failed} failed, {self.failed(batch)} did")
+            raise Violation(f"{batch} counts {after.failed} failures of {self.failed(batch)}")
 
-    # --- what must hold once quiet ---
+    # --- what must hold once nothing is left to run ---
 
     def check_rest(self, retried: bool = False) -> None:
-        """Check every batch, and that nothing waits to be handed over."""
-        for snapshot in self._store.query(Query(rules.COLLECTION)):
-            header = rules.decode(snapshot.data)
-            assert header is not None
-            self._check_end(snapshot.id, header, retried)
+        """Check every batch, and that the outbox is empty."""
+        for snapshot in self._store.query(Query(COLLECTION)):
+            assert snapshot.data is not None
+            self._check_end(snapshot.id, Header.from_record(snapshot.data), retried)
         if left := self._store.query(Query(outbox.COLLECTION)):
             raise Violation(f"the outbox still holds {[snapshot.data for snapshot in left]}")
 
@@ -70,17 +71,13 @@ class Checks:
         if batch != "b" and self._kind.cancelled and header.state == "open":
             return  # its parent was cancelled while it was loaded: it ends at its deadline
         if not header.ended:
-            raise Violation(f"{batch} is {header.state} for ever: {self.done(batch)} of {self.loaded(batch)}")
+            raise Violation(f"{batch} is {header.state} for ever: {self.finished(batch)} of {self.loaded(batch)}")
         if batch != "b":
             return
-        names = self.announced.get(batch, set())
+        names = self.completion_tasks.get(batch, set())
         if len(names) != 1:
-            raise Violation(f"{batch} was announced under {len(names)} names")
-        said = self.said[next(iter(names))]
-        if (said["state"], said["size"], said["done"]) != (header.state, header.size, header.done):
-            raise Violation(
-                f"{batch} was announced as {said}, and is {header.state} with {header.done} of {header.size}"
-            )
+            raise Violation(f"{batch} completed under {len(names)} names")
+        self._check_completion(batch, header, self.completions[next(iter(names))])
         if header.reason == "deadline" and self._kind.hurried:
             self._check_missing(batch, header)
         elif not self._kind.cancelled and self._kind.failures_max is None and header.state != "completed":
@@ -88,45 +85,58 @@ class Checks:
         if not _tolerated(self._kind, header) and header.state != "cancelled" and not retried:
             raise Violation(f"{batch} is {header.state} with {header.failed} failures")
 
+    @staticmethod
+    def _check_completion(batch: str, header: Header, completion: Mapping[str, Any]) -> None:
+        names = ("state", "size", "succeeded", "failed")
+        if [completion[name] for name in names] != [getattr(header, name) for name in names]:
+            raise Violation(f"{batch} is {header.state} with {header.counts}, its completion task got {completion}")
+
     def _check_missing(self, batch: str, header: Header) -> None:
-        """What came after the deadline may be named as missing; what never came must be."""
+        """Units completed after the deadline may be named as missing; units never completed must be."""
         if header.size != self.loaded(batch):
             return  # a page landed just after the end: it does no work, and is removed with the rest
-        undone = set(range(self.loaded(batch))) - set(self.done(batch))
-        if not undone <= set(header.missing) or header.done + len(undone) > header.size:
-            raise Violation(f"{batch} names {header.missing} as missing, and {undone} are")
+        missing = set(range(self.loaded(batch))) - set(self.finished(batch))
+        if not missing <= set(header.missing) or header.counts.remaining < len(missing):
+            raise Violation(f"{batch} names {header.missing} as missing, and {missing} are")
 
-    def check_nothing_left_behind(self) -> None:
-        """Check that all records of `b` are of its present life."""
-        for batch in {"b"}:
-            header = self.header(batch)
-            now = "" if header is None else header.incarnation
-            for part in ("pages", "counters", "units"):
-                for snapshot in self._store.query(Query(f"{rules.path_of(batch)}/{part}", limit=1_000)):
-                    if not snapshot.id.startswith(now) or header is None:
-                        raise Violation(f"{snapshot.path} is left of a life that is over")
+    def check_no_earlier_run_left(self) -> None:
+        """Check that all records of `b` are of its present run."""
+        header = self.header("b")
+        incarnation = "" if header is None else header.incarnation
+        for part in ("pages", "counters", "units"):
+            for snapshot in self._store.query(Query(f"{header_path('b')}/{part}", limit=1_000)):
+                if not snapshot.id.startswith(incarnation) or header is None:
+                    raise Violation(f"{snapshot.path} is left of an earlier run")
 
-    # --- what the records say ---
+    # --- what the records hold ---
 
     def records(self, collection: str) -> list[dict[str, Any]]:
-        """Give all records of a collection."""
+        """Return all records of a collection."""
         return [dict(one.data) for one in self._store.query(Query(collection, limit=1_000)) if one.data is not None]
 
     def header(self, batch: str) -> Header | None:
-        """Give a batch's header."""
-        return rules.decode(self._store.read(rules.path_of(batch))[0].data)
+        """Return a batch's header."""
+        return _header(self._store.read(header_path(batch))[0].data)
+
+    def pages(self, batch: str) -> list[dict[str, Any]]:
+        """Return a batch's pages, without the end mark."""
+        return [page for page in self.records(f"{header_path(batch)}/pages") if "size" in page]
 
     def loaded(self, batch: str) -> int:
         """Count the units that are loaded."""
-        return sum(page.get("size", 0) for page in self.records(f"{rules.path_of(batch)}/pages"))
+        return sum(page["size"] for page in self.pages(batch))
 
-    def done(self, batch: str) -> list[int]:
-        """List the units that have an outcome."""
-        return [unit["index"] for unit in self.records(f"{rules.path_of(batch)}/units")]
+    def finished(self, batch: str) -> list[int]:
+        """Return the indexes of the units with an outcome."""
+        return [unit["index"] for unit in self.records(f"{header_path(batch)}/units")]
 
     def failed(self, batch: str) -> int:
-        """Count the units that have failed."""
-        return sum(unit["state"] == "failed" for unit in self.records(f"{rules.path_of(batch)}/units"))
+        """Count the units that failed."""
+        return sum(unit["state"] == "failed" for unit in self.records(f"{header_path(batch)}/units"))
+
+
+def _header(record: Mapping[str, Any] | None) -> Header | None:
+    return None if record is None else Header.from_record(record)
 
 
 def _tolerated(kind: Kind, header: Header) -> bool:

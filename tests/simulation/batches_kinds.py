@@ -1,4 +1,4 @@
-"""What worlds of batches are about, and the bounds in them: so small that a dozen units make a tree of every level."""
+"""What the worlds of batches are about, and their limits: so small that a dozen units make a tree of every level."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shared.core.rules.calls import Call
 
-SMALL = {
+SMALL_LIMITS = {
     "counter_units_max": 2,
     "node_children_max": 2,
     "page_units_max": 3,
@@ -15,9 +15,9 @@ SMALL = {
     "walk_nodes_max": 3,
 }
 
-HURRIED_SECONDS = 30
+SHORT_DEADLINE_SECONDS = 30
 
-WORK = Call("painter", "paint", {})
+PAINT = Call("painter", "paint", {})
 ANNOUNCE = Call("painter", "announce", {})
 
 
@@ -25,11 +25,11 @@ ANNOUNCE = Call("painter", "announce", {})
 class Kind:
     """What a world is about; each makes other races likely.
 
-    `paged` ones load page by page, and race the seal. Units `from_outside` are completed by callers who do not ask
-    twice. `failing` units fail at first and are tried again. `cancelled` batches are cancelled at some time. `removed`
-    ones are removed, and their id is used again while old deliveries are still about. In `nested` ones the first unit
-    is a batch. `hurried` ones reach their deadline, without some units or just with the last. In `walked` ones the
-    sweeper walks while units come in.
+    `paged` worlds load page by page, and race the seal. Units `from_outside` are completed by callers who do not retry
+    what landed. `failing` units fail at first and are retried. `cancelled` batches are cancelled at some time.
+    `removed` ones are removed, and their id is used again while old tasks are still delivered. In `nested` worlds the
+    first unit is a sub-batch. `hurried` ones reach their deadline, without some units or just with the last. In
+    `walked` worlds the sweeper walks while units are completed.
     """
 
     units_max: int

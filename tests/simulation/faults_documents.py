@@ -1,4 +1,4 @@
-"""Clauses of putting and merging documents to leave out, one at a time; `faults.py` says what that is for."""
+"""Planted faults of puts and merges: a clause of `docs/protocols/links.md` left out. See `faults.py`."""
 
 from __future__ import annotations
 
@@ -8,75 +8,95 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from shared.core.operations.ports import Ports, Put, Snapshot
+from shared.core.operations.ports import Ports
 from shared.documents.operations import bulk as document_bulk
+from shared.documents.operations import document_writes
 from shared.documents.operations import documents as operations
 from shared.documents.operations import patches as document_patches
+from shared.documents.operations.bulk import _BulkPut
+from shared.documents.operations.document_writes import DocumentWrite
+from shared.documents.operations.stored_documents import StoredDocument, etag_of
 from shared.documents.rules import bulk
-from shared.documents.rules.documents import Content, path_of
-from shared.documents.rules.preconditions import UNCONDITIONAL, Precondition
+from shared.documents.rules.documents import path_of
+from shared.documents.rules.preconditions import UNCONDITIONAL
+from shared.documents.rules.requests import PutRequest
 from shared.links.operations import copies as link_copies
-from shared.links.operations import normalization as link_shapes
+from shared.links.operations import normalization
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
 from tests.simulation.links_kinds import FOREIGN, VERSATILE
 
 
-def _always_guarded_by_nothing(snapshot: Snapshot, content: Content, *rest: Any, **more: Any) -> Put:
-    return replace(embed(snapshot, content, *rest, **more), guard=None)
+def _unguarded_put(*read: Any) -> DocumentWrite:
+    made = put_write(*read)
+    return replace(made, write=replace(made.write, guard=None))
 
 
-embed = operations.embed
+put_write = document_writes.put_write
 
 
-def _condition_at_the_read_only(
-    ports: Ports, key: str, body: Any, precondition: Precondition = UNCONDITIONAL
-) -> operations.Stored:
-    precondition.check_write(operations.etag_of(ports.store.read(path_of(key))[0]))
-    return put(ports, key, body)
+def _unguarded_write(*read: Any, **metadata: Any) -> DocumentWrite:
+    made = document_write(*read, **metadata)
+    return replace(made, write=replace(made.write, guard=None))
+
+
+document_write = document_writes.document_write
+
+
+def _check_precondition_before_the_put(ports: Ports, request: PutRequest) -> StoredDocument:
+    request.precondition.check_write(etag_of(ports.store.read(path_of(request.key))[0]))
+    return put(ports, replace(request, precondition=UNCONDITIONAL))
 
 
 put = operations.put
 
 
-def _all_at_once_as_they_were_meant() -> AbstractContextManager[Any]:
+def _embed_what_the_call_brings() -> AbstractContextManager[Any]:
     """The documents of a call embed what the call brings, stored or not."""
-    read_all = document_bulk._Load._read
 
-    def read(load: document_bulk._Load, keys: Any) -> None:
-        read_all(load, keys)
-        load._sources |= load._contents
+    def read(call: _BulkPut, keys: Any) -> None:
+        read_of_call(call, keys)
+        call._sources |= call._contents
 
     stack = ExitStack()
-    stack.enter_context(mock.patch.object(document_bulk._Load, "_read", read))
+    stack.enter_context(mock.patch.object(_BulkPut, "_read", read))
     stack.enter_context(mock.patch.object(bulk, "waves", lambda targets: [list(targets)]))
     return stack
 
 
-def _losers_alone(load: document_bulk._Load, keys: Any) -> None:
-    """Who lost is read again, and embeds what was read at first."""
-    if not load._found:
-        read_of_load(load, keys)
+def _read_losers_without_targets(call: _BulkPut, keys: Any) -> None:
+    """A document that lost its guard is read again, and embeds what was read at first."""
+    if not call._found:
+        read_of_call(call, keys)
         return
-    read = load._ports.store.read(*map(path_of, keys))
-    load._found |= {snapshot.id: snapshot for snapshot in read}
+    read = call._ports.store.read(*map(path_of, keys))
+    call._found |= {snapshot.id: snapshot for snapshot in read}
 
 
-read_of_load = document_bulk._Load._read
+read_of_call = _BulkPut._read
 
 
 FAULTS = (
-    in_links("guard", "the guard of a copy's write", link_copies, "embed", _always_guarded_by_nothing),
-    in_links("guard", "the guard of bringing into shape", link_shapes, "embed", _always_guarded_by_nothing, FOREIGN),
-    in_links("guard", "the guard of a put", operations, "embed", _always_guarded_by_nothing),
-    in_links("guard", "the guard of a merge", document_patches, "embed", _always_guarded_by_nothing, VERSATILE),
-    in_links("guard", "the guard of a put of many", document_bulk, "embed", _always_guarded_by_nothing, VERSATILE),
-    in_links("condition", "a condition at the commit", operations, "put", _condition_at_the_read_only, VERSATILE),
+    in_links("document-1", "the guard of a refresh", link_copies, "document_write", _unguarded_write),
+    in_links("document-1", "the guard of a normalization", normalization, "document_write", _unguarded_write, FOREIGN),
+    in_links("document-1", "the guard of a put", operations, "put_write", _unguarded_put),
+    in_links("document-1", "the guard of a merge", document_patches, "put_write", _unguarded_put, VERSATILE),
+    in_links("document-1", "the guard of a bulk put", document_bulk, "put_write", _unguarded_put, VERSATILE),
+    in_links(
+        "document-2",
+        "a precondition at the commit",
+        operations,
+        "put",
+        _check_precondition_before_the_put,
+        VERSATILE,
+    ),
     Fault(
-        "bulk",
-        "embedding what is stored, not what is meant to be",
-        _all_at_once_as_they_were_meant,
+        "bulk-1",
+        "embedding what is stored, not what the call brings",
+        _embed_what_the_call_brings,
         partial(links_world.run, kinds=VERSATILE),
     ),
-    in_links("bulk", "reading targets again with who lost", document_bulk._Load, "_read", _losers_alone, VERSATILE),
+    in_links(
+        "bulk-2", "reading targets again for a lost guard", _BulkPut, "_read", _read_losers_without_targets, VERSATILE
+    ),
 )

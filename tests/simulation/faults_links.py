@@ -1,4 +1,4 @@
-"""Clauses of the links' protocol to leave out, one at a time; `faults.py` says what that is for."""
+"""Planted faults of links: a clause of `docs/protocols/links.md` left out. See `faults.py`."""
 
 from __future__ import annotations
 
@@ -14,102 +14,100 @@ from shared.core.operations.ports import Change, Conflict, Must, Ports, Snapshot
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
-from shared.documents.operations import embedding
-from shared.documents.rules import documents, links
+from shared.documents.operations import link_inputs
+from shared.documents.rules import documents, links, refreshes
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content, Document, path_of
-from shared.links.operations import (
-    copies as link_copies,
-)
+from shared.links.operations import copies as link_copies
 from shared.links.operations import fan_out as operations
-from shared.links.operations import (
-    marks as link_marks,
-)
-from shared.links.operations import (
-    normalization as link_shapes,
-)
-from shared.links.operations import (
-    pages as link_pages,
-)
-from shared.links.operations import (
-    tasks as link_tasks,
-)
-from shared.links.rules import events as link_events
+from shared.links.operations import marks, normalization, pages, tasks
+from shared.links.rules import events
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
 from tests.simulation.links_kinds import CROWDED, FOREIGN, NARROW, OUTGROWING, PAGE_COPIES, PLAIN, WIDE
 
 
-def _only_after_writing() -> AbstractContextManager[Any]:
-    """A page looks at its source again only when it wrote something."""
+def _check_again_only_after_writing() -> AbstractContextManager[Any]:
+    """A page reads its inputs again only when it wrote something."""
     wrote: list[bool] = [False]
-    write_copies, moved = link_copies.write_copies, embedding.moved
+    write_copies, changed_inputs = link_copies.write_copies, link_inputs.changed_inputs
 
     def watched(
-        ports: Ports, key: str, linking: Sequence[Snapshot], around: Sequence[Snapshot], hops: int
+        ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int
     ) -> tuple[list[str], Any]:
-        now = embedding.given(around)
-        wrote[0] = any(link_copies._refreshed(_Mute(ports), one, now, hops) for one in linking)
-        return write_copies(ports, key, linking, around, hops)
+        embedding = link_inputs.embedding_from(inputs)
+        wrote[0] = any(link_copies._refreshed(_Silent(ports), one, embedding, hops) for one in linking)
+        return write_copies(ports, key, linking, inputs, hops)
+
+    def changed(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
+        return changed_inputs(before, after) if wrote[0] else []
 
     stack = ExitStack()
     stack.enter_context(mock.patch.object(link_copies, "write_copies", watched))
-    stack.enter_context(mock.patch.object(embedding, "moved", lambda one, other: moved(one, other) if wrote[0] else []))
+    stack.enter_context(mock.patch.object(link_inputs, "changed_inputs", changed))
     return stack
 
 
-def _gained_only(before: Document | None, after: Document) -> tuple[str, ...]:
+class _Silent(Ports):
+    """Ports for computing a write without logging."""
+
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(ports.store, ports.queue, ports.clock, ports.log)
+
+
+def _verify_gained_links_only(before: Document | None, after: Document) -> tuple[str, ...]:
     old = set() if before is None else set(links.link_keys(before.content))
     return tuple(key for key in links.link_keys(after.content) if key not in old)
 
 
-def _mark_after_reading(ports: Ports, keys: Sequence[str], beside: Sequence[str] = ()) -> tuple[Snapshot, ...]:
-    read = ports.store.read(*map(path_of, keys), *beside)
+def _mark_after_reading(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = ()) -> tuple[Snapshot, ...]:
+    read = ports.store.read(*map(path_of, keys), *extra_paths)
     for snapshot in read[: len(keys)]:
         with suppress(Conflict):
-            ports.store.commit([replace(word(snapshot), guard=Must.EXIST if snapshot.data else None)])
+            ports.store.commit([replace(mark_write(snapshot), guard=Must.EXIST if snapshot.data else None)])
     return read
 
 
 def _mark_without_guard(snapshot: Snapshot) -> Write:
-    made = word(snapshot)
-    return replace(made, guard=Must.EXIST) if isinstance(made, Change) else made
+    write = mark_write(snapshot)
+    return replace(write, guard=Must.EXIST) if isinstance(write, Change) else write
 
 
-word = link_marks._word
+mark_write = marks._mark_write
 
 
-def _no_note(snapshot: Snapshot, noted: Any) -> bool:
-    return snapshot.data is None or knows(snapshot, noted)
+def _missing_counts_as_linked(snapshot: Snapshot, noted: Any) -> bool:
+    return snapshot.data is None or is_linked(snapshot, noted)
 
 
-knows = link_marks._knows
+is_linked = marks._is_linked
 
 
-def _page_without_word(ports: Ports, event_id: str, key: str, cursor: str, _copies: int = 0) -> None:
-    found = ports.store.query(link_pages.linkers(key, cursor, PAGE_COPIES))
+def _refresh_page_without_mark(ports: Ports, event_id: str, key: str, cursor: str, _limit: int = 0) -> None:
+    found = ports.store.query(pages.linking_documents(key, cursor, PAGE_COPIES))
     if len(found) == PAGE_COPIES:
-        link_tasks.hand_on(ports, event_id, {"key": key, "cursor": found[-1].id})
+        tasks.enqueue(ports, event_id, {"key": key, "cursor": found[-1].id})
     if found:
-        link_copies.refresh(ports, key, found, ports.store.read(path_of(key), *link_copies.transforms_of(found, [key])))
+        inputs = ports.store.read(path_of(key), *link_copies.transform_paths(found, [key]))
+        link_copies.refresh(ports, key, found, inputs)
 
 
 def _mark_only_what_differs(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
-    now = embedding.given(ports.store.read(*embedding.needs(document.content)))
-    differ = [one for one in targets if differs(key, document, now.only(one))]
-    if differ:
-        verify(ports, event_id, key, document, differ)
+    embedding = link_inputs.embedding_from(ports.store.read(*link_inputs.input_paths(document.content)))
+    differing = [one for one in targets if differs(key, document, embedding.only(one))]
+    if differing:
+        verify_copies(ports, event_id, key, document, differing)
 
 
-def differs(key: str, document: Document, now: Embedding) -> bool:
-    """Tell whether some copy in a document is not as it would be made now."""
-    return links.refresh(key, document, now) is not links.Refresh.UNCHANGED
+def differs(key: str, document: Document, embedding: Embedding) -> bool:
+    """Return whether some copy in a document is not as it would be made now."""
+    return refreshes.refresh_copies(key, document, embedding) is not refreshes.Refresh.UNCHANGED
 
 
-verify = operations.verify
+verify_copies = operations.verify_copies
 
 
-def _acknowledge_whatever_happened(ports: Ports, event: Any) -> None:
+def _acknowledge_always(ports: Ports, event: Any) -> None:
     with suppress(Unavailable):
         fan_out(ports, event)
 
@@ -117,98 +115,85 @@ def _acknowledge_whatever_happened(ports: Ports, event: Any) -> None:
 fan_out = operations.fan_out
 
 
-def _named_without_the_event(ports: Ports, event_id: str, work: Mapping[str, str], **beside: int) -> None:
+def _name_without_event(ports: Ports, event_id: str, work: Mapping[str, str], **context: int) -> None:
     name = name_of("links", *sorted(work.items()))
-    payload = {"event": event_id, "work": dict(work), **beside}
-    ports.queue.create([Effect(name, "links", "link_refresh", "follow", payload)])
+    payload = {"event": event_id, "work": dict(work), **context}
+    ports.queue.create([Effect(name, "links", "link_refresh", "refresh", payload)])
 
 
-def _versions_by_counting(
+def _count_versions(
     before: Document | None, content: Content, author: Any, _: datetime, *, linked: bool, hops: int = 0
 ) -> Document:
     version = before.stamp.version + 1 if before and before.stamp else 1
     return Document(content, documents.Stamp(version, author, documents.digest(content), hops), linked)
 
 
-def _refresh_without_bound(key: str, document: Document, now: Embedding, hops: int = 0) -> Any:
+def _refresh_without_size_limit(key: str, document: Document, embedding: Embedding, hops: int = 0) -> Any:
     with LIMITS.replaced(document_bytes_max=10**9):
-        return refresh(key, document, now, hops)
+        return refresh_copies(key, document, embedding, hops)
 
 
-refresh = links.refresh
+refresh_copies = refreshes.refresh_copies
 
 
-def _give_up_at_the_first_refusal(ports: Ports, key: str, hops: int) -> None:
+def _retry_permanent_errors(ports: Ports, key: str, hops: int) -> None:
     try:
-        link_shapes.reshape(ports, key, hops)
+        normalization.normalize(ports, key, hops)
     except Problem as problem:
-        raise Unavailable("a page that cannot be finished is tried again") from problem
+        raise Unavailable("a page that cannot be finished is retried") from problem
 
 
-def _unmark_however_far(key: str, content: Content, now: Embedding, _: int = 0, *, refuse: bool = True) -> Content:
-    return shape(key, content, now, refuse=refuse)
+def _embed_at_any_hop(key: str, content: Content, embedding: Embedding, _: int = 0, *, refuse: bool = True) -> Content:
+    return embed_links(key, content, embedding, refuse=refuse)
 
 
-shape = links.shape
-
-
-class _Mute(Ports):
-    """Ports for asking what would be written, without writing it."""
-
-    def __init__(self, ports: Ports) -> None:
-        super().__init__(ports.store, ports.queue, ports.clock, ports.log)
+embed_links = links.embed_links
 
 
 FAULTS = (
-    in_links("link-1", "looking at the source again", embedding, "moved", lambda *_: [], NARROW),
+    in_links("link-1", "reading the inputs again", link_inputs, "changed_inputs", lambda *_: [], NARROW),
     Fault(
         "link-1",
-        "looking again after nothing was written",
-        _only_after_writing,
+        "reading the inputs again after nothing was written",
+        _check_again_only_after_writing,
         partial(links_world.run, kinds=NARROW),
     ),
     in_links(
-        "link-2", "verifying copies that changed, not only gained ones", link_events, "_moved_copies", _gained_only
+        "link-2",
+        "verifying changed copies, not only new links",
+        events,
+        "_changed_copies",
+        _verify_gained_links_only,
     ),
+    in_links("link-3", "marking a target before it is read", marks, "mark_linked", _mark_after_reading, WIDE),
+    in_links("link-3", "the guard of the mark", marks, "_mark_write", _mark_without_guard, PLAIN),
+    in_links("link-3", "the note for a missing target", marks, "_is_linked", _missing_counts_as_linked),
+    in_links("link-3", "marking the source before a page reads it", pages, "refresh_page", _refresh_page_without_mark),
+    in_links("link-3", "marking where the content is equal", operations, "verify_copies", _mark_only_what_differs),
+    in_links("link-3", "checking the note of a new document", marks, "has_wanted_note", lambda *_: False),
     in_links(
-        "link-3", "marking a target before its content is read", link_marks, "make_known", _mark_after_reading, WIDE
-    ),
-    in_links(
-        "link-3", "the guard that ties the mark to what was read", link_marks, "_word", _mark_without_guard, PLAIN
-    ),
-    in_links("link-3", "a note for a target that is missing", link_marks, "_knows", _no_note),
-    in_links("link-3", "making the source known before a page reads it", link_pages, "page", _page_without_word),
-    in_links("link-3", "marking where the content is equal", operations, "verify", _mark_only_what_differs),
-    in_links("link-3", "looking whether a new document is wanted", link_marks, "wanted", lambda *_: False),
-    in_links(
-        "link-4", "counting the unknown as linked", documents, "counts_as_linked", lambda one: bool(one and one.linked)
+        "link-4", "counting unknown as linked", documents, "counts_as_linked", lambda one: bool(one and one.linked)
     ),
     in_links(
         "link-4",
-        "storing the unknown as linked",
+        "storing unknown as linked",
         documents,
         "linked_after_put",
         lambda one: bool(one and one.linked),
         FOREIGN,
     ),
-    in_links(
-        "link-5",
-        "reading what an event does not say",
-        link_events,
-        "react_to_unknown",
-        lambda _: link_events.Reaction(),
-    ),
-    in_links("link-5", "asking for an event again", operations, "fan_out", _acknowledge_whatever_happened),
-    in_links("link-6", "the event in a page's name", link_tasks, "hand_on", _named_without_the_event),
-    in_links("link-6", "the time in a new life's version", documents, "written", _versions_by_counting),
-    in_links("link-8", "marking what does not fit", links, "refresh", _refresh_without_bound),
+    in_links("link-5", "reacting to an event without data", events, "react_to_unknown", lambda _: events.Reaction()),
+    in_links("link-5", "the retry of an event", operations, "fan_out", _acknowledge_always),
+    in_links("link-6", "the event in a task's name", tasks, "enqueue", _name_without_event),
+    in_links("link-6", "the time in a version", documents, "stamped", _count_versions),
+    in_links("link-8", "marking a copy that does not fit", refreshes, "refresh_copies", _refresh_without_size_limit),
     in_links(
         "link-8",
-        "leaving what can never be written",
-        link_shapes,
-        "reshape_or_report",
-        _give_up_at_the_first_refusal,
+        "acknowledging permanent errors",
+        normalization,
+        "normalize_or_report",
+        _retry_permanent_errors,
         CROWDED,
     ),
-    in_links("link-8", "an end to documents outgrowing each other", links, "shape", _unmark_however_far, OUTGROWING),
+    in_links("link-8", "keeping marks beyond the last hop", links, "embed_links", _embed_at_any_hop, OUTGROWING),
 )

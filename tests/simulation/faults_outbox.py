@@ -1,4 +1,4 @@
-"""Clauses of the outbox's protocol to leave out, one at a time; `faults.py` says what that is for."""
+"""Faults to plant: the outbox without one clause of its protocol (docs/protocols/outbox.md)."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def _without_a_record(ports: Ports, writes: Sequence[Write], effects: Sequence[E
 def _record_in_a_commit_of_its_own(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
     committed = ports.store.commit(writes)
     record = f"{outbox.COLLECTION}/{ports.store.new_id()}"
-    ports.store.commit([Put(record, outbox.encode(effects), Must.NOT_EXIST)])
+    ports.store.commit([Put(record, outbox.to_record(effects), Must.NOT_EXIST)])
     outbox.hand_over(ports, record, effects)
     return committed
 
 
-def _forget_first(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+def _delete_first(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
     ports.store.commit([Delete(record)])
     ports.queue.create(effects)
 
 
-def _forget_even_if_refused(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+def _delete_even_if_refused(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
     with suppress(Unavailable):
         ports.queue.create(effects)
     ports.store.commit([Delete(record)])
@@ -59,20 +59,20 @@ hand_over = outbox.hand_over
 
 
 def _time_to_live(ports: Ports) -> int:
-    """What a time-to-live policy would do: records that are old go, whatever they hold."""
+    """Delete what is old, whatever it holds, as a time-to-live policy would."""
     for snapshot in ports.store.query(Query(outbox.COLLECTION)):
-        if outbox._left_behind(snapshot):
+        if outbox._is_left_behind(snapshot):
             ports.store.commit([Delete(snapshot.path)])
     return 0
 
 
 FAULTS = (
-    _outbox("outbox", "committing before handing over", outbox, "commit", _hand_over_first),
-    _outbox("outbox", "a record of what to hand over", outbox, "commit", _without_a_record),
-    _outbox("outbox", "the record in the same commit", outbox, "commit", _record_in_a_commit_of_its_own),
-    _outbox("outbox", "handing over before forgetting", outbox, "hand_over", _forget_first),
-    _outbox("outbox", "keeping what the queue refuses", outbox, "hand_over", _forget_even_if_refused),
-    _outbox("outbox", "the same names each time", outbox, "hand_over", _hand_over_under_new_names),
-    _outbox("outbox", "keeping old records (a time-to-live policy)", outbox, "sweep", _time_to_live),
-    _outbox("outbox", "the sweeper", outbox, "sweep", lambda _: 0),
+    _outbox("outbox-1", "committing before handing over", outbox, "commit", _hand_over_first),
+    _outbox("outbox-1", "a record of what to hand over", outbox, "commit", _without_a_record),
+    _outbox("outbox-1", "the record in the same commit", outbox, "commit", _record_in_a_commit_of_its_own),
+    _outbox("outbox-2", "handing over before deleting the record", outbox, "hand_over", _delete_first),
+    _outbox("outbox-2", "keeping what the queue refuses", outbox, "hand_over", _delete_even_if_refused),
+    _outbox("outbox-3", "the same names each time", outbox, "hand_over", _hand_over_under_new_names),
+    _outbox("outbox-5", "keeping old records (a time-to-live policy)", outbox, "sweep", _time_to_live),
+    _outbox("outbox-4", "the sweeper", outbox, "sweep", lambda _: 0),
 )

@@ -1,4 +1,4 @@
-"""Faults to plant in verifications: the walk with one of its clauses left out. See `faults.py`."""
+"""Planted faults of verifications: a clause of `docs/protocols/links.md` left out. See `faults.py`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from unittest import mock
 from shared.core.operations.perform import Answer, Writes
 from shared.core.operations.ports import Committed, Ports, Snapshot
 from shared.core.rules.effects import Decision
-from shared.links.operations import repairs as verification_repairs
-from shared.links.operations import verification
+from shared.links.operations import repairs, verification
 from tests.simulation import verify_world
 from tests.simulation.faults import Fault
 
 
-def _verify(without: str, module: object, name: str, instead: Any) -> Fault:
-    return Fault("verify", without, partial(mock.patch.object, module, name, instead), verify_world.run)
+def _verify(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
+    return Fault(clause, without, partial(mock.patch.object, module, name, instead), verify_world.run)
 
 
-def _unknowing_that_exist(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:
-    return [target for target in unknowing(ports, targets) if target.data is not None]
+def _unmarked_existing(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:
+    return [target for target in unmarked(ports, targets) if target.data is not None]
 
 
-unknowing = verification_repairs._unknowing
+unmarked = repairs._unmarked
 
 
 def _without_an_outbox(
@@ -37,8 +36,8 @@ def _without_an_outbox(
 
 
 FAULTS = (
-    _verify("writing what differs", verification_repairs, "_differs", lambda *_: False),
-    _verify("telling targets that somebody embeds them", verification_repairs, "_unknowing", lambda *_: []),
-    _verify("a note for a target that is missing", verification_repairs, "_unknowing", _unknowing_that_exist),
-    _verify("the next page in the commit that counts this one", verification, "perform", _without_an_outbox),
+    _verify("verify-1", "writing what differs", repairs, "_differs", lambda *_: False),
+    _verify("verify-2", "marking targets as linked", repairs, "_unmarked", lambda *_: []),
+    _verify("verify-2", "the note for a missing target", repairs, "_unmarked", _unmarked_existing),
+    _verify("verify-3", "the next page in the counting commit", verification, "perform", _without_an_outbox),
 )

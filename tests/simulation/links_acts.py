@@ -1,4 +1,4 @@
-"""What users of the worlds of links do, and what must be true of the writes of each act."""
+"""Actions of users in the worlds of links, and checks of the writes of each."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from shared.core.operations.ports import Put, Snapshot
 from shared.documents.operations import bulk as document_bulk
 from shared.documents.operations import documents as operations
 from shared.documents.operations import patches as document_patches
+from shared.documents.operations.stored_documents import StoredDocument, etag_of
 from shared.documents.rules import documents, patches
+from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.patches import Null
 from shared.documents.rules.preconditions import Precondition, Tags
+from shared.documents.rules.requests import PatchRequest, PutRequest
 from shared.transforms.operations import transforms as transform_operations
+from shared.transforms.rules.transforms import PutTransformRequest
 from tests.simulation.links_checks import Act, Checks, bare
 from tests.simulation.links_kinds import FIELDS, GROWING, SMALL, TRANSFORMS, Kind
 from tests.simulation.world import Violation, World
 
 
 class Users:
-    """Those who put, merge, delete and write past the kit; with few contents, so that what was comes again."""
+    """Users who put, merge and delete, and another client; with few contents, so that contents recur."""
 
     def __init__(self, world: World, kind: Kind, checks: Checks) -> None:
         self._world = world
@@ -29,7 +33,7 @@ class Users:
         self._changes = 0
 
     def act(self) -> None:
-        """Let one user begin something."""
+        """Start one random action."""
         random = self._world.random
         if self._kind.transformed and random.random() < (0.8 if self._kind.narrow else 0.4):
             self._change_a_transform()
@@ -67,10 +71,10 @@ class Users:
             self._world.start(put, lambda: self._put_transform(name, transform))
 
     def _put_transform(self, name: str, transform: Any) -> None:
-        transform_operations.put(self._world.ports, name, transform)
+        transform_operations.put(self._world.ports, PutTransformRequest.from_request(name, transform))
 
     def start_put(self, name: str, key: str) -> None:
-        """Let a user put a document of this kind of world."""
+        """Start a put of a document of this kind of world."""
         content = self._content(key)
         self._world.start(f"{name} {content['n']}", lambda: self._put(key, content))
 
@@ -93,12 +97,12 @@ class Users:
             if bare(written) != bare(content):
                 raise Violation(f"{key} was put as {content} and stored as {written}")
 
-        self._world.say(f"puts {content}")
+        self._world.log(f"puts {content}")
         self._expect(Act(check))
-        operations.put(self._world.ports, key, content)
+        operations.put(self._world.ports, PutRequest.from_request(key, content))
 
     def _patch(self, key: str) -> documents.Content:
-        """Name some fields only, so that what others write beside them must stay."""
+        """Return some fields only, so that what others write beside them must stay."""
         random = self._world.random
         content = self._content(key) | {"m": f"{self._puts}"}
         return {name: content[name] for name in random.sample(sorted(content), random.randint(1, len(content)))}
@@ -110,21 +114,21 @@ class Users:
                 raise Violation(f"a merge of {patch} into {held} wrote {written}")
 
         self._expect(Act(check))
-        document_patches.patch(self._world.ports, key, patch)
+        document_patches.patch(self._world.ports, PatchRequest.from_request(key, patch))
 
     def _put_if(self, key: str, content: documents.Content) -> None:
         """Read, then put if nobody has written since: held at the write itself."""
         [found] = self._world.ports.store.read(documents.path_of(key))
-        seen = operations.etag_of(found)
+        seen = etag_of(found)
 
         def check(before: Snapshot, _: documents.Content) -> None:
-            if operations.etag_of(before) != seen:
-                raise Violation(f"{key} was put over {operations.etag_of(before)}, on condition of {seen}")
+            if etag_of(before) != seen:
+                raise Violation(f"{key} was put over {etag_of(before)}, on condition of {seen}")
 
         self._expect(Act(check))
         tags = Tags(frozenset([seen])) if seen else Tags(every=True)
         condition = Precondition(if_match=tags) if seen else Precondition(if_none_match=tags)
-        operations.put(self._world.ports, key, content, condition)
+        operations.put(self._world.ports, PutRequest.from_request(key, content, condition))
 
     def _put_many(self, contents: dict[str, documents.Content]) -> None:
         def check(before: Snapshot, written: documents.Content) -> None:
@@ -133,8 +137,8 @@ class Users:
 
         act = self._expect(Act(check))
         bodies = [{"key": key, **content} for key, content in contents.items()]
-        for loaded in document_bulk.put_each(self._world.ports, bodies):
-            if isinstance(loaded.ending, operations.Stored) and loaded.key not in act.written:
+        for loaded in document_bulk.put_each(self._world.ports, BulkPutRequest.from_request(bodies)):
+            if isinstance(loaded.outcome, StoredDocument) and loaded.key not in act.written:
                 raise Violation(f"{loaded.key} was answered as stored and is not")
 
     def _write_past(self, key: str, content: dict[str, Any]) -> None:
@@ -146,7 +150,7 @@ class Users:
 
         self._expect(Act(check))
         random, store = self._world.random, self._world.store
-        self._world.stop_here(f"another client writes {key}: {content}")
+        self._world.step(f"another client writes {key}: {content}")
         [held] = store.read(documents.path_of(key))
         data = {**held.data, "n": content["n"]} if held.data is not None and random.random() < 0.5 else content
         store.commit([Put(documents.path_of(key), data)])

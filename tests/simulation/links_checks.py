@@ -1,4 +1,4 @@
-"""What must hold of documents that embed each other: at every write, and once everything is quiet."""
+"""Properties of documents that embed each other: at every write, and once everything is quiet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulation.world import Violation
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a process is about to write: what must be true of each of its writes, and the keys it has written."""
+    """The action of a process: a check of each of its writes, and the keys it has written."""
 
     check: Callable[[Snapshot, documents.Content], None]
     written: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ class Checks:
         self._acts: dict[greenlet, Act] = {}
 
     def expect(self, act: Act) -> Act:
-        """Hold the writes of the process that calls this to what it is about to do."""
+        """Check the writes of the calling process against an action."""
         self._acts[getcurrent()] = act
         return act
 
@@ -51,14 +51,14 @@ class Checks:
         key = after.id
         if path != documents.path_of(key):
             return
-        old, new = documents.decode(before.data), documents.decode(after.data)
+        old, new = documents.Document.from_record(before.data), documents.Document.from_record(after.data)
         self._check_version(key, old, new)
         if new is not None:
             self._check_author(key, before, old, new)
         self._history[key].append(_shown(new))
         if new is None:
             self._shown = {pair: state for pair, state in self._shown.items() if pair[0] != key}
-        elif new.in_shape:
+        elif new.stamp_matches:
             self._check_copies(key, new)
 
     def _check_author(
@@ -93,7 +93,7 @@ class Checks:
             self._shown[key, target] = fitting[0]
 
     def _may_show(self, copy: dict[str, Any], state: str, above: str) -> bool:
-        """Tell whether a copy is what some transform, or none, makes of a state of its source."""
+        """Return whether a copy is what some transform, or none, makes of a state of its source."""
         of_transforms = TRANSFORMS if self._kind.transformed else ()
         sources = {copy["key"]: json.loads(state)}
         made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
@@ -104,10 +104,12 @@ class Checks:
     def check_rest(self, store: Store) -> None:
         """Check all documents against what a put now would embed."""
         found = store.query(Query(documents.COLLECTION))
-        held = {snapshot.id: document for snapshot in found if (document := documents.decode(snapshot.data))}
+        held = {
+            snapshot.id: document for snapshot in found if (document := documents.Document.from_record(snapshot.data))
+        }
         contents = {key: held[key].content if key in held else None for key in self._keys}
         stored = store.read(*map(transforms.path_of, FIELDS))
-        around = Embedding(contents, {one.id: transforms.decode(one.data) for one in stored})
+        around = Embedding(contents, {one.id: transforms.from_record(one.data) for one in stored})
         for key, document in held.items():
             try:
                 expected = self._expected(key, document, held, around)
@@ -116,37 +118,39 @@ class Checks:
             self._check_document(key, document, expected)
             for target in links.link_keys(document.content):
                 if target in held and held[target].linked is False:
-                    raise Violation(f"{target} does not know that {key} embeds it: its next change would be lost")
+                    raise Violation(
+                        f"{target} is embedded by {key} but not marked as linked: its next change would be lost"
+                    )
 
     def _expected(
         self, key: str, document: documents.Document, held: dict[str, documents.Document], around: Embedding
     ) -> documents.Content:
-        """What a put now would embed; a mark may stand where the last change of the target has come too far."""
+        """Return what a put now would embed; a mark may remain where the target has reached the last hop."""
         hops = _hops_of_a_refresh(document, held) if self._kind.crowded else 0
         far = {
             at: link
             for at, link in links.links(document.content)
             if {"link_cycle", "link_too_large"} & link.keys() and documents.hops_of(held.get(link["key"])) >= HOPS_MAX
         }
-        return links.placed(links.shape(key, document.content, around, hops, refuse=False), far)
+        return links.with_copies(links.embed_links(key, document.content, around, hops, refuse=False), far)
 
     @staticmethod
     def _check_document(key: str, document: documents.Document, expected: documents.Content) -> None:
-        if not document.in_shape:
-            raise Violation(f"{key} was never brought into shape: {document.content}")
+        if not document.stamp_matches:
+            raise Violation(f"{key} was not normalized: {document.content}")
         if values.canonical(expected) != values.canonical(document.content):
             raise Violation(f"{key} shows {document.content}, a put now would embed {expected}")
 
 
 def _hops_of_a_refresh(document: documents.Document, held: dict[str, documents.Document]) -> int:
-    """Say how far the last change of any target has come here: where it came too far, marks stay."""
+    """Return the hops of a refresh from these targets: beyond the limit, marks stay."""
     return 1 + max((documents.hops_of(held.get(key)) for key in links.link_keys(document.content)), default=0)
 
 
 def bare(content: documents.Content) -> str:
-    """Give what a user wrote: a content with nothing beside the keys of its links."""
+    """Return what a user wrote: a content with nothing beside the keys of its links."""
     links_alone = {at: {"key": link["key"]} for at, link in links.links(content)}
-    return values.canonical(links.placed(content, links_alone))
+    return values.canonical(links.with_copies(content, links_alone))
 
 
 def _shown(document: documents.Document | None) -> str:

@@ -1,11 +1,11 @@
-"""What worlds of links are about, and the bounds in them: so small that three documents make a chain of pages."""
+"""Kinds of worlds of links, and their limits: so small that three documents make a chain of pages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.world import Chances
+from tests.simulation.fault_rates import FaultRates
 
 PAGE_COPIES = 2
 """A page's size here, so that three documents make a chain of pages."""
@@ -25,16 +25,16 @@ TRANSFORMS: tuple[Any, ...] = (
     {"grows": "{{.x .grows}}+", "n": "#.n"},
     {"deepens": ["#.x .deepens", "#.y .deepens", "#.n"]},
 )
-"""What is made of a target: a part, a text, an object of its own or none, what grows or deepens round a cycle."""
+"""Outputs: a part of the target, a text, an object of its own or none, a value that grows or deepens round a cycle."""
 
 SMALL, GROWING = TRANSFORMS[:2], TRANSFORMS[3:]
 
-UNLUCKY = Chances(lose_answer=0.1, kill=0.1, left=8)
+UNLUCKY = FaultRates(lose_answer=0.1, kill=0.1, left=8)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a world is about; each makes other races likely.
+    """A kind of world; each makes other races likely.
 
     ``keys`` are put in this order, each linking to those before it, or to any of them in a `cyclic` world. `foreign`
     worlds have another client that writes past the kit; in `crowded` ones records are so small that copies do not fit.

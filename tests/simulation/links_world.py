@@ -17,16 +17,17 @@ from shared.core.operations import outbox
 from shared.core.operations.ports import Query, Snapshot
 from shared.core.rules.limits import LIMITS
 from shared.links.operations import fan_out
+from tests.simulation.fault_rates import FaultRates
 from tests.simulation.links_acts import Users
 from tests.simulation.links_checks import Checks
 from tests.simulation.links_kinds import HOPS_MAX, KINDS, PAGE_COPIES, SMALL_DOCUMENT_BYTES, UNLUCKY, Kinds
-from tests.simulation.world import Chances, World
+from tests.simulation.world import World
 
 OPERATIONS_MAX = 7
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
-    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
+    """Run one seed until nothing is left to do. Raises `Violation` when a property does not hold."""
     LinksWorld(seed, trace, kinds).run()
 
 
@@ -35,11 +36,12 @@ class LinksWorld:
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds) -> None:
         self.kind = Random(seed).choice(kinds)
-        self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else Chances(), trace)
+        self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else FaultRates(), trace)
         self.keys = list(self.kind.keys)
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
-        self.world.on_event = fan_out.fan_out
-        self.world.handlers["link_refresh"] = fan_out.follow
+        self.world.events.handler = fan_out.fan_out
+        self.world.sweeper = outbox.sweep
+        self.world.handlers["link_refresh"] = fan_out.run_link_task
         self.world.observers.append(self._check_write)
         self.checks = Checks(self.kind)
         self.users = Users(self.world, self.kind, self.checks)
@@ -59,7 +61,8 @@ class LinksWorld:
             self._check_rest()
 
     def _let_the_sweeper_finish(self) -> None:
-        """What a process that died left in the outbox is handed over later."""
+        """Run the sweeper until the outbox is empty: a process that died may have left records in it."""
+        self.world.pass_an_outage()
         with self._no_misfortune():
             while self.world.store.query(Query(outbox.COLLECTION)):
                 self.world.pass_time(LIMITS.outbox_patience_seconds)
@@ -70,7 +73,7 @@ class LinksWorld:
         outbox.sweep(self.world.ports)
 
     def _settle_first(self) -> None:
-        """Begin with everything put and linked, and no misfortune so far."""
+        """Put and link all documents, without faults."""
         with self._no_misfortune():
             for key in self.keys:
                 self.users.start_put(f"first put {key}", key)
@@ -79,9 +82,9 @@ class LinksWorld:
     @contextmanager
     def _no_misfortune(self) -> Iterator[None]:
         """Keep what may still go wrong for later."""
-        left, self.world.chances.left = self.world.chances.left, 0
+        left, self.world.fault_rates.left = self.world.fault_rates.left, 0
         yield
-        self.world.chances.left = left
+        self.world.fault_rates.left = left
 
     def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
         self.checks.check_write(path, before, after)

@@ -1,11 +1,15 @@
 """Tasks that follow from commits: each committed change has its task, once under one name, and nothing else has one.
 
-A counter stands for any record: an operation adds one to it and asks for a task named after the new count.
+A counter stands for any record: an operation adds one to it and asks for a few tasks named after the new count. One of
+them may be refused for hours while the others are taken, and the sweeper may be away for hours.
+
+A task runs twice under one name only as `reuse.py` allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from shared.core.operations import outbox
@@ -13,7 +17,9 @@ from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Ports, Put, Query, Snapshot
 from shared.core.rules.effects import Decision, Effect, name_of
 from shared.core.rules.limits import LIMITS
-from tests.simulation.world import Chances, Violation, World
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.world import Violation, World
 
 COUNTERS = ("counters/a", "counters/b")
 TASKS_A_CHANGE = 2
@@ -21,7 +27,7 @@ SWEEP_PAGE = 2
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
-    """Let one seed's world come to rest. Raises `Violation` when a property does not hold."""
+    """Run one seed's world until it comes to rest. Raises `Violation` when a property does not hold."""
     OutboxWorld(seed, trace).run()
 
 
@@ -29,18 +35,24 @@ class OutboxWorld:
     """Operations that die anywhere, a queue that refuses for a while, a sweeper that comes again and again."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
-        self.world = World(seed, Chances(abort=0.04, lose_answer=0.06, kill=0.06, twice=0.05, left=6), trace)
+        self.world = World(seed, FaultRates(abort=0.04, lose_answer=0.06, kill=0.06, duplicate=0.05, left=6), trace)
         self.world.handlers["count"] = self._count
         self.world.observers.append(self._changed)
+        self.world.queue.refuses = self._refuses
+        self.world.queue.on_reuse = partial(allow_from_an_old_outbox_record, self.world)
+        self.refused: frozenset[int] = frozenset()
         self.committed: list[tuple[str, int]] = []
         self.ran: list[tuple[str, int, int]] = []
 
     def run(self) -> None:
         random = self.world.random
         with LIMITS.replaced(sweep_page=SWEEP_PAGE):
-            acts = [self._operate] * random.randint(2, 6) + [self._sweep] * 2 + [self._refuse]
-            random.shuffle(acts)
-            self.world.run(acts)
+            calls = [self._operate] * random.randint(2, 6) + [self._sweep] * 2 + [self._refuse]
+            random.shuffle(calls)
+            first = random.randint(0, len(calls))
+            self.world.run(calls[:first])
+            self.world.pass_an_outage()
+            self.world.run(calls[first:])
             self._let_the_sweeper_finish()
             self._check_rest()
 
@@ -60,12 +72,18 @@ class OutboxWorld:
         outbox.sweep(ports)
 
     def _refuse(self) -> None:
-        self.world.refusing = self.world.random.random() < 0.3
+        """From now on the queue refuses all tasks, or the last of each change, or none."""
+        some = frozenset([TASKS_A_CHANGE - 1])
+        self.refused = self.world.random.choice((frozenset(range(TASKS_A_CHANGE)), some, frozenset(), frozenset()))
+
+    def _refuses(self, effect: Effect) -> bool:
+        return effect.payload["part"] in self.refused
 
     def _let_the_sweeper_finish(self) -> None:
-        """A minute later, and the next one: what any of them left behind, the next finds."""
-        self.world.refusing = False
-        self.world.chances.left = 0
+        """Hours later perhaps, then a minute later, and the next: what any of them left behind, the next finds."""
+        self.world.pass_an_outage()
+        self.refused = frozenset()
+        self.world.fault_rates.left = 0
         for _ in range(2):
             self.world.pass_time(LIMITS.outbox_patience_seconds + 50)
             self.world.start("sweep", lambda: self._swept(self.world.ports))
@@ -84,8 +102,8 @@ class OutboxWorld:
             raise Violation(f"committed, and their tasks never ran: {sorted(missing)}")
         if invented := set(self.ran) - expected:
             raise Violation(f"tasks of commits that never landed ran: {sorted(invented)}")
-        if len(self.world.names) != len(expected):
-            raise Violation(f"{len(self.world.names)} names were taken for {len(expected)} tasks")
+        if len(self.world.queue.names) != len(expected):
+            raise Violation(f"{len(self.world.queue.names)} names were taken for {len(expected)} tasks")
         if left := self.world.store.query(Query(outbox.COLLECTION)):
             raise Violation(f"the outbox still holds {[snapshot.id for snapshot in left]}")
 

@@ -1,4 +1,4 @@
-"""The ports of a simulated world: before each call others may go on; a call may fail, or take effect and not say so."""
+"""The ports of a simulated world: a call yields to others first, may not arrive, and may lose its answer."""
 
 from __future__ import annotations
 
@@ -23,41 +23,43 @@ class SimulatedStore:
         self._world = world
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
-        return self._call(f"read {' '.join(paths)}", lambda: self._world.store.read(*paths, fields=fields))
+        return self._call(lambda: f"read {' '.join(paths)}", lambda: self._world.store.read(*paths, fields=fields))
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
-        return self._call(f"query {query.collection} {query.where}", lambda: self._world.store.query(query))
+        return self._call(lambda: f"query {query.collection} {query.where}", lambda: self._world.store.query(query))
 
     def count(self, query: Query) -> int:
-        return self._call(f"count {query.collection}", lambda: self._world.store.count(query))
+        return self._call(lambda: f"count {query.collection}", lambda: self._world.store.count(query))
 
     def commit(self, writes: Sequence[Write]) -> Committed:
-        return self._call(f"commit {_named(writes)}", lambda: self._world.store.commit(writes))
+        return self._call(lambda: f"commit {_named(writes)}", lambda: self._world.store.commit(writes))
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
         def each() -> tuple[Outcome, ...]:
             outcomes = list(self._world.store.write_each(writes))
             for index in range(len(outcomes)):
-                if self._world.misfortune(self._world.chances.lose_answer):
+                if self._world.inject_fault(self._world.fault_rates.lose_answer):
                     outcomes[index] = Unavailable("the answer to this write was lost")
             return tuple(outcomes)
 
-        return self._call(f"write each {_named(writes)}", each)
+        return self._call(lambda: f"write each {_named(writes)}", each)
 
     def new_id(self) -> str:
         return self._world.store.new_id()
 
-    def _call(self, what: str, call: Callable[[], Answer]) -> Answer:
-        return through(self._world, what, call)
+    def _call(self, what: Callable[[], str], call: Callable[[], Answer]) -> Answer:
+        return _call(self._world, what, call)
 
 
-def through(world: World, what: str, call: Callable[[], Answer]) -> Answer:
-    """Make one round trip: it may not arrive, or its answer may not come back."""
-    world.stop_here(what)
-    if world.misfortune(world.chances.abort):
+def _call(world: World, what: Callable[[], str], call: Callable[[], Answer]) -> Answer:
+    """Make one round trip: it may not arrive, or its answer may not come back. `what` is for the trace alone."""
+    world.step(what() if world.trace else "")
+    if world.inject_fault(world.fault_rates.abort):
+        world.log("  FAULT: the call does not arrive")
         raise Unavailable("aborted")
     answer = call()
-    if world.misfortune(world.chances.lose_answer):
+    if world.inject_fault(world.fault_rates.lose_answer):
+        world.log("  FAULT: it took effect, and its answer is lost")
         raise Unavailable("the answer was lost")
     return answer
 
@@ -67,32 +69,28 @@ def _named(writes: Sequence[Write]) -> str:
 
 
 class SimulatedQueue:
-    """Cloud Tasks: takes a name once, for as long as the world stands."""
+    """Cloud Tasks, reached over the same network: one round trip a task."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def create(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            what = f"create task {effect.name[:6]} {dict(effect.payload)}"
-            through(self._world, what, partial(self._take, effect))
+            _call(self._world, partial(_created, effect), partial(self._world.queue.take, effect))
 
-    def _take(self, effect: Effect) -> None:
-        if self._world.refusing:
-            raise Unavailable("the queue refuses")
-        if effect.name not in self._world.names:
-            self._world.names.add(effect.name)
-            self._world.tasks.append(effect)
+
+def _created(effect: Effect) -> str:
+    return f"create task {effect.name[:6]} {dict(effect.payload)}"
 
 
 class SimulatedClock:
-    """Sleeping is standing aside: how long the others take meanwhile is the seed's to say."""
+    """Sleeping yields to the others; the seed decides how much they do meanwhile."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def sleep(self, seconds: float) -> None:
-        self._world.stop_here(f"sleeps {seconds:.3f} s")
+        self._world.step(f"sleeps {seconds:.3f} s")
 
     def jitter(self) -> float:
         return 0.5
@@ -105,7 +103,9 @@ class SimulatedLog:
         self._world = world
 
     def info(self, message: str, /, **values: object) -> None:
-        self._world.say(f"log: {message} {values}")
+        if self._world.trace:
+            self._world.log(f"log: {message} {values}")
 
     def error(self, message: str, /, **values: object) -> None:
-        self._world.say(f"log ERROR: {message} {values}")
+        if self._world.trace:
+            self._world.log(f"log ERROR: {message} {values}")

@@ -22,7 +22,9 @@ from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules.leases import LeaseRecord, parse_lease_id
 from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
-from tests.simulation.world import Chances, Violation, World
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.world import Violation, World
 
 NAME = "s"
 RECORD = rules.path_of(NAME)
@@ -56,17 +58,18 @@ class SemaphoresWorld:
         random = self.world.random
         self.racing = random.random() < 0.4 if racing is None else racing
         self.calm = self.racing or random.random() < 0.3
-        self.world.chances = Chances(left=0 if self.calm else 5)
+        self.world.fault_rates = FaultRates(left=0 if self.calm else 5)
         self.world.step_microseconds_max = 3_000
-        self.world.leaps = (0.05, 0.1, 0.2) if self.racing else (0.1, 1.0, 3.5)
-        self.world.leaps_left = random.choice((0, 4, 10)) if self.racing else random.choice((0, 2, 6))
-        self.unhurried = self.calm and (self.racing or not self.world.leaps_left)
-        self.world.queue_ahead_seconds = 0.0 if self.racing else random.choice((0.0, 0.05, 0.3, 1.0))
+        self.world.time_jumps = (0.05, 0.1, 0.2) if self.racing else (0.1, 1.0, 3.5)
+        self.world.time_jumps_left = random.choice((0, 4, 10)) if self.racing else random.choice((0, 2, 6))
+        self.unhurried = self.calm and (self.racing or not self.world.time_jumps_left)
+        self.world.queue.ahead_seconds = 0.0 if self.racing else random.choice((0.0, 0.05, 0.3, 1.0))
         self.rounds = 0 if self.racing else random.choice((0, 1, 2))
         self.permits = 1 if self.racing else random.choice((1, 1, 2))
         self.settings = SemaphoreSettings(self.permits, LEASE_SECONDS)
         self.world.task_handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["user"] = self._continue
+        self.world.queue.on_reuse = self._check_reuse
         self.world.observers.append(self._observed)
         self.began: dict[str, int] = {}
         self.told: dict[str, int] = {}
@@ -101,7 +104,7 @@ class SemaphoresWorld:
             guarded_attempts_max=self.rounds,
             expired_leases_max=1,
         ):
-            semaphores.put(self.world.ports_of_store(), NAME, self.settings)
+            semaphores.put(self.world.reliable_ports(), NAME, self.settings)
             acts: list[Callable[[], None]] = []
             for index in range(random.randint(2, 3 if self.racing else 5)):
                 acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
@@ -202,6 +205,10 @@ class SemaphoresWorld:
 
     # --- the tasks ---
 
+    def _check_reuse(self, effect: Effect) -> None:
+        if effect.function == "user":
+            allow_from_an_old_outbox_record(self.world, effect)
+
     @staticmethod
     def _admit(ports: Ports, effect: Effect) -> None:
         semaphores.run(ports, effect.task, effect.payload)
@@ -227,7 +234,7 @@ class SemaphoresWorld:
         self._check_released(lease.id, semaphores.release(ports, lease))
 
     def _check_run(self, id_: str, lease: Lease, began: datetime) -> None:
-        self.world.say(f"  RUNS {lease.id}")
+        self.world.log(f"  RUNS {lease.id}")
         if (id_, lease.token) not in self.seen:
             raise Violation(f"{id_} runs under token {lease.token}, which nobody granted")
         if self.left.get((id_, lease.token), self.ends[id_, lease.token]) <= began:
@@ -381,7 +388,8 @@ class SemaphoresWorld:
             raise Violation(f"nothing failed, nothing is left to run, and the semaphore stays {snapshot.data['mode']}")
 
     def _let_the_sweeper_finish(self) -> None:
-        self.world.chances.left = 0
+        self.world.pass_an_outage()
+        self.world.fault_rates.left = 0
         for _ in range(SWEEPS):
             self.world.pass_time(30)
             self.world.start("sweep", lambda: self._sweep(self.world.ports))

@@ -16,7 +16,8 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
-from tests.simulation.world import Chances, Violation, World
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.world import Violation, World
 
 SEEDS = 400
 NAME = "s"
@@ -84,10 +85,10 @@ class Callers:
     moment: int = 0
 
     def run(self) -> list[Called]:
-        self.world = World(self.seed, Chances(left=3))
+        self.world = World(self.seed, FaultRates(left=3))
         random = self.world.random
         self.permits = random.choice((1, 2))
-        semaphores.put(self.world.ports_of_store(), NAME, SemaphoreSettings(self.permits, 3600))
+        semaphores.put(self.world.reliable_ports(), NAME, SemaphoreSettings(self.permits, 3600))
         with LIMITS.replaced(guarded_attempts_max=50):
             self.world.run([self._caller(index) for index in range(random.randint(2, 4))])
         return self.history

@@ -34,7 +34,7 @@ OPERATION = "tonight"
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
-    """Let one seed's world lose events, be verified and come to rest. Raises `Violation`."""
+    """Run one seed that loses events and is verified. Raises `Violation` when a property does not hold."""
     VerifyWorld(seed, trace, kinds).run()
 
 
@@ -45,11 +45,11 @@ class VerifyWorld(LinksWorld):
         super().__init__(seed, trace, kinds)
         self.loss = self.world.random.choice(LOSSES)
         self.deaf = True
-        self.world.on_event = self._hear
-        self.world.handlers["link_verify"] = verification.follow
+        self.world.events.handler = self._hear
+        self.world.handlers["link_verify"] = verification.run_verification_task
 
     def run(self) -> None:
-        with LIMITS.replaced(verify_page=PAGE):
+        with LIMITS.replaced(verify_page_documents_max=PAGE):
             super().run()
 
     def _check_write(self, path: str, before: Snapshot, after: Snapshot) -> None:
@@ -58,15 +58,15 @@ class VerifyWorld(LinksWorld):
 
     def _hear(self, ports: Ports, event: DocumentEvent) -> None:
         if self.deaf and self.world.random.random() < self.loss:
-            self.world.say(f"event {event.id} is lost")
+            self.world.log(f"event {event.id} is lost")
         else:
             fan_out.fan_out(ports, event)
 
     def _check_rest(self) -> None:
-        """What the users left is verified first; then all must be true."""
+        """Run a verification first; then all properties must hold."""
         self.deaf = False
         self.world.run([self._begin, *[self.users.act] * self.world.random.randint(0, 2)])
-        self.world.chances.left = 0
+        self.world.fault_rates.left = 0
         self._sweep_and_go_on()
         self._check_walk()
         super()._check_rest()
@@ -90,6 +90,6 @@ class VerifyWorld(LinksWorld):
             self.world.run()
 
     def _check_walk(self) -> None:
-        walks = verification.newest(self.world.ports_of_store())
-        if [walk["state"] for walk in walks] != ["ended"]:
+        walks = verification.newest(self.world.reliable_ports())
+        if [bool(walk.ended_at) for walk in walks] != [True]:
             raise Violation(f"asked for one walk, and found {walks}")

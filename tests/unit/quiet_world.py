@@ -1,124 +1,96 @@
-"""Documents in this process, with nothing going wrong: events and tasks wait until a test lets them run.
+"""The harness's platform as tests of operations use it: nothing goes wrong, and the ports are the world itself.
 
-The store is the one in memory, the operations are the real ones. An event comes once, in commit order; a task runs
-once, and a name is taken once.
+Events and tasks are delivered to the real entry points, one by one or all of them, and in commit order.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from shared.adapters.meter import Cost, measure, metered
-from shared.core.operations.ports import DocumentEvent, Ports, Put, Query, Snapshot
+from shared.core.operations.ports import Ports, Put
 from shared.core.rules.effects import Effect
 from shared.documents.operations import documents
-from shared.documents.rules.documents import COLLECTION, Content, path_of
-from shared.links.operations import fan_out as links
-from shared.links.operations import verification
-from shared.testing.memory_store import MemoryStore
-
-STEPS_MAX = 2_000
-"""Events and tasks until a world that does not come to rest is given up."""
+from shared.documents.rules.documents import Content, path_of
+from shared.documents.rules.requests import PutRequest
+from shared.testing.delivery import Delivery, succeeded
+from shared.testing.platform import Platform
 
 
-class QuietWorld:
-    """A store, a queue, a clock and a log that remember. `ports` count what they cost."""
+class QuietWorld(Platform):
+    """A platform whose queue and clock a test may replace, by overriding `create` or `sleep`. `ports` count costs."""
 
     def __init__(self) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-        self.store = MemoryStore(lambda: self.now, self._observed)
+        super().__init__()
         self.ports = metered(Ports(self.store, self, self, self))
-        self.events: list[DocumentEvent] = []
-        self.tasks: list[Effect] = []
-        self.names: set[str] = set()
         self.refusal: Exception | None = None
-        self.slept_seconds: list[float] = []
-        self.told: list[tuple[str, dict[str, object]]] = []
-        self.reported: list[tuple[str, dict[str, object]]] = []
+        self.slept_seconds = self.clock.slept_seconds
+        self.told = self.log.infos
+        self.reported = self.log.errors
+        self.info = self.log.info
+        self.error = self.log.error
+        self.jitter = self.clock.jitter
 
-    def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
-        collection, _, key = path.rpartition("/")
-        if collection == COLLECTION:
-            event_id = f"{after.read_time.isoformat()} {key}"
-            self.events.append(DocumentEvent(event_id, collection, key, path, before.data, after.data))
+    @property
+    def now(self) -> datetime:
+        return self.clock.now
 
-    # --- what the operations see ---
+    @property
+    def tasks(self) -> list[Effect]:
+        return self.queue.tasks
+
+    @tasks.setter
+    def tasks(self, tasks: list[Effect]) -> None:
+        self.queue.tasks = tasks
 
     def create(self, effects: Sequence[Effect]) -> None:
-        """Take tasks, or refuse with `refusal`."""
+        """Take tasks, or raise `refusal`."""
         if self.refusal:
             raise self.refusal
-        for effect in effects:
-            if effect.name not in self.names:
-                self.names.add(effect.name)
-                self.tasks.append(effect)
+        self.queue.create(effects)
 
     def sleep(self, seconds: float) -> None:
-        self.slept_seconds.append(seconds)
-        self.pass_time(seconds)
-
-    def jitter(self) -> float:
-        return 0.5
-
-    def info(self, message: str, /, **values: object) -> None:
-        self.told.append((message, values))
-
-    def error(self, message: str, /, **values: object) -> None:
-        self.reported.append((message, values))
-
-    # --- what a test does ---
+        self.clock.sleep(seconds)
 
     def pass_time(self, seconds: float) -> None:
-        """Let the server's clock move on."""
-        self.now += timedelta(seconds=seconds)
+        """Move the time on."""
+        self.advance(seconds)
 
     def put(self, key: str, **content: Any) -> Content:
-        """Put a document as a caller does; give it as it was answered."""
-        return documents.put(self.ports, key, content).document
+        """Put a document as a caller does; return it as the caller gets it."""
+        return documents.put(self.ports, PutRequest.from_request(key, content)).document
 
     def write_past(self, key: str, data: Content) -> None:
-        """Write a record as another client does, that knows nothing of the kit."""
+        """Write a record as another client does, which knows nothing of the kit."""
         self.store.commit([Put(path_of(key), data)])
 
     def deliver(self) -> Cost:
-        """Let the oldest event run; give what it cost."""
-        event = self.events.pop(0)
-        return self.cost_of(lambda: links.fan_out(self.ports, event))
+        """Deliver the oldest event; return what it cost."""
+        [delivery] = self.deliver_event(self.events[0])
+        return succeeded(delivery).cost
 
     def work(self) -> Cost:
-        """Let the oldest task run; give what it cost."""
-        task = self.tasks.pop(0)
-        follow = verification.follow if task.function == "link_verify" else links.follow
-        return self.cost_of(lambda: follow(self.ports, task.payload))
+        """Deliver the oldest task; return what it cost."""
+        return succeeded(self.deliver_task(self.tasks[0])).cost
 
     def settle(self) -> None:
-        """Let events and tasks run until there are none."""
-        for _ in range(STEPS_MAX):
-            if not (self.events or self.tasks):
-                return
-            if self.events:
-                self.deliver()
-            else:
-                self.work()
-        raise AssertionError(f"no rest after {STEPS_MAX:,} events and tasks")
+        """Deliver all events and tasks until nothing waits."""
+        self.run()
+
+    def _deliver(self, *call: Any) -> Delivery:
+        """Deliver, and keep out of `told` the line that every handled call logs."""
+        lines = len(self.told)
+        delivery = super()._deliver(*call)
+        self.told[lines:] = [(message, values) for message, values in self.told[lines:] if "round_trips" not in values]
+        return delivery
 
     @staticmethod
     def cost_of(call: Callable[[], object]) -> Cost:
-        """Give what a call of an operation cost."""
+        """Return what a call of an operation cost."""
         with measure() as cost:
             call()
         return cost
 
-    # --- what a test looks at ---
-
     def shown(self, key: str) -> Content:
-        """Give a document as a caller gets it."""
+        """Return a document as a caller gets it."""
         return documents.get(self.ports, key).document
-
-    def record(self, path: str) -> Any:
-        """Give what lies at a path; None: nothing does."""
-        return self.store.read(path)[0].data
-
-    def ids(self, collection: str) -> list[str]:
-        """List what a collection holds."""
-        return [snapshot.id for snapshot in self.store.query(Query(collection, limit=10_000))]

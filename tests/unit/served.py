@@ -1,39 +1,28 @@
-"""One function as people call it, in this process over a quiet world; and what a refusal looks like in full."""
+"""One function as people call it, in this process; and what a refusal looks like in full."""
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import flask
-import pytest
-from functions_framework import create_app
 from werkzeug.test import TestResponse
 
-from shared.adapters import runtime
+from shared.testing.loading import FunctionTable
 from tests.unit.quiet_world import QuietWorld
-
-FUNCTIONS = Path(__file__).parents[2] / "functions"
 
 
 @contextmanager
 def served(function: str) -> Iterator[flask.Flask]:
     """Load one of the kit's functions as the framework does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUNCTION_TARGET", function)
-        patch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
-        patch.delitem(sys.modules, "main", raising=False)
-        yield create_app(function, str(FUNCTIONS / function / "main.py"), "http")  # type: ignore[no-untyped-call]
+    yield FunctionTable().app(function)
 
 
 @contextmanager
 def bound_world() -> Iterator[QuietWorld]:
-    """Have the functions of this process use a world of its own."""
+    """Use a world of its own in the functions of this process."""
     world = QuietWorld()
-    runtime.bind(world.ports)
-    yield world
-    runtime.bind(None)
+    with world.bound():
+        yield world
 
 
 def check_refusal(answer: TestResponse, status: int, slug: str, title: str, field: str | None) -> None:

@@ -8,6 +8,7 @@ import schemathesis
 import yaml
 
 from infra.catalogue import Function, load
+from shared.adapters.http.routes import Route
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "openapi.yaml"
@@ -20,23 +21,24 @@ def described() -> set[tuple[str, str]]:
     return {(method.upper(), path) for path, item in paths for method in item.keys() & METHODS}
 
 
-def routed() -> set[tuple[str, str]]:
+def routed() -> dict[tuple[str, str], Route]:
+    """Map each routed call to its route."""
     functions = [each for each in load().functions.values() if each.folder.parent == ROOT / "functions"]
     people = [each for each in functions if "people" in each.invoked_by]
     return {
-        (method, "/".join(["", function.segment, *segments]))
+        (route.method, "/".join(["", function.segment, *route.pattern])): route
         for function in people
-        for method, segments, _ in routes_of(function)
+        for route in routes_of(function)
     }
 
 
-def routes_of(function: Function) -> list[Any]:
+def routes_of(function: Function) -> list[Route]:
     spec = importlib.util.spec_from_file_location(f"routes_of_{function.name}", function.folder / "main.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    routes: list[Any] = module.routes._routes
+    routes: list[Route] = module.routes._routes
     return routes
 
 
@@ -45,8 +47,28 @@ def test_the_description_is_valid_openapi() -> None:
 
 
 def test_every_route_is_described_and_every_described_call_is_routed() -> None:
-    assert described() == routed()
+    assert described() == routed().keys()
     assert ("PUT", "/documents/{key}") in routed()
+
+
+def test_every_call_takes_the_query_parameters_that_are_described_and_no_other() -> None:
+    for (method, path), route in routed().items():
+        assert route.query is not None, (method, path)
+        assert set(route.query) == query_parameters(method, path), (method, path)
+
+
+def query_parameters(method: str, path: str) -> set[str]:
+    item = DESCRIPTION["paths"][path]
+    parameters = item.get("parameters", []) + item[method.lower()].get("parameters", [])
+    resolved = [resolve(one["$ref"]) if "$ref" in one else one for one in parameters]
+    return {one["name"] for one in resolved if one["in"] == "query"}
+
+
+def resolve(reference: str) -> Any:
+    found = DESCRIPTION
+    for part in reference.removeprefix("#/").split("/"):
+        found = found[part]
+    return found
 
 
 def test_every_call_says_what_it_answers_when_it_refuses_and_when_it_does_not_know() -> None:

@@ -1,7 +1,7 @@
 """Run the local Cloud Tasks: `python -m infra.local.cloud_tasks --port P --database FILE --queues JSON_OR_FILE`.
 
-Faults on demand come from `--chaos` or, without it, from CHAOS. Prints `ready` when it serves. SIGTERM ends it at once:
-what was being delivered is delivered again after the next start.
+Injected faults come from `--chaos` or, without it, from CHAOS. Prints `ready` when it serves. SIGTERM ends it at once:
+deliveries in progress are repeated after the next start.
 """
 
 import argparse
@@ -16,32 +16,34 @@ from pathlib import Path
 
 from aiohttp import web
 
-from infra.local.cloud_tasks.chaos import Chaos, parse
+from infra.local.chaos import Chaos, parse
 from infra.local.cloud_tasks.configuration import read_queues
-from infra.local.cloud_tasks.dispatch import Courier
+from infra.local.cloud_tasks.context import QueueContext
+from infra.local.cloud_tasks.dispatcher import Dispatcher
+from infra.local.cloud_tasks.errors import RpcError
 from infra.local.cloud_tasks.identity import Identity, new_private_key
-from infra.local.cloud_tasks.journal import Journal
-from infra.local.cloud_tasks.lines import Lines
 from infra.local.cloud_tasks.messages import Message
 from infra.local.cloud_tasks.progress import Executions
-from infra.local.cloud_tasks.queues import Tombstones
-from infra.local.cloud_tasks.refusals import Refusal
+from infra.local.cloud_tasks.queue_registry import QueueRegistry
+from infra.local.cloud_tasks.queue_rules import Tombstones
 from infra.local.cloud_tasks.server import serve
 from infra.local.cloud_tasks.status import application
-from infra.local.cloud_tasks.surroundings import Surroundings
+from infra.local.cloud_tasks.storage import TaskStorage
 
 HOUSEKEEPING_SECONDS = 60
 PRIVATE_KEY = "oidc private key"
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="cloud_tasks", description="A local, durable stand-in for Cloud Tasks.")
+    parser = argparse.ArgumentParser(prog="cloud_tasks", description="A local, durable Cloud Tasks emulator.")
     parser.add_argument("--port", type=int, required=True, help="gRPC port on 127.0.0.1")
-    parser.add_argument("--database", type=Path, required=True, help="SQLite file; made when it is not there")
+    parser.add_argument("--database", type=Path, required=True, help="SQLite file; created if missing")
     parser.add_argument("--queues", type=_queues, default=[], help="JSON, or a file of it: name to settings")
     parser.add_argument("--keys-port", type=int, help="HTTP port of /stats and of the public keys")
     parser.add_argument("--chaos", type=_chaos, default=os.environ.get("CHAOS", ""), help="twice=0.1,late=0.1,…")
-    parser.add_argument("--tombstone-seconds", type=float, default=3600.0, help="how long a task's name stays taken")
+    parser.add_argument(
+        "--tombstone-seconds", type=float, default=3600.0, help="how long a finished task's name stays reserved"
+    )
     parser.add_argument(
         "--executions",
         type=Executions,
@@ -54,7 +56,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 def _queues(text: str) -> list[Message]:
     try:
         return read_queues(text)
-    except (ValueError, TypeError, OSError, Refusal) as error:
+    except (ValueError, TypeError, OSError, RpcError) as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
@@ -65,12 +67,12 @@ def _chaos(text: str) -> Chaos:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def identity_from(journal: Journal) -> Identity:
-    """Give the identity that the journal keeps, and make it at the first start."""
-    private_pem = journal.secret(PRIVATE_KEY)
+def identity_from(storage: TaskStorage) -> Identity:
+    """Return the stored identity; generate it at the first start."""
+    private_pem = storage.secret(PRIVATE_KEY)
     if private_pem is None:
         private_pem = new_private_key()
-        journal.keep_secret(PRIVATE_KEY, private_pem)
+        storage.keep_secret(PRIVATE_KEY, private_pem)
     return Identity(private_pem)
 
 
@@ -80,21 +82,21 @@ async def run(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as closing:
-        lines = await _open(options, closing)
+        registry = await _open(options, closing)
         print("ready", flush=True)
-        await _housekeeping(lines, stopping)
+        await _housekeeping(registry, stopping)
 
 
-async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> Lines:
-    """Bring everything up; `closing` takes it down in the opposite order."""
-    journal = Journal(options.database)
-    closing.push_async_callback(journal.close)
-    identity = identity_from(journal)
-    courier = await closing.enter_async_context(Courier(identity))
-    lines = Lines(
-        Surroundings(
-            journal=journal,
-            deliver=courier.deliver,
+async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRegistry:
+    """Start everything; `closing` stops it in reverse order."""
+    storage = TaskStorage(options.database)
+    closing.push_async_callback(storage.close)
+    identity = identity_from(storage)
+    dispatcher = await closing.enter_async_context(Dispatcher(identity))
+    registry = QueueRegistry(
+        QueueContext(
+            storage=storage,
+            deliver=dispatcher.deliver,
             tombstones=Tombstones(),
             clock=time.time,
             chaos=options.chaos,
@@ -102,27 +104,27 @@ async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> Lines:
             tombstone_seconds=options.tombstone_seconds,
         )
     )
-    lines.restore()
-    await lines.configure(options.queues)
-    closing.callback(lines.stop)
-    server = await serve(lines, options.port)
+    registry.restore()
+    await registry.configure(options.queues)
+    closing.callback(registry.stop)
+    server = await serve(registry, options.port)
     closing.push_async_callback(server.stop, None)
     if options.keys_port:
-        await _serve_status(lines, identity, options.keys_port, closing)
-    lines.begin()
-    return lines
+        await _serve_status(registry, identity, options.keys_port, closing)
+    registry.begin()
+    return registry
 
 
-async def _serve_status(lines: Lines, identity: Identity, port: int, closing: AsyncExitStack) -> None:
-    runner = web.AppRunner(application(lines, identity), access_log=None, shutdown_timeout=0.2)
+async def _serve_status(registry: QueueRegistry, identity: Identity, port: int, closing: AsyncExitStack) -> None:
+    runner = web.AppRunner(application(registry, identity), access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     closing.push_async_callback(runner.cleanup)
     await web.TCPSite(runner, "127.0.0.1", port).start()
 
 
-async def _housekeeping(lines: Lines, stopping: asyncio.Event) -> None:
+async def _housekeeping(registry: QueueRegistry, stopping: asyncio.Event) -> None:
     while not stopping.is_set():
-        lines.expire()
+        registry.expire()
         try:
             await asyncio.wait_for(stopping.wait(), HOUSEKEEPING_SECONDS)
         except TimeoutError:

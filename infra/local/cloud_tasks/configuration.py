@@ -1,4 +1,4 @@
-"""The queues that the local stack asks for, from the JSON it gives on the command line.
+"""Parse the queues of the local stack from the JSON of its command line.
 
 An object from a queue's full resource name to its settings, named as in the catalogue and with the same meaning.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.local.cloud_tasks.messages import Message, Queue, set_seconds
-from infra.local.cloud_tasks.requests import shape_queue
+from infra.local.cloud_tasks.validation import validate_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Settings:
     retry_seconds_max: float = 0.0
 
     def queue(self, name: str) -> Message:
-        """Give the queue, checked. Raises `Refusal` for values that the service refuses."""
+        """Return the validated queue. Raises `RpcError` for values that Cloud Tasks rejects."""
         message = Queue(name=name)
         message.rate_limits.max_dispatches_per_second = self.dispatches_per_second
         message.rate_limits.max_concurrent_dispatches = self.concurrent_max
@@ -35,12 +35,12 @@ class Settings:
         set_seconds(config.min_backoff, self.backoff_min_seconds)
         set_seconds(config.max_backoff, self.backoff_max_seconds)
         set_seconds(config.max_retry_duration, self.retry_seconds_max)
-        shape_queue(message)
+        validate_queue(message)
         return message
 
 
 def read_queues(text: str) -> list[Message]:
-    """Read JSON, or the file of that name. Raises `ValueError`, `TypeError`, `OSError` or `Refusal`."""
+    """Read JSON, or the file of that name. Raises `ValueError`, `TypeError`, `OSError` or `RpcError`."""
     source = text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8")
     queues: Mapping[str, Mapping[str, Any]] = json.loads(source)
     return [Settings(**settings).queue(name) for name, settings in queues.items()]

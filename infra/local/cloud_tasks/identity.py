@@ -1,6 +1,6 @@
-"""Who a task says it is: OIDC tokens, signed as Google signs them, by a key that this server made for itself.
+"""OIDC tokens of tasks, signed as Google signs them, with a key that this server generated.
 
-The key is made at the first start and kept in the journal, so a token outlives a restart. The public half is given in
+The key is generated at the first start and stored, so a token survives a restart. The public key is served in
 the two forms in which Google publishes its own: a JSON Web Key Set, and PEM by key id (what `google.auth.jwt.decode`
 takes).
 """
@@ -16,13 +16,13 @@ from google.auth import crypt, jwt
 ISSUER = "https://accounts.google.com"
 LIFETIME_SECONDS = 3600
 RENEW_SECONDS = 600
-"""A token is used again for this long: signing takes as long as several deliveries."""
+"""A token is reused for this long: signing takes as long as several deliveries."""
 
 CACHE_MAX = 1000
 
 
 def new_private_key() -> bytes:
-    """Make an RSA key, as PEM."""
+    """Generate an RSA key, as PEM."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
@@ -49,7 +49,7 @@ class Identity:
         self._tokens: dict[tuple[str, str], tuple[float, str]] = {}
 
     def token(self, account: str, audience: str, now: float) -> str:
-        """Give a token that says the bearer is `account`, for `audience`. It is valid for at least 50 minutes."""
+        """Return a token of `account` for `audience`, valid for at least 50 minutes."""
         made_at, token = self._tokens.get((account, audience), (0.0, ""))
         if not token or now - made_at >= RENEW_SECONDS:
             token = self._sign(account, audience, int(now))

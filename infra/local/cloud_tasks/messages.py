@@ -1,7 +1,7 @@
-"""The API's protobuf messages, and their way to and from the values that the rules work on.
+"""The API's protobuf messages, and their conversion to and from the values of the rules.
 
-The bare protobuf classes are used, not the client library's wrappers: they are several times as fast, and a server
-needs none of the comfort. They have no static types, hence `Message`.
+The bare protobuf classes are used, not the client library's wrappers: they are several times as fast.
+They have no static types, hence `Message`.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from google.cloud.tasks_v2.types import task as task_types
 from google.rpc import code_pb2
 
 from infra.local.cloud_tasks.progress import Progress
-from infra.local.cloud_tasks.queues import Rates, Retries
+from infra.local.cloud_tasks.queue_rules import RateLimits, RetryPolicy
 
 Message = Any
 
@@ -51,13 +51,13 @@ def set_seconds(message: Message, seconds: float) -> None:
     message.seconds, message.nanos = micros // 1_000_000, micros % 1_000_000 * 1000
 
 
-def rates_of(queue: Message) -> Rates:
+def rates_of(queue: Message) -> RateLimits:
     limits = queue.rate_limits
-    return Rates(limits.max_dispatches_per_second, limits.max_burst_size, limits.max_concurrent_dispatches)
+    return RateLimits(limits.max_dispatches_per_second, limits.max_burst_size, limits.max_concurrent_dispatches)
 
 
-def retries_of(config: Message) -> Retries:
-    return Retries(
+def retries_of(config: Message) -> RetryPolicy:
+    return RetryPolicy(
         attempts_max=config.max_attempts,
         retry_seconds_max=seconds_of(config.max_retry_duration),
         backoff_min_seconds=seconds_of(config.min_backoff),
@@ -67,12 +67,12 @@ def retries_of(config: Message) -> Retries:
 
 
 def new_progress(spec: Message) -> Progress:
-    """Give the progress of a task that has just been created."""
+    """Return the progress of a new task."""
     return Progress(due_at=seconds_of(spec.schedule_time))
 
 
 def task_view(spec: Message, progress: Progress, view: int) -> Message:
-    """Give a task as callers see it: without its body, unless they ask for the full view."""
+    """Return a task as callers see it: without its body, except in the full view."""
     task = Task()
     task.CopyFrom(spec)
     task.view = FULL if view == FULL else BASIC

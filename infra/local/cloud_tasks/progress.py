@@ -1,9 +1,9 @@
-"""How far one task has come, and what follows an attempt.
+"""The attempts of one task so far, and what follows an attempt.
 
 Two counts travel with every delivery. `X-CloudTasks-TaskRetryCount` is the number of attempts before this one, whatever
-became of them. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, of which there
-are two readings. ANSWERED (the default): the worker answered, with any status; refused connections, broken ones and
-passed deadlines are none. DOCUMENTED: as before, but a 5xx is none either, which is how Google's documentation
+their result. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, of which there
+are two readings. ANSWERED (the default): the worker responded, with any status; failed connections and passed
+deadlines do not count. DOCUMENTED: as before, but a 5xx is none either, which is how Google's documentation
 describes the header. A worker that answers 500 each time therefore counts up to its limit in the first reading and
 never in the second.
 """
@@ -11,11 +11,11 @@ never in the second.
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from infra.local.cloud_tasks.queues import RETENTION_SECONDS, Retries
+from infra.local.cloud_tasks.queue_rules import RETENTION_SECONDS, RetryPolicy
 
-PUSH_BACK = frozenset({429, 503})
-LATE, UNREACHED = "DEADLINE_EXCEEDED", "UNAVAILABLE"
-"""Why no answer arrived, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
+THROTTLING_STATUSES = frozenset({429, 503})
+DEADLINE_EXCEEDED, UNAVAILABLE = "DEADLINE_EXCEEDED", "UNAVAILABLE"
+"""Why there was no response, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
 
 
 class Executions(Enum):
@@ -29,8 +29,11 @@ class Executions(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of one attempt. Without a `status` no answer arrived, and `reason` is `LATE` or `UNREACHED`."""
+class DispatchResult:
+    """The result of one attempt.
+
+    Without a `status` there was no response, and `reason` is `DEADLINE_EXCEEDED` or `UNAVAILABLE`.
+    """
 
     status: int | None
     reason: str = ""
@@ -41,9 +44,9 @@ class Answer:
         return self.status is not None and 200 <= self.status < 300
 
     @property
-    def pushes_back(self) -> bool:
-        """Tell whether the worker asked for less."""
-        return self.status in PUSH_BACK
+    def throttles(self) -> bool:
+        """Return whether the response throttles the queue."""
+        return self.status in THROTTLING_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Progress:
         )
 
     def failed(
-        self, answer: Answer, retries: Retries, executions: Executions, began_at: float, now: float
+        self, answer: DispatchResult, retries: RetryPolicy, executions: Executions, began_at: float, now: float
     ) -> "Progress":
         """End an attempt that did not succeed and set the time of the next one.
 
@@ -93,7 +96,7 @@ class Progress:
             last_reason=answer.reason,
         )
 
-    def given_up(self, retries: Retries, created_at: float, now: float) -> bool:
-        """Tell whether a task that just failed is dropped."""
+    def expired(self, retries: RetryPolicy, created_at: float, now: float) -> bool:
+        """Return whether a task that just failed is out of retries or too old."""
         first = self.first_dispatched_at if self.first_dispatched_at is not None else now
         return retries.exhausted(self.dispatches, now - first) or now - created_at >= RETENTION_SECONDS

@@ -1,6 +1,6 @@
 """The gRPC surface: the service's methods by name, as the official client calls them.
 
-There is no generated servicer to derive from; generic handlers over the client library's own message types do.
+No servicer is generated for it, so generic handlers use the client library's own message types.
 """
 
 import logging
@@ -12,11 +12,11 @@ import grpc
 from google.cloud.tasks_v2.types import cloudtasks
 from google.longrunning import operations_pb2  # type: ignore[import-untyped]
 
-from infra.local.cloud_tasks.batches import BatchCalls
-from infra.local.cloud_tasks.calls import QueueCalls, TaskCalls
-from infra.local.cloud_tasks.lines import Lines
+from infra.local.cloud_tasks.batch_methods import BatchMethods
+from infra.local.cloud_tasks.errors import RpcError, not_stored
 from infra.local.cloud_tasks.messages import Message
-from infra.local.cloud_tasks.refusals import Refusal, not_stored
+from infra.local.cloud_tasks.methods import QueueMethods, TaskMethods
+from infra.local.cloud_tasks.queue_registry import QueueRegistry
 
 log = logging.getLogger(__name__)
 
@@ -28,19 +28,19 @@ REQUEST_BYTES_MAX = 10 * 1024 * 1024
 """What Google's front ends take in one call; gRPC's own limit of 4 MiB is less than a batch of tasks."""
 
 
-async def serve(lines: Lines, port: int) -> Any:
+async def serve(registry: QueueRegistry, port: int) -> Any:
     """Start the gRPC server on 127.0.0.1. Raises `RuntimeError` when the port is taken."""
     options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", REQUEST_BYTES_MAX)]
     server = grpc.aio.server(options=options)
-    server.add_generic_rpc_handlers(_handlers(lines))
+    server.add_generic_rpc_handlers(_handlers(registry))
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     return server
 
 
-def _handlers(lines: Lines) -> tuple[Any, ...]:
-    queues, tasks = QueueCalls(lines), TaskCalls(lines)
-    batches = BatchCalls(lines, tasks)
+def _handlers(registry: QueueRegistry) -> tuple[Any, ...]:
+    queues, tasks = QueueMethods(registry), TaskMethods(registry)
+    batches = BatchMethods(registry, tasks)
     methods: dict[str, Method] = {
         "CreateQueue": queues.create_queue,
         "GetQueue": queues.get_queue,
@@ -68,22 +68,22 @@ def _handlers(lines: Lines) -> tuple[Any, ...]:
 
 def _handler(method: Method, request_type: Message) -> Any:
     return grpc.unary_unary_rpc_method_handler(
-        _answering(method),
+        _with_status(method),
         request_deserializer=request_type.FromString,
         response_serializer=_serialized,
     )
 
 
-def _answering(method: Method) -> Callable[[Message, Any], Awaitable[Message]]:
-    """Turn a method's refusals into gRPC statuses."""
+def _with_status(method: Method) -> Callable[[Message, Any], Awaitable[Message]]:
+    """Translate a method's errors to gRPC statuses."""
 
     async def answer(request: Message, context: Any) -> Message:
         try:
             return await method(request)
-        except Refusal as refusal:
+        except RpcError as refusal:
             return await context.abort(refusal.code, refusal.message)
         except sqlite3.Error as error:
-            log.error("a call found the journal broken", exc_info=error)
+            log.error("storage failed", exc_info=error)
             return await context.abort(not_stored().code, not_stored().message)
 
     return answer

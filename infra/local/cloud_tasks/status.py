@@ -1,4 +1,4 @@
-"""What the local stack reads over HTTP: how the queues stand, and the public keys of the tasks' identity.
+"""HTTP endpoints for the local stack: statistics of the queues, public keys and identity tokens.
 
 GET /stats              {queue: {waiting, running, next_due_at, created, dispatched, done, dropped}}; the last four
                         since the start; the time in seconds since 1970
@@ -6,7 +6,7 @@ GET /oauth2/v3/certs    the keys as a JSON Web Key Set
 GET /oauth2/v1/certs    the keys as PEM by key id
 
 GET /computeMetadata/v1/instance/service-accounts/ACCOUNT/identity?audience=URL
-                        a token of that account for that address, for callers that are no tasks; only with the header
+                        an identity token of that account for that address; only with the header
                         ``Metadata-Flavor: Google``, which no web page can add
 
 The keys lie under the paths at which Google publishes its own, the tokens where its machines find theirs.
@@ -18,19 +18,19 @@ from dataclasses import asdict
 from aiohttp import web
 
 from infra.local.cloud_tasks.identity import Identity
-from infra.local.cloud_tasks.line import Line
-from infra.local.cloud_tasks.lines import Lines
+from infra.local.cloud_tasks.local_queue import LocalQueue
+from infra.local.cloud_tasks.queue_registry import QueueRegistry
 
 
-def standing(line: Line) -> dict[str, int | float | None]:
-    """Give a queue's numbers. `waiting` tasks are in no delivery's hands: an idle queue has 0, and 0 `running`."""
-    standing = {"waiting": line.waiting, "running": line.running, "next_due_at": line.next_due_at}
-    return standing | asdict(line.counts)
+def queue_stats(queue: LocalQueue) -> dict[str, int | float | None]:
+    """Return a queue's counters. An idle queue has 0 `waiting` tasks and 0 `running` deliveries."""
+    queue_stats = {"waiting": queue.waiting, "running": queue.running, "next_due_at": queue.next_due_at}
+    return queue_stats | asdict(queue.counts)
 
 
-def application(lines: Lines, identity: Identity) -> web.Application:
+def application(registry: QueueRegistry, identity: Identity) -> web.Application:
     async def stats(_: web.Request) -> web.Response:
-        return web.json_response({line.name: standing(line) for line in lines})
+        return web.json_response({queue.name: queue_stats(queue) for queue in registry})
 
     async def jwks(_: web.Request) -> web.Response:
         return web.json_response(identity.jwks())

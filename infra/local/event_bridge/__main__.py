@@ -3,7 +3,7 @@
     python -m infra.local.event_bridge receive --port P --database FILE --route TRIGGER=URL
     python -m infra.local.event_bridge deliver --port P --database FILE --route TRIGGER=URL [--chaos twice=0.1,late=0.1]
 
-Each half says at ``/stats`` of its port how far it is.
+Each half serves its counters at ``/stats``.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from infra.local.event_bridge.chaos import chaos
+from infra.local.chaos import parse
 from infra.local.event_bridge.deliver import Deliverer
 from infra.local.event_bridge.inbox import Inbox
 from infra.local.event_bridge.receive import Receiver
@@ -26,7 +26,7 @@ def arguments() -> argparse.ArgumentParser:
     listen = parser.add_mutually_exclusive_group(required=True)
     listen.add_argument("--port", type=int, help="listen on this port of 127.0.0.1")
     listen.add_argument("--listening-fd", type=int, help="serve this inherited listening socket")
-    parser.add_argument("--database", type=Path, required=True, help="the SQLite file, made when missing")
+    parser.add_argument("--database", type=Path, required=True, help="the SQLite file, created if missing")
     parser.add_argument(
         "--route", action="append", default=[], metavar="TRIGGER=URL", help="a trigger and its function"
     )
@@ -46,7 +46,7 @@ async def application(half: str, database: Path, routes: dict[str, str], faults:
     inbox = Inbox(database)
     if half == "receive":
         return Receiver(inbox, routes).application()
-    return Deliverer(inbox, routes, chaos(faults)).application()
+    return Deliverer(inbox, routes, parse(faults)).application()
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""From what the Firestore emulator sends to what a function gets from Eventarc in the cloud.
+"""Convert the events of the Firestore emulator to those that Eventarc delivers in the cloud.
 
 The emulator labels base64 text as protobuf, doubles ``projects/`` in the source, repeats the content type as a ``ce-``
-header, leaves names unescaped, and tells of writes that changed nothing. Eventarc sends the bare message, in
+header, leaves names unescaped, and reports writes that changed nothing. Eventarc sends the bare message, in
 CloudEvents' binary mode (attributes as ``ce-`` headers, values percent-encoded), and only what changed something.
 
 The update mask stays empty, as the emulator leaves it, and ``ce-time`` has whole seconds only.
@@ -24,12 +24,12 @@ CLOUDS_SOURCE = "//firestore.googleapis.com/projects/"
 
 
 class NotAnEventError(ValueError):
-    """The body is not what the emulator sends."""
+    """The body is not one that the emulator sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event as it is delivered: whose it is, all its headers, and the protobuf message."""
+    """One event as it is delivered: its trigger, its headers and the protobuf message."""
 
     trigger: str
     headers: Mapping[str, str]
@@ -37,7 +37,7 @@ class Event:
 
 
 def decoded(body: bytes) -> bytes:
-    """Give the protobuf message in the emulator's base64 text. Raises `NotAnEventError`."""
+    """Return the protobuf message in the emulator's base64 text. Raises `NotAnEventError`."""
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as error:
@@ -53,7 +53,7 @@ def parsed(message: bytes) -> Any:
 
 
 def changed_something(data: Any) -> bool:
-    """Tell whether the cloud would send this: not a write of equal content, nor a create and delete in one."""
+    """Return whether the cloud would send this: not a write of equal content, nor create and delete in one."""
     had, has = data.HasField("old_value"), data.HasField("value")
     if had and has:
         return bool(data.old_value.fields != data.value.fields)
@@ -61,7 +61,7 @@ def changed_something(data: Any) -> bool:
 
 
 def event(trigger: str, headers: Mapping[str, str], message: bytes, data: Any) -> Event:
-    """Dress a message as Eventarc would. `headers` are the emulator's, in any case; `data` is the parsed message."""
+    """Return the event that Eventarc would deliver. `headers` are the emulator's; `data` is the parsed message."""
     given = {name.lower(): value for name, value in headers.items() if name.lower().startswith("ce-")}
     given.pop("ce-datacontenttype", None)  # in binary mode the content type says it
     given["ce-source"] = given.get("ce-source", "").replace(EMULATORS_SOURCE, CLOUDS_SOURCE)
@@ -72,5 +72,5 @@ def event(trigger: str, headers: Mapping[str, str], message: bytes, data: Any) -
 
 
 def escaped(value: str) -> str:
-    """Percent-encode an attribute as CloudEvents' HTTP binding wants it: space, quote, percent and all beyond ASCII."""
+    """Percent-encode an attribute as CloudEvents' HTTP binding requires: space, quote, percent and all beyond ASCII."""
     return quote(value, safe=PRINTABLE)

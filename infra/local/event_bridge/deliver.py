@@ -1,8 +1,8 @@
-"""The delivering half: take events from file to their functions, as Eventarc does.
+"""The delivering half: deliver stored events to their functions, as Eventarc does.
 
-Unordered, up to `CONCURRENT_MAX` at once, at least once: an event is forgotten after its function answered 2xx, so a
-death in between delivers it again. What fails is tried again, each time after twice the pause, for 24 hours. The cloud
-pauses for 10 seconds at first; here a developer waits.
+Unordered, up to `CONCURRENT_MAX` at once, at least once: an event is deleted after its function responded 2xx, so a
+crash in between delivers it again. Failures are retried with exponential backoff for 24 hours. The first backoff
+is 0.1 seconds instead of the cloud's 10, because a developer waits for it.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 from aiohttp import web
 
-from infra.local.event_bridge.chaos import Chaos
+from infra.local.chaos import Chaos
 from infra.local.event_bridge.cloudevent import Event
 from infra.local.event_bridge.inbox import Inbox
 
 CONCURRENT_MAX = 16
-LOOK_SECONDS = 0.005  # how often to look for new events: what it adds to an event's latency at most
+POLL_SECONDS = 0.005  # polling interval for new events: adds at most this to an event's latency
 PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 10.0
 KEPT_SECONDS = 24 * 3600
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Deliverer:
-    """Delivers an inbox's events; `routes` gives the function's address of each trigger."""
+    """Delivers an inbox's events; `routes` maps each trigger to its function's address."""
 
     def __init__(self, inbox: Inbox, routes: Mapping[str, str], chaos: Chaos) -> None:
         self._inbox = inbox
@@ -50,7 +50,7 @@ class Deliverer:
         return application
 
     async def stats(self, _: web.Request) -> web.Response:
-        """Say how many events wait, are being delivered, and were ever received, delivered and given up."""
+        """Respond with the numbers of events waiting, in delivery, and ever received, delivered and given up."""
         counts, running = self._inbox.counts(), len(self._running)
         totals = {"received": counts.received, "delivered": counts.delivered, "given_up": counts.given_up}
         return web.json_response({"waiting": max(0, counts.left - running), "running": running, **totals})
@@ -58,8 +58,8 @@ class Deliverer:
     async def run(self, session: aiohttp.ClientSession) -> None:
         """Deliver until cancelled."""
         while True:
-            self._take_what_is_new()
-            self._start_what_is_due(session)
+            self._read_new_events()
+            self._start_due_deliveries(session)
             await self._pause()
 
     async def _delivering(self, _: web.Application) -> AsyncIterator[None]:
@@ -70,12 +70,12 @@ class Deliverer:
             yield
             delivering.cancel()
 
-    def _take_what_is_new(self) -> None:
+    def _read_new_events(self) -> None:
         for event_id in self._inbox.ids_after(self._last_id):
             heapq.heappush(self._due, (time.monotonic() + self._chaos.delay_seconds(), event_id))
             self._last_id = event_id
 
-    def _start_what_is_due(self, session: aiohttp.ClientSession) -> None:
+    def _start_due_deliveries(self, session: aiohttp.ClientSession) -> None:
         now = time.monotonic()
         while self._due and self._due[0][0] <= now and len(self._running) < CONCURRENT_MAX:
             _, event_id = heapq.heappop(self._due)
@@ -86,7 +86,7 @@ class Deliverer:
     async def _pause(self) -> None:
         self._slot_freed.clear()
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(POLL_SECONDS):
                 await self._slot_freed.wait()
         except TimeoutError:
             return
@@ -102,7 +102,7 @@ class Deliverer:
             log.error("event given up after 24 hours: %s", event.headers)
             await self._inbox.give_up(event_id)
         else:
-            self._try_again(event_id)
+            self._retry(event_id)
 
     async def _accepted(self, session: aiohttp.ClientSession, event: Event) -> bool:
         headers = {"User-Agent": USER_AGENT, **event.headers}
@@ -113,7 +113,7 @@ class Deliverer:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    def _try_again(self, event_id: int) -> None:
+    def _retry(self, event_id: int) -> None:
         attempts = self._attempts[event_id] = self._attempts.get(event_id, 0) + 1
         pause = min(PAUSE_SECONDS_MIN * 2.0 ** (attempts - 1), PAUSE_SECONDS_MAX)
         heapq.heappush(self._due, (time.monotonic() + pause, event_id))
@@ -122,5 +122,5 @@ class Deliverer:
         del self._running[event_id]
         self._slot_freed.set()
         if not task.cancelled() and (error := task.exception()):
-            log.error("delivery of event %d failed, to be tried again", event_id, exc_info=error)
-            self._try_again(event_id)
+            log.error("delivery of event %d failed, retrying", event_id, exc_info=error)
+            self._retry(event_id)

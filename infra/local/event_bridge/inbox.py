@@ -1,9 +1,9 @@
-"""The events that were received and not yet delivered, in a SQLite file that both halves of the bridge share.
+"""The events that are received and not yet delivered, in a SQLite file that both halves of the bridge share.
 
-What `add` has returned for survives the death of any process (a write-ahead log, flushed to the operating system; a
-power cut is not survived, and need not be). Writes that come in one turn of the event loop share one transaction; it
-takes some 50 microseconds, less than handing it to a thread would. Ids only grow, also across restarts, so "what is
-new" is one look behind the last id.
+Every event that `add` has stored survives the death of any process (a write-ahead log, flushed to the operating
+system; a power cut may lose events). Writes of one turn of the event loop share one transaction; it takes some 50
+microseconds, less than handing it to a thread would. Ids only grow, also across restarts, so new events are those
+behind the last id.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Counts:
 
 
 class Inbox:
-    """Keeps events until they are forgotten. Belongs to one event loop."""
+    """Stores events until they are deleted. Belongs to one event loop."""
 
     def __init__(self, database: Path) -> None:
         self._reading = _connect(database)
@@ -59,15 +59,15 @@ class Inbox:
         self._waiting: list[tuple[str, tuple[Any, ...], asyncio.Future[None]]] = []
 
     async def add(self, event: Event) -> None:
-        """Keep an event; it is on file when this returns."""
+        """Store an event; it is durable when this returns."""
         await self._write(ADD, event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
 
     async def forget(self, event_id: int) -> None:
-        """Let go of an event that was delivered."""
+        """Delete a delivered event."""
         await self._write(FORGET, event_id)
 
     async def give_up(self, event_id: int) -> None:
-        """Set aside an event that could not be delivered in time."""
+        """Mark an event that could not be delivered in time."""
         await self._write(GIVE_UP, event_id)
 
     def ids_after(self, event_id: int) -> list[int]:
@@ -127,7 +127,7 @@ def _connect(database: Path) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; SQLite waits for no lock here, and the other half may be switching just now."""
+    """Switch to write-ahead logging; SQLite does not wait for a lock here, and the other half may switch too."""
     patience = time.monotonic() + LOCKED_SECONDS_MAX
     while True:
         try:

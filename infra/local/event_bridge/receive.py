@@ -1,14 +1,14 @@
-"""The receiving half: acknowledge an event as soon as it is on file.
+"""The receiving half: acknowledge an event as soon as it is stored.
 
 The emulator sends one event at a time, waits for the answer, and never sends again what failed; so this half does
-nothing that could take long or fail. It listens on a socket that the local stack holds open: while it is being
+nothing that could block or fail. It listens on a socket that the local stack holds open: while it is being
 restarted, the next event waits in the socket's backlog.
 
-Two kinds of event do not get this far: the one under way when this half is killed, before it was acknowledged; and
-those of documents whose key holds a line break or a NUL, which the emulator writes into its headers as they are.
+Two kinds of event are lost before: the one in flight when this half is killed, and those of documents whose key holds a
+line break or a NUL, which the emulator writes into its headers unescaped.
 
 One trigger is the stack's own. A *marker* is a document written only to see its event: the emulator sends events in
-commit order, so when a marker has come, the events of all earlier commits are on file.
+commit order, so when a marker has arrived, the events of all earlier commits are stored.
 """
 
 from collections.abc import Collection
@@ -25,7 +25,7 @@ BODY_BYTES_MAX = 8 * 2**20  # two documents of 1 MiB in base64, with room to spa
 
 
 class Receiver:
-    """Takes events of the known triggers from the emulator, or from an embedded store that sends as it does."""
+    """Receives events of the known triggers from the emulator, or from an embedded store."""
 
     def __init__(self, inbox: Inbox, triggers: Collection[str]) -> None:
         self._inbox = inbox
@@ -39,7 +39,7 @@ class Receiver:
         return application
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Answer 200 once the event is on file, or is none that the cloud would send."""
+        """Respond 200 once the event is stored, or if the cloud would not send it."""
         try:
             message = cloudevent.decoded(await request.read())
             data = cloudevent.parsed(message)
@@ -49,18 +49,18 @@ class Receiver:
         if trigger == MARKER_TRIGGER:
             self._marker = data.value.fields[MARKER_FIELD].integer_value
         elif trigger not in self._triggers:
-            return web.Response(status=404, text=f"no trigger is called {trigger}")
+            return web.Response(status=404, text=f"unknown trigger {trigger}")
         elif cloudevent.changed_something(data):
             await self._inbox.add(cloudevent.event(trigger, request.headers, message, data))
         return _acknowledged()
 
     async def stats(self, _: web.Request) -> web.Response:
-        """Say how many events were received, ever, and which marker came last."""
+        """Respond with the number of events ever received, and the last marker."""
         return web.json_response({"received": self._inbox.counts().received, "marker": self._marker})
 
 
 def _acknowledged() -> web.Response:
-    """Answer 200 and close the connection: before it uses one again, the emulator listens on it for a millisecond."""
+    """Respond 200 and close the connection: before it reuses one, the emulator listens on it for a millisecond."""
     answer = web.Response()
     answer.force_close()
     return answer

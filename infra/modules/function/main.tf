@@ -1,4 +1,4 @@
-# One function: its zip, the account it runs as, what may call it, and its trigger where it has one.
+# One function: its zip, its service account, its invokers, and its trigger if it has one.
 
 terraform {
   required_providers {
@@ -34,7 +34,7 @@ resource "google_project_iam_member" "database" {
   }
 }
 
-# Named by its content: what did not change is not deployed again. The new one is there before the old one goes.
+# Named by its content, so that unchanged code is not deployed again. The new object exists before the old one is deleted.
 resource "google_storage_bucket_object" "source" {
   bucket         = var.source_bucket
   name           = "${var.name}/${filesha256(var.source_zip)}.zip"
@@ -77,7 +77,7 @@ resource "google_cloudfunctions2_function" "function" {
     content {
       event_type            = event_trigger.value.type
       trigger_region        = event_trigger.value.region
-      retry_policy          = "RETRY_POLICY_RETRY" # the kit's promises rest on every event being handled at last
+      retry_policy          = "RETRY_POLICY_RETRY" # the kit relies on every event being handled eventually
       service_account_email = google_service_account.trigger["trigger"].email
       event_filters {
         attribute = "database"
@@ -93,17 +93,17 @@ resource "google_cloudfunctions2_function" "function" {
   lifecycle {
     precondition {
       condition     = local.concurrency == 1 || local.cpu >= 1
-      error_message = "${var.name} has ${local.cpu} CPU: below a full one an instance handles one request at a time. Say `concurrency: 1` or `cpu: 1`."
+      error_message = "${var.name} has ${local.cpu} CPU: below a full one an instance handles one request at a time. Set `concurrency: 1` or `cpu: 1`."
     }
   }
   depends_on = [google_project_iam_member.database, google_project_iam_member.event_receiver]
 }
 
-# What calls the function when the event comes: it may receive events and call this function, and nothing else.
+# The trigger's account: it may receive events and invoke this function, and nothing else.
 resource "google_service_account" "trigger" {
   for_each     = local.triggers
   account_id   = replace(var.account_id, "/^fn-/", "ev-")
-  display_name = "Brings events to ${var.name}"
+  display_name = "Invokes ${var.name} with events"
 }
 
 resource "google_project_iam_member" "event_receiver" {
@@ -113,7 +113,7 @@ resource "google_project_iam_member" "event_receiver" {
   member   = google_service_account.trigger[each.key].member
 }
 
-# Cloud Run's own resource: the functions' one refuses the role. Recreating a function drops its policy.
+# Cloud Run's own resource: the one of Cloud Functions rejects the role. Recreating a function deletes its policy.
 resource "google_cloud_run_service_iam_member" "invoker" {
   for_each = merge(var.invokers, { for name, account in google_service_account.trigger : name => account.member })
   location = var.region

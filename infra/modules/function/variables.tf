@@ -9,7 +9,7 @@ variable "entry_point" {
 }
 
 variable "account_id" {
-  description = "Id of the account that the function runs as; its trigger's is made from it."
+  description = "Id of the account that the function runs as; its trigger's is derived from it."
   type        = string
   validation {
     condition     = length(var.account_id) >= 6
@@ -33,12 +33,12 @@ variable "database" {
 }
 
 variable "environment" {
-  description = "Environment variables, beside those that follow from the resources."
+  description = "Environment variables, in addition to those derived from the resources."
   type        = map(string)
 }
 
 variable "resources" {
-  description = "What an instance gets. Null stands for the default, which infra/catalogue_entries.py repeats."
+  description = "Resources of an instance. Null is the default, which infra/catalogue_entries.py repeats."
   type = object({
     memory          = optional(string)
     cpu             = optional(number)
@@ -54,7 +54,7 @@ variable "internal" {
 }
 
 variable "invokers" {
-  description = "IAM members that may call the function, by a label that is known before they exist."
+  description = "IAM members that may call the function, by a key that is known before they exist."
   type        = map(string)
 }
 

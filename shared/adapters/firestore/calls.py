@@ -1,7 +1,7 @@
-"""Firestore's RPCs over the generated client: raw messages in and out, failures in an operation's words.
+"""Firestore's RPCs over the generated client: raw messages in and out, errors translated.
 
-The client's own retries are off: they would repeat a commit, and go on for minutes while a server is away. A commit is
-sent once, since after a second try "exists already" could mean "by the first". A read is repeated once.
+The client's own retries are off: they would repeat a commit, and retry for minutes while a server is unavailable. A
+commit is sent once, since after a retry "already exists" could mean "by the first attempt". A read is retried once.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,35 +21,35 @@ from shared.core.operations.ports import Guard
 from shared.core.rules.problems import Unavailable
 
 READ_SECONDS = 5.0
-"""Per try. A read takes milliseconds and waits for no lock; two tries leave time to answer within any deadline."""
+"""Timeout of an attempt. A read takes milliseconds and waits for no lock; two attempts fit into any deadline."""
 
 QUERY_SECONDS = 10.0
-"""Per try. A page may be megabytes."""
+"""Timeout of an attempt. A page may be megabytes."""
 
 COMMIT_SECONDS = 10.0
-"""A contended commit waits for others, seconds at worst. What takes longer is better asked about than waited for."""
+"""Timeout. A contended commit waits for others, seconds at worst; after that its outcome is read instead."""
 
-SECOND_TRY_SECONDS = (0.05, 0.15)
-"""The pause before a read is repeated: enough for a connection to be replaced."""
+RETRY_PAUSE_SECONDS = (0.05, 0.15)
+"""Before a read is retried: enough to replace a connection."""
 
 CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),  # as the client's own channels: a page may be large
+    ("grpc.max_receive_message_length", -1),  # like the client's own channels: a page may be large
     ("grpc.max_send_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 100),  # an emulator that comes back is found at once
+    ("grpc.initial_reconnect_backoff_ms", 100),  # reconnect at once to an emulator that restarts
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Translate = Callable[[StatusCode, str], Exception | None]
 
 
 class FirestoreCalls:
-    """The calls that the store makes, to one database. ``emulator`` is ``HOST:PORT``; empty: the cloud."""
+    """The RPCs of the store, to one database. ``emulator`` is ``HOST:PORT``; empty: the cloud."""
 
     def __init__(self, database: str, emulator: str) -> None:
         self._metadata = [("google-cloud-resource-prefix", database)]
         if emulator:
-            self._metadata.append(("authorization", "Bearer owner"))  # the emulator's way of skipping security rules
+            self._metadata.append(("authorization", "Bearer owner"))  # makes the emulator skip security rules
         self._client = _client(emulator)
 
     def close(self) -> None:
@@ -57,30 +57,30 @@ class FirestoreCalls:
         self._client.transport.close()  # type: ignore[no-untyped-call]
 
     def batch_get(self, request: Any) -> list[Any]:
-        """Give the answers to a `BatchGetDocumentsRequest`."""
+        """Return the responses to a `BatchGetDocumentsRequest`."""
         wrapped = types.BatchGetDocumentsRequest.wrap(request)
         call = self._streaming(self._client.batch_get_documents, wrapped, READ_SECONDS)
-        return [types.BatchGetDocumentsResponse.pb(answer) for answer in _twice(call, of_read)]
+        return [types.BatchGetDocumentsResponse.pb(response) for response in _retried(call, of_read)]
 
     def run_query(self, request: Any) -> list[Any]:
-        """Give the answers to a `RunQueryRequest`."""
+        """Return the responses to a `RunQueryRequest`."""
         wrapped = types.RunQueryRequest.wrap(request)
         call = self._streaming(self._client.run_query, wrapped, QUERY_SECONDS)
-        return [types.RunQueryResponse.pb(answer) for answer in _twice(call, of_query)]
+        return [types.RunQueryResponse.pb(response) for response in _retried(call, of_query)]
 
     def run_aggregation_query(self, request: Any) -> list[Any]:
-        """Give the answers to a `RunAggregationQueryRequest`."""
+        """Return the responses to a `RunAggregationQueryRequest`."""
         wrapped = types.RunAggregationQueryRequest.wrap(request)
         call = self._streaming(self._client.run_aggregation_query, wrapped, QUERY_SECONDS)
-        return [types.RunAggregationQueryResponse.pb(answer) for answer in _twice(call, of_query)]
+        return [types.RunAggregationQueryResponse.pb(response) for response in _retried(call, of_query)]
 
     def commit(self, request: Any, guards: Iterable[Guard]) -> Any:
-        """Give the `CommitResponse`. A conflict is told by the guards that could have caused it."""
+        """Return the `CommitResponse`. Raises the `Conflict` that one of the guards could have caused."""
         wrapped = types.CommitRequest.wrap(request)
         return types.CommitResponse.pb(_translated(self._write(self._client.commit, wrapped), _of_write(guards)))
 
     def batch_write(self, request: Any) -> Any:
-        """Give the `BatchWriteResponse`."""
+        """Return the `BatchWriteResponse`."""
         wrapped = types.BatchWriteRequest.wrap(request)
         return types.BatchWriteResponse.pb(_translated(self._write(self._client.batch_write, wrapped), _of_write(())))
 
@@ -103,21 +103,21 @@ def _of_write(guards: Iterable[Guard]) -> Translate:
     return lambda code, message: of_write(code, message, guards)
 
 
-def _translated(call: Callable[[], Answer], translate: Translate) -> Answer:
-    """Call, and raise in an operation's words what went wrong."""
+def _translated(call: Callable[[], Result], translate: Translate) -> Result:
+    """Call, and translate what it raises."""
     try:
         return call()
     except (GoogleAPICallError, RetryError) as error:
-        told = translate(code_of(error), str(error.message))
-        if told is None:
+        translated = translate(code_of(error), str(error.message))
+        if translated is None:
             raise
-        raise told from error
+        raise translated from error
 
 
-def _twice(call: Callable[[], Answer], translate: Translate) -> Answer:
-    """Call something without effects, once more if it was only unavailable."""
+def _retried(call: Callable[[], Result], translate: Translate) -> Result:
+    """Call something without effects; retry once if it was unavailable."""
     try:
         return _translated(call, translate)
     except Unavailable:
-        sleep(uniform(*SECOND_TRY_SECONDS))  # noqa: S311 - spreads load, guards no secret
+        sleep(uniform(*RETRY_PAUSE_SECONDS))  # noqa: S311 - spreads load, guards no secret
         return _translated(call, translate)

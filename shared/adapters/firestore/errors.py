@@ -1,8 +1,8 @@
-"""What Firestore's status codes mean to an operation: a guard that did not hold, a definite no, or "ask again".
+"""Translate Firestore's status codes into a conflict, a permanent error, or `Unavailable`.
 
-A code means a conflict only where a guard could have caused it: NOT_FOUND is also what a missing database gives, and
-FAILED_PRECONDITION what a query without its index gives. Codes that no operation can act on (a missing permission, a
-missing database) are raised as they are: they are mistakes in the set-up, to be seen as such.
+A code means a conflict only if a guard could have caused it: NOT_FOUND is also the code of a missing database, and
+FAILED_PRECONDITION that of a query without its index. Codes that no operation can act on (a missing permission, a
+missing database) are raised as they are: they are errors of the deployment.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from grpc import StatusCode
 
 from shared.core.operations.ports import AlreadyExists, Guard, Must, NotFound, Stale
 from shared.core.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
-from shared.core.rules.record_limits import RECORD_BYTES_MAX
+from shared.core.rules.record_values import RECORD_BYTES_MAX
 
 UNKNOWN_OUTCOME = frozenset(
     (
@@ -27,7 +27,7 @@ UNKNOWN_OUTCOME = frozenset(
     )
 )
 
-_FROM_THE_FUTURE = "greater than the stored version"
+_NEWER_THAN_STORED = "greater than the stored version"
 """In the message of INVALID_ARGUMENT: a guard's update time is later than the record's."""
 
 _BY_NUMBER = {code.value[0]: code for code in StatusCode}
@@ -38,12 +38,12 @@ class MissingIndex(Exception):
 
 
 def code_numbered(number: int) -> StatusCode:
-    """Give the status code behind the number in a `Status` message."""
+    """Return the status code of the number in a `Status` message."""
     return _BY_NUMBER.get(number, StatusCode.UNKNOWN)
 
 
 def code_of(error: GoogleAPICallError | RetryError) -> StatusCode:
-    """Give the status code of a failed call."""
+    """Return the status code of a failed call."""
     code = getattr(error, "grpc_status_code", None)
     return code if isinstance(code, StatusCode) else StatusCode.UNKNOWN
 
@@ -67,15 +67,15 @@ def of_query(code: StatusCode, message: str) -> Exception | None:
 def of_write(code: StatusCode, message: str, guards: Iterable[Guard]) -> Exception | None:
     """Translate the failure of writes under these guards. None: raise it as it is."""
     if code in UNKNOWN_OUTCOME:
-        return Unavailable(f"Firestore did not say what became of a write: {code.name} {message}")
-    if code is StatusCode.INVALID_ARGUMENT and _FROM_THE_FUTURE not in message:
+        return Unavailable(f"Firestore did not confirm a write: {code.name} {message}")
+    if code is StatusCode.INVALID_ARGUMENT and _NEWER_THAN_STORED not in message:
         return _refusal(message)
     return _conflict(code, message, tuple(guards))
 
 
 def _refusal(message: str) -> Exception:
     if f"{RECORD_BYTES_MAX} bytes" in message.replace(",", ""):
-        return TooLarge(f"A record holds {RECORD_BYTES_MAX:,} bytes; this one would have more.")
+        return TooLarge(f"A record has at most {RECORD_BYTES_MAX:,} bytes; this one would have more.")
     return BadValue(f"Firestore refuses this: {message}")
 
 

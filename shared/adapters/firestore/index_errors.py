@@ -7,12 +7,12 @@ from shared.core.rules.problems import BadQuery, NeedsIndex, Unavailable
 
 
 def needs(index: Index) -> NeedsIndex:
-    """Say which index to declare."""
+    """Return the problem that names the index to declare."""
     return NeedsIndex(f"Add to `indexes` of infra/catalogue.yaml and deploy: {index}", field="where")
 
 
 def refused(query: Query, message: str) -> Exception:
-    """Translate Firestore's own word that it has no index for a query."""
+    """Translate Firestore's own error for a query without its index."""
     if "currently building" in message:
         return Unavailable("An index that this query needs is still being built.", retry_after_seconds=30)
     index = lacking(query.collection, query.where, full_order(query))

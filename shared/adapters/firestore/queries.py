@@ -1,4 +1,4 @@
-"""Queries as Firestore's protobuf messages."""
+"""Convert queries to Firestore's protobuf messages."""
 
 from typing import Any
 
@@ -29,16 +29,16 @@ _UNARY = {
     ("==", NAN_RANK): _Structured.UnaryFilter.IS_NAN,
     ("!=", NAN_RANK): _Structured.UnaryFilter.IS_NOT_NAN,
 }
-"""Null and NaN equal nothing, so the API asks for them in its own way."""
+"""Null and NaN equal nothing, so the API has operators for them."""
 
 
 def parent_of(root: str, collection: str) -> str:
-    """Give the name of the record above a collection, or the root."""
+    """Return the name of the record above a collection, or the root."""
     return f"{root}/{collection}".rpartition("/")[0]
 
 
 def query_message(root: str, query: Query) -> Any:
-    """Build a `StructuredQuery` with its order in full, so that a cursor has a value for each part of it."""
+    """Build a `StructuredQuery` with its order in full, so that a cursor has a value for each of its fields."""
     message = _matching(root, query)
     message.order_by.add(direction=_direction(is_descending(query))).field.field_path = "__name__"
     message.limit.value = query.limit
@@ -48,7 +48,7 @@ def query_message(root: str, query: Query) -> Any:
 
 
 def count_message(root: str, query: Query) -> Any:
-    """Build a `StructuredAggregationQuery` that counts, with the answer under ``count``."""
+    """Build a `StructuredAggregationQuery` that counts, with the result under ``count``."""
     message = types.StructuredAggregationQuery.pb()()
     message.structured_query.CopyFrom(_matching(root, query))
     message.aggregations.add(alias="count").count.SetInParent()
@@ -77,8 +77,8 @@ def _fill_where(message: Any, root: str, query: Query) -> None:
 def _fill_ids(message: Any, parent: str, condition: Condition) -> None:
     message.op = _OPERATORS[condition.operator]
     message.field.field_path = "__name__"
-    wanted = [message.value.array_value.values.add() for _ in operands(condition)]
-    for value, id_ in zip(wanted if condition.operator == "in" else [message.value], operands(condition), strict=True):
+    values = [message.value.array_value.values.add() for _ in operands(condition)]
+    for value, id_ in zip(values if condition.operator == "in" else [message.value], operands(condition), strict=True):
         value.reference_value = f"{parent}/{id_}"
 
 

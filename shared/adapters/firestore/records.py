@@ -1,6 +1,6 @@
-"""Writes as Firestore's protobuf messages; records and results from them.
+"""Convert writes to Firestore's protobuf messages, and messages to snapshots and results.
 
-Raw messages throughout: the generated client's wrappers are put around a request once, when it is complete.
+Raw messages throughout: the generated client wraps a request once, when it is complete.
 """
 
 from datetime import datetime
@@ -12,7 +12,6 @@ from shared.adapters.firestore.values import decode, decode_fields, field_path, 
 from shared.core.operations.ports import (
     REMOVE,
     SERVER_TIME,
-    ArrayUnion,
     Change,
     Data,
     Delete,
@@ -25,7 +24,7 @@ from shared.core.operations.ports import (
     Write,
     WriteResult,
 )
-from shared.core.operations.write_validation import fills_in
+from shared.core.operations.write_validation import is_server_value
 
 _Write = WriteType.pb()
 _SERVER_REQUEST_TIME = 1  # REQUEST_TIME of the enumeration of server values
@@ -45,15 +44,15 @@ def write_message(root: str, write: Write) -> Any:
 
 def _fill_update(message: Any, write: Put | Change) -> None:
     fields = _fields_of(write)
-    plain = {field: value for field, value in fields if not fills_in(value)}
+    plain = {field: value for field, value in fields if not is_server_value(value)}
     for field, value in plain.items():
         if value is not REMOVE:  # what the mask names and the data lacks is removed
             _fill_field(message.update.fields, field, value)
     if isinstance(write, Change):
-        message.update_mask.SetInParent()  # an empty mask changes nothing, none at all replaces the record
+        message.update_mask.SetInParent()  # an empty mask changes nothing, no mask replaces the record
         message.update_mask.field_paths.extend(field_path(field) for field in plain)
     for field, value in fields:
-        if fills_in(value):
+        if is_server_value(value):
             _fill_transform(message.update_transforms.add(field_path=field_path(field)), value)
 
 
@@ -72,12 +71,8 @@ def _fill_field(fields: Any, field: Field, value: Any) -> None:
 def _fill_transform(message: Any, value: Any) -> None:
     if value is SERVER_TIME:
         message.set_to_server_value = _SERVER_REQUEST_TIME
-    elif isinstance(value, Increment):
+    else:
         message.increment.integer_value = value.by
-    elif isinstance(value, ArrayUnion):
-        message.append_missing_elements.SetInParent()
-        for item in value.values:
-            fill(message.append_missing_elements.values.add(), item)
 
 
 def _fill_guard(message: Any, guard: Guard) -> None:
@@ -88,8 +83,8 @@ def _fill_guard(message: Any, guard: Guard) -> None:
 
 
 def write_result(write: Write, message: Any) -> WriteResult:
-    """Read a `WriteResult`. The API gives the transforms' results in the order in which the write lists them."""
-    markers = [(field, value) for field, value in _fields_of(write) if fills_in(value)]
+    """Read a `WriteResult`. The API returns the results of transforms in the order of the write."""
+    markers = [(field, value) for field, value in _fields_of(write) if is_server_value(value)]
     values = {
         field: decode(result)
         for (field, marker), result in zip(markers, message.transform_results, strict=True)
@@ -100,7 +95,7 @@ def write_result(write: Write, message: Any) -> WriteResult:
 
 
 def snapshot(path: str, document: Any, read_time: datetime) -> Snapshot:
-    """Read a `Document`; None is a record that is not there."""
+    """Read a `Document`; None: the record does not exist."""
     if document is None:
         return Snapshot(path, None, read_time)
     data: Data = decode_fields(document.fields)

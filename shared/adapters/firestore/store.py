@@ -1,7 +1,7 @@
-"""The store in Firestore. One RPC a call, except where `write_each` has to split.
+"""The store on Firestore. One RPC a call, unless `write_each` has to split its writes.
 
-Nothing here locks: a commit carries its guards with it, and reads are plain reads. `firestore_calls.py` says how often
-a call is tried and for how long.
+Nothing here locks: a commit carries its guards with it, and reads are plain reads. `calls.py` has the
+timeouts and retries.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ from shared.adapters.record_ids import random_id
 from shared.core.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
 from shared.core.operations.query_validation import check_query
 from shared.core.operations.write_validation import COMMIT_BYTES_MAX, check_commit, check_each, check_write
+from shared.core.rules.keys import check_path
 from shared.core.rules.problems import Problem, TooLarge, Unavailable
-from shared.core.rules.record_limits import check_path
 
 BATCH_BYTES_MAX = 3 * 1024 * 1024
 """Of one BatchWrite: under the emulator's 4 MiB a request, and far under the cloud's 10."""
@@ -47,7 +47,7 @@ class FirestoreStore:
         names = [f"{self._root}/{path}" for path in paths]
         request = types.BatchGetDocumentsRequest.pb()(database=self._database, documents=dict.fromkeys(names))
         if fields is not None:
-            request.mask.SetInParent()  # an empty mask asks for no field, none at all for every one
+            request.mask.SetInParent()  # an empty mask returns no field, no mask every field
             request.mask.field_paths.extend(map(field_path, fields))
         answers = self._calls.batch_get(request)
         documents = {answer.found.name: answer.found for answer in answers if answer.HasField("found")}
@@ -118,9 +118,9 @@ def _answered(query: Query, call: Callable[[Any], list[Any]], request: Any) -> l
 
 
 def _last_read_time(answers: Iterable[Any]) -> datetime:
-    """Give the instant as of which all answers of a stream hold.
+    """Return the instant at which all responses of a stream hold.
 
-    They may carry several read times, growing; the API promises that what it sent has not changed until the later ones.
+    They may have several read times, growing; the API guarantees that earlier responses hold at the later ones.
     """
     return max(timestamp(answer.read_time) for answer in answers if answer.HasField("read_time"))
 

@@ -1,7 +1,7 @@
-"""Python values and Firestore's `Value` messages, one to the other, nothing lost.
+"""Convert Python values to Firestore's `Value` messages and back, without loss.
 
 Both stores hold JSON plus aware datetimes. Encoding works on raw protobuf messages (proto-plus wrappers cost several
-times as much) and expects values that `limits.py` beside this file has let through. Decoding only looks at the names of
+times as much) and expects values that `record_values` has checked. Decoding only looks at the names of
 the message's fields, so that it reads both the API's `Value` and the look-alike inside a Firestore event.
 
 True, 1 and 1.0 stay three values. A datetime comes back in UTC, with microseconds: all the precision Firestore keeps.
@@ -70,7 +70,7 @@ def fill_fields(fields: Any, data: Mapping[str, Any]) -> None:
 
 
 def decode(message: Any) -> Any:
-    """Read a `Value` message. Raises `BadValue` for a kind that was not known when this was written."""
+    """Read a `Value` message. Raises `BadValue` for an unknown type."""
     kind = message.WhichOneof("value_type")
     if kind in _SCALARS:
         return getattr(message, kind)
@@ -84,16 +84,16 @@ def decode(message: Any) -> Any:
         return None
     if kind in native_types.FIELDS.values():
         return _decode_native(message)
-    raise BadValue(f"A record holds a {kind}, which another client wrote and this kit cannot read.")
+    raise BadValue(f"A record holds a {kind}, which another client wrote and the kit cannot read.")
 
 
 def decode_fields(fields: Any) -> dict[str, Any]:
-    """Read the `fields` of a `Document` or `MapValue` message. Their order is the alphabet's: the message has none."""
+    """Read the `fields` of a `Document` or `MapValue` message. Sorted by name: the message has no order."""
     return {key: decode(fields[key]) for key in sorted(fields)}
 
 
 def field_path(field: Field) -> str:
-    """Write a field as masks, transforms and queries want it: keys joined by dots, odd ones in backticks."""
+    """Return a field's path for masks, transforms and queries: names joined by dots, quoted where they need it."""
     return ".".join(key if _SIMPLE.fullmatch(key) else _quoted(key) for key in field)
 
 
@@ -103,8 +103,8 @@ def _quoted(key: str) -> str:
 
 
 def _fill_native(message: Any, mark: str, held: Any) -> None:
-    """Write a foreign value into an empty `Value` message."""
-    if mark == native_types.PLACE:
+    """Write a value of a native type into an empty `Value` message."""
+    if mark == native_types.POINT:
         message.geo_point_value.latitude, message.geo_point_value.longitude = held
         message.geo_point_value.SetInParent()
     else:
@@ -112,12 +112,12 @@ def _fill_native(message: Any, mark: str, held: Any) -> None:
 
 
 def _decode_native(message: Any) -> dict[str, Any]:
-    """Read a foreign value from a `Value` message."""
-    place = message.geo_point_value
+    """Read a value of a native type from a `Value` message."""
+    point = message.geo_point_value
     match message.WhichOneof("value_type"):
         case "bytes_value":
             return {native_types.BYTES: base64.b64encode(message.bytes_value).decode()}
         case "geo_point_value":
-            return {native_types.PLACE: [place.latitude, place.longitude]}
+            return {native_types.POINT: [point.latitude, point.longitude]}
         case _:
             return {native_types.REFERENCE: message.reference_value}

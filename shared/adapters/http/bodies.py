@@ -1,4 +1,4 @@
-"""Bodies of requests: read up to a bound and no further, then parsed."""
+"""Request bodies: read up to a limit and no further, then parsed."""
 
 import io
 
@@ -9,16 +9,20 @@ from shared.core.rules.effects import Json
 from shared.core.rules.problems import Problem, TooLarge
 
 BODY_BYTES_MAX = 1024 * 1024
-"""Of a body, unless a call says otherwise: one Firestore record holds no more."""
+"""Of a body, unless a route allows more: one Firestore record holds no more."""
 
 
-def json_body(request: flask.Request, bytes_max: int) -> Json:
-    """Read a request's body as JSON. Raises `TooLarge` as soon as the bound is passed, `NotJson` or `TooDeep`."""
-    return parse(_read(request, bytes_max))
+def json_body(request: flask.Request, bytes_max: int, *, empty: Json = None) -> Json:
+    """Parse a request's body as JSON. Raises `TooLarge` as soon as the limit is passed, `NotJson` or `TooDeep`.
+
+    ``empty`` is the value of a body without bytes; None: such a body is not JSON.
+    """
+    raw = _read(request, bytes_max)
+    return empty if not raw and empty is not None else parse(raw)
 
 
 def json_lines(request: flask.Request, bytes_max: int) -> list[Json | Problem]:
-    """Read a body of one JSON value a line, leaving out blank lines; a line that holds none gives the reason."""
+    """Parse a body of one JSON value a line, without blank lines. A line that is not JSON becomes its problem."""
     lines = enumerate(_read(request, bytes_max).split(b"\n"), 1)
     return [_line(line, number) for number, line in lines if line.strip()]
 
@@ -40,6 +44,6 @@ def _read(request: flask.Request, bytes_max: int) -> bytes:
 
 
 def _too_large(request: flask.Request, bytes_max: int) -> TooLarge:
-    # The framework reads what is left of a body before it answers, into memory: leave it nothing.
+    # The framework would read the rest of the body into memory before it responds.
     request.stream = io.BytesIO()
-    return TooLarge(f"A body may have {bytes_max} bytes")
+    return TooLarge(f"A body has at most {bytes_max} bytes.")

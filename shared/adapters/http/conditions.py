@@ -1,4 +1,4 @@
-"""The headers ``If-Match`` and ``If-None-Match``, read into a precondition."""
+"""The headers ``If-Match`` and ``If-None-Match``, parsed into a precondition."""
 
 import flask
 from werkzeug.datastructures import ETags
@@ -8,7 +8,7 @@ from shared.documents.rules.preconditions import Precondition, Tags
 
 
 def precondition_of(request: flask.Request) -> Precondition:
-    """Give what a request's headers ask for. Raises `BadPrecondition` for a header without a tag in it."""
+    """Return the precondition of a request. Raises `BadPrecondition` for a header without an entity tag."""
     return Precondition(
         _tags(request, "If-Match", request.if_match), _tags(request, "If-None-Match", request.if_none_match)
     )
@@ -19,7 +19,7 @@ def _tags(request: flask.Request, header: str, parsed: ETags) -> Tags | None:
         return None
     strong, weak = frozenset(map(_quoted, parsed.as_set())), frozenset(map(_quoted, parsed.as_set(include_weak=True)))
     if not (weak or parsed.star_tag):
-        raise BadPrecondition(f"{header} names no entity tag.")
+        raise BadPrecondition(f"{header} has no entity tag: send * or entity tags in quotes.")
     return Tags(strong, weak - strong, parsed.star_tag)
 
 

@@ -1,8 +1,10 @@
-"""Calls that a request names are held to the catalogue before anything is stored.
+"""Check the calls that a request names against the catalogue, before anything is stored.
 
-A task for a function or a queue that there is not would be asked for again and again, long after its caller has gone.
-So whoever names one hears of it at once.
+A task of an unknown function, an unknown task or an unknown queue would be retried long after its caller has gone. So
+the caller gets a 400 at once.
 """
+
+from collections.abc import Collection
 
 from shared.adapters.settings import settings
 from shared.core.rules.calls import Call
@@ -10,21 +12,24 @@ from shared.core.rules.problems import BadCall
 
 
 def check_deployed(**calls: Call | None) -> None:
-    """Refuse calls that this deployment cannot carry out; each goes by the name of its field. Raises `BadCall`."""
+    """Check the calls of a request, each by the name of its field. Raises `BadCall` if one cannot be delivered."""
     for field, call in calls.items():
         if call is not None:
             deployed(call, field)
 
 
 def deployed(call: Call, field: str = "continuation") -> Call:
-    """Give the call back if this deployment can carry it out. Raises `BadCall` with what there is instead."""
+    """Return the call if this deployment can deliver it. Raises `BadCall` naming what the catalogue has."""
     chosen = settings()
-    _listed("function that takes tasks", call.function, chosen.task_functions, f"{field}.function")
-    _listed("queue for tasks", call.queue, chosen.task_queues, f"{field}.queue")
+    functions = chosen.task_functions
+    _check_listed("function that takes tasks", call.function, functions, f"{field}.function")
+    tasks = functions.get(call.function) if functions is not None else None
+    _check_listed(f"task of {call.function}", call.task, tasks or None, f"{field}.task")
+    _check_listed("queue for tasks", call.queue, chosen.task_queues, f"{field}.queue")
     return call
 
 
-def _listed(what: str, name: str, listed: frozenset[str] | None, field: str) -> None:
+def _check_listed(what: str, name: str, listed: Collection[str] | None, field: str) -> None:
     if listed is not None and name not in listed:
         known = ", ".join(sorted(listed)) or "none"
-        raise BadCall(f"The catalogue has no {what} of the name {name!r}; there is: {known}.", field=field)
+        raise BadCall(f"The catalogue has no {what} named {name!r}. Known: {known}.", field=field)

@@ -1,8 +1,8 @@
-"""A function's front to Firestore's events, which Eventarc delivers at least once and in any order.
+"""The entry points of functions that handle Firestore's events, which Eventarc delivers at least once, in any order.
 
-An event says which record was written and what it held before and after. A large one may come without either
-(`DocumentEvent.partial`). Only an answer other than 2xx brings an event again: a `Problem` is acknowledged, with an
-ERROR in the log, and all else is asked for again.
+An event has the record's path and its data before and after the write; a large one may come without the data
+(`DocumentEvent.partial`). Only a non-2xx response triggers a retry: a `Problem` is acknowledged and logged as an ERROR,
+anything else is retried.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from werkzeug.exceptions import HTTPException, InternalServerError, ServiceUnava
 
 from shared.adapters import runtime
 from shared.adapters.firestore.values import decode_fields, timestamp
-from shared.adapters.http.request_log import entry_point, handling
+from shared.adapters.http.request_log import entry_point, logged_request
 from shared.adapters.logs import Headers
 from shared.core.operations.ports import Data, DocumentEvent
 from shared.core.rules.problems import BadValue, Problem, Unavailable
@@ -34,13 +34,13 @@ def document_written(function: str) -> Callable[[Callable[[DocumentEvent], None]
 
     def decorate(handler: Callable[[DocumentEvent], None]) -> EventEntryPoint:
         def entry(event: "CloudEvent") -> None:
-            with handling(function, _headers(event), task=str(event["id"])) as call:
+            with logged_request(function, _headers(event), task=str(event["id"])) as log_entry:
                 try:
                     _handle(handler, event)
-                except HTTPException as answer:
-                    call.status = answer.code or call.status
+                except HTTPException as error:
+                    log_entry.status = error.code or log_entry.status
                     raise
-                call.status = 200
+                log_entry.status = 200
 
         return entry_point(function, entry)
 
@@ -56,12 +56,12 @@ def _handle(handler: Callable[[DocumentEvent], None], event: "CloudEvent") -> No
         runtime.log().info("unavailable", reason=str(error))
         raise ServiceUnavailable from error
     except Exception as error:
-        runtime.log().error("bug", exception=error)
+        runtime.log().error("unhandled exception", exception=error)
         raise InternalServerError from error
 
 
 def document_event(attributes: Mapping[str, Any], body: bytes | None) -> DocumentEvent:
-    """Read a CloudEvent's attributes and its protobuf body. Raises `BadValue` if it is no event of a record."""
+    """Parse a CloudEvent's attributes and protobuf body. Raises `BadValue` if it is not an event of a record."""
     data = _parse(body or b"")
     before, after = _held(data, "old_value"), _held(data, "value")
     path = _path(data.value.name or data.old_value.name, attributes)
@@ -83,7 +83,7 @@ def _parse(body: bytes) -> Any:
     try:
         return _Data.FromString(body)
     except Exception as error:  # the class of this error differs between protobuf's implementations
-        raise BadValue("The event's body is not a DocumentEventData") from error
+        raise BadValue("The event's body is not a DocumentEventData.") from error
 
 
 def _held(data: Any, which: str) -> Data | None:
@@ -93,14 +93,14 @@ def _held(data: Any, which: str) -> Data | None:
 
 
 def _path(name: str, attributes: Mapping[str, Any]) -> str:
-    """Cut ``projects/P/databases/D/documents/`` off a record's name, or take the event's attribute instead."""
+    """Return the record's path: its name without ``projects/P/databases/D/documents/``, or the event's attribute."""
     parts = name.split("/", 5)
     if len(parts) == 6:
         return parts[5]
     # CloudEvents percent-encode what travels in headers.
     path = unquote(str(attributes.get("document") or ""))
     if not path:
-        raise BadValue("The event names no document")
+        raise BadValue("The event names no document.")
     return path
 
 

@@ -1,24 +1,25 @@
-"""JSON as it comes in and goes out: strict about what it reads, exact about what it writes.
+"""Strict parsing and exact rendering of JSON.
 
-Python's parser accepts more than JSON (NaN, a key given twice, UTF-16) and fails in its own way on some texts (deep
-nesting, numbers of thousands of digits). Whatever a caller sends becomes a value that JSON can say, or a `Problem`.
+Python's parser accepts more than JSON (NaN, duplicate names, UTF-16) and raises its own errors for some texts (deep
+nesting, numbers of thousands of digits). Here a text becomes a JSON value or a `Problem`.
 """
 
 import json
 import math
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import NotJson, TooDeep
+from shared.core.rules.times import rfc3339
 
 DEPTH_MAX = 100
-"""Levels of lists and objects in a body: rules may walk a value by recursion. A record holds far fewer levels."""
+"""Levels of lists and objects in a body: rules walk values by recursion. A record has far fewer levels."""
 
 
 def parse(raw: bytes) -> Json:
-    """Read a JSON text in UTF-8. Raises `NotJson`, saying where, or `TooDeep`."""
+    """Parse a JSON text in UTF-8. Raises `NotJson` with the position, or `TooDeep`."""
     try:
         value: Json = _decoder.decode(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -32,21 +33,16 @@ def parse(raw: bytes) -> Json:
 
 
 def render(value: object) -> bytes:
-    """Write a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null."""
+    """Render a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null."""
     try:
         text = _encode(value)
     except ValueError:
         text = _encode(_without_non_numbers(value))
-    # Half a surrogate pair cannot be UTF-8; its escape, which is what this handler writes, can stand in a JSON string.
+    # A lone surrogate is not UTF-8; its escape, which this error handler writes, is valid in a JSON string.
     return text.encode("utf-8", "backslashreplace")
 
 
-def rfc3339(moment: datetime) -> str:
-    """Write a time as people and programs read it: ``2026-01-31T12:00:00.123456Z``."""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-_TOO_DEEP = f"Lists and objects may be nested {DEPTH_MAX} deep"
+_TOO_DEEP = f"Objects and lists nest at most {DEPTH_MAX} deep."
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -55,7 +51,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         return found
     seen: set[str] = set()
     twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-    raise NotJson("An object has this key twice; which value counts cannot be known", field=twice)
+    raise NotJson("An object has this name twice.", field=twice)
 
 
 def _no_constant(name: str) -> None:
@@ -65,14 +61,14 @@ def _no_constant(name: str) -> None:
 def _finite(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise NotJson(f"{digits[:40]} is beyond what a 64-bit number holds")
+        raise NotJson(f"{digits[:40]} does not fit into a 64-bit number.")
     return number
 
 
 def _integer(digits: str) -> int:
-    # Longer ones are refused by every store; Python refuses to read the longest with an error that is not about JSON.
+    # Every store refuses longer ones; Python refuses to parse the longest, with an error that is not about JSON.
     if len(digits) > 100:
-        raise NotJson(f"A whole number of {len(digits)} digits is beyond what a 64-bit number holds")
+        raise NotJson(f"An integer of {len(digits)} digits does not fit into 64 bits.")
     return int(digits)
 
 
@@ -105,7 +101,7 @@ def _encode(value: object) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, datetime):
         return rfc3339(value)
-    raise TypeError(f"a {type(value).__name__} has no place in an answer")
+    raise TypeError(f"a {type(value).__name__} cannot be rendered as JSON")
 
 
 def _without_non_numbers(value: Any) -> Any:

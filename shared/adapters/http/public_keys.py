@@ -1,7 +1,7 @@
-"""The public keys that identity tokens are signed for: fetched when first needed, kept, and fetched anew for a new id.
+"""The public keys that verify identity tokens: fetched when first needed, cached, and fetched again for a new key id.
 
-Google gives new keys out hours before it signs with them, and takes old ones back: so what is kept is renewed after
-some hours, and a key id that nobody knows is looked for, but not as often as strangers could make one up.
+Google publishes new keys hours before it signs with them, and withdraws old ones: so the cache expires after some
+hours. An unknown key id causes a fetch, but at a limited rate, since anybody can invent one.
 """
 
 import http.client
@@ -14,25 +14,25 @@ from collections.abc import Callable, Mapping
 from shared.core.rules.problems import Unavailable
 
 FETCH_SECONDS_MAX = 5.0
-"""For the keys to arrive: a task that waits longer had better come again."""
+"""Timeout of a fetch: a task that waits longer should be retried."""
 
 KEYS_BYTES_MAX = 1024 * 1024
-"""Of the keys; Google's are some 4 KiB."""
+"""Of the response; Google's is some 4 KiB."""
 
 KEPT_SECONDS_MAX = 6 * 3600.0
-"""As long as Google says that its answer may be kept."""
+"""The cache lifetime that Google's response states."""
 
 PAUSE_SECONDS = 30.0
-"""After a fetch before an unknown key id leads to another one."""
+"""Between a fetch and the next one for an unknown key id."""
 
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
-"""After a fetch that failed: meanwhile nobody waits for another to fail."""
+"""After a failed fetch: until then requests fail without another one."""
 
 Fetch = Callable[[str], Mapping[str, str]]
 
 
 class PublicKeys:
-    """PEM by key id. Safe to use from many threads: one of them fetches, the others wait for it."""
+    """PEM by key id. Thread-safe: one thread fetches, the others wait for it."""
 
     def __init__(self, url: str, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
@@ -43,7 +43,7 @@ class PublicKeys:
         self._stale_at = self._open_at = float("-inf")
 
     def pem(self, key_id: str) -> str | None:
-        """Give the key of that id; None if there is none. Raises `Unavailable` if the keys cannot be had."""
+        """Return the key of an id, or None. Raises `Unavailable` if the keys cannot be fetched."""
         with self._fetching:
             now = self._clock()
             if now >= self._stale_at or (key_id not in self._keys and now >= self._open_at):
@@ -62,9 +62,9 @@ class PublicKeys:
 
 
 def fetched(url: str) -> dict[str, str]:
-    """Fetch keys. Raises `OSError`, `HTTPException`, or `ValueError` if what comes are no keys."""
+    """Fetch keys. Raises `OSError`, `HTTPException`, or `ValueError` if the response is not an object of keys."""
     with urllib.request.urlopen(url, timeout=FETCH_SECONDS_MAX) as answer:  # noqa: S310 (the deployment's own setting)
         keys = json.loads(answer.read(KEYS_BYTES_MAX))
     if not isinstance(keys, dict):
-        raise ValueError("these are no keys by id")  # noqa: TRY004 (what came is wrong, not what was passed)
+        raise ValueError("the response is not an object of keys by id")  # noqa: TRY004 (the response is wrong, not an argument)
     return {str(key_id): str(pem) for key_id, pem in keys.items()}

@@ -1,7 +1,6 @@
-"""One call of a function from outside: bound to its trace, counted, and told in one log line.
+"""One log line a request: "handled", with what it was, its status, its duration and its cost, under its trace.
 
-Every way in (`http`, `tasks`, `events`) goes through `handling`, so that each call leaves exactly one line "handled"
-with what it was, how it ended and what it cost.
+Every entry point (`routes`, `tasks`, `events`) goes through `logged_request`, so that each request leaves exactly one.
 """
 
 import time
@@ -16,35 +15,32 @@ from shared.adapters import runtime
 from shared.adapters.logs import Headers, traced, traceparent_of
 from shared.adapters.meter import measure
 
-STATUS_OF_A_BUG = 500
+STATUS_UNHANDLED = 500
 
-Entry = TypeVar("Entry", bound=Callable[..., object])
+AnyEntryPoint = TypeVar("AnyEntryPoint", bound=Callable[..., object])
 
 
 @dataclass(slots=True)
-class Call:
-    """What the log line will say: set `status` to what the caller is answered."""
+class LogEntry:
+    """The log line of a request in the making: set `status` to that of the response."""
 
-    status: int = STATUS_OF_A_BUG
+    status: int = STATUS_UNHANDLED
 
 
 @contextmanager
-def handling(function: str, headers: Headers, **labels: object) -> Iterator[Call]:
-    """Handle a call of `function` inside; `labels` say in the log line what it was."""
-    call, started = Call(), time.perf_counter()
+def logged_request(function: str, headers: Headers, **labels: object) -> Iterator[LogEntry]:
+    """Bind the request's trace, count its cost, and write its log line at the end. `labels` stand in that line."""
+    log_entry, started = LogEntry(), time.perf_counter()
     with traced(traceparent_of(headers)), measure() as cost:
         try:
-            yield call
+            yield log_entry
         finally:
-            milliseconds = round((time.perf_counter() - started) * 1000, 1)
-            values = (
-                {"function": function} | labels | {"status": call.status, "milliseconds": milliseconds} | asdict(cost)
-            )
-            runtime.log().info("handled", **values)
+            duration = {"status": log_entry.status, "milliseconds": round((time.perf_counter() - started) * 1000, 1)}
+            runtime.log().info("handled", **({"function": function} | labels | duration | asdict(cost)))
 
 
-def entry_point(function: str, entry: Entry) -> Entry:
-    """Give an entry point its function's name, and load what its first call needs if this process will serve it."""
+def entry_point(function: str, entry: AnyEntryPoint) -> AnyEntryPoint:
+    """Name an entry point after its function, and import what its first request needs if this process serves it."""
     entry.__name__ = entry.__qualname__ = function
     if flask.has_app_context():  # the framework is loading the function; a test only imports it
         runtime.load()

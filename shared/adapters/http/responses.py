@@ -1,6 +1,6 @@
-"""What goes back to a caller: a JSON body, or a problem as RFC 9457 (``application/problem+json``).
+"""Responses: a JSON body, or a problem as RFC 9457 (``application/problem+json``).
 
-Slug and title of a problem come from its class, so that a caller can rely on them. What went wrong inside stays inside.
+Slug and title of a problem come from its class, so that a caller can rely on them. Internal errors carry no detail.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ EntryPoint = Callable[[flask.Request], flask.Response]
 """What functions-framework calls."""
 
 Body = dict[str, Any]
-"""The members of a problem, `status` among them."""
+"""The members of a problem document, `status` among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,39 +28,41 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def response_of(answer: Response) -> flask.Response:
-    """Write an answer as HTTP."""
-    body = b"" if answer.body is None else render(answer.body)
-    response = flask.Response(body, answer.status, answer.headers, content_type="application/json; charset=utf-8")
-    if answer.body is None:
-        del response.headers["Content-Type"]
-    return response
+def response_of(response: Response) -> flask.Response:
+    """Render a handler's response for the framework."""
+    body = b"" if response.body is None else render(response.body)
+    rendered = flask.Response(body, response.status, response.headers, content_type="application/json; charset=utf-8")
+    if response.body is None:
+        del rendered.headers["Content-Type"]
+    return rendered
 
 
 def problem_response(problem: Problem) -> flask.Response:
-    """Write a refusal as RFC 9457."""
+    """Render a problem as RFC 9457."""
     return _response(problem_body(problem), problem.headers)
 
 
 def problem_body(problem: Problem) -> Body:
-    """Give a refusal's members."""
-    field_of = {} if problem.field is None else {"field": problem.field}
-    return _body(problem.status, problem.slug(), problem.title, detail=problem.detail, **field_of)
+    """Return the members of a problem document."""
+    field_member = {} if problem.field is None else {"field": problem.field}
+    return _body(problem.status, problem.slug(), problem.title, detail=problem.detail, **field_member)
 
 
 def unavailable_response(error: Unavailable) -> flask.Response:
-    """Write that the outcome is not known and when to ask again."""
+    """Render 503: it is not known whether the request took effect. `Retry-After` says when to retry."""
     return _response(unavailable_body(), {"Retry-After": str(error.retry_after_seconds)})
 
 
 def unavailable_body() -> Body:
-    """Give the members that say that the outcome is not known."""
-    return _body(503, "unavailable", "Ask again", detail="The call may or may not have taken effect")
+    """Return the members of the problem document of a 503."""
+    return _body(
+        503, "unavailable", "Service unavailable", detail="It is not known whether the request took effect. Retry."
+    )
 
 
-def bug_response() -> flask.Response:
-    """Write that the fault is here, without saying what it is."""
-    return _response(_body(500, "internal", "The function failed"), {})
+def internal_error_response() -> flask.Response:
+    """Render 500, without detail."""
+    return _response(_body(500, "internal", "Internal error"), {})
 
 
 def _body(status: int, slug: str, title: str, **more: str) -> Body:

@@ -1,10 +1,12 @@
-"""A function's front to people: routes, requests, answers, and what a refusal looks like.
+"""The routes of a function that people call, and the requests that its handlers receive.
 
-A function parses, calls an operation and renders; all else that HTTP asks for happens here, once: 404 and 405, HEAD,
-bodies that are bounded and strictly JSON, problems as RFC 9457 ``application/problem+json``, one log line a call.
+A handler parses, calls an operation and renders. The rest of HTTP is implemented here, once: 404 and 405, HEAD, unknown
+query parameters, bodies that are bounded and strict JSON, problems as RFC 9457 ``application/problem+json``, one log
+line a request.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 import flask
@@ -13,12 +15,12 @@ from werkzeug.datastructures import MultiDict
 from shared.adapters import runtime
 from shared.adapters.http.bodies import BODY_BYTES_MAX, json_body, json_lines
 from shared.adapters.http.conditions import precondition_of
-from shared.adapters.http.paths import match, segments_of, segments_of_pattern
-from shared.adapters.http.request_log import entry_point, handling
+from shared.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
+from shared.adapters.http.request_log import entry_point, logged_request
 from shared.adapters.http.responses import (
     EntryPoint,
     Response,
-    bug_response,
+    internal_error_response,
     problem_response,
     response_of,
     unavailable_response,
@@ -29,16 +31,15 @@ from shared.documents.rules.preconditions import Precondition
 
 __all__ = ["Request", "Response", "Routes"]
 
-QUERY_FIELDS_MAX = 100
-"""Of one address: each may become a condition of a query, and Firestore takes no more of those."""
-
+QUERY_PARAMETERS_MAX = 100
+"""Of one request: each may become a condition of a query, and Firestore accepts no more of those."""
 
 METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
-"""HEAD comes with GET. TRACE is not among them: it would send back what it was sent, credentials too."""
+"""HEAD comes with GET. TRACE is excluded: it would echo the request, credentials included."""
 
 
 class Request:
-    """What a caller sent, checked as it is asked for."""
+    """A request, parsed and checked part by part as a handler reads it."""
 
     __slots__ = ("_raw",)
 
@@ -47,49 +48,54 @@ class Request:
 
     @property
     def method(self) -> str:
+        """Return the HTTP method in capitals."""
         return self._raw.method
 
     @property
     def query(self) -> MultiDict[str, str]:
-        """Give the parameters after the question mark, in order, repeated ones too. Raises `BadQuery`."""
+        """Return the query parameters in order, repeated ones included. Raises `BadQuery`."""
         try:
             pairs = parse_qsl(
                 self._raw.query_string.decode("ascii"),
                 keep_blank_values=True,
                 errors="strict",
-                max_num_fields=QUERY_FIELDS_MAX,
+                max_num_fields=QUERY_PARAMETERS_MAX,
             )
         except ValueError as error:
-            raise BadQuery(f"Percent-encode UTF-8, in at most {QUERY_FIELDS_MAX} parameters") from error
+            detail = f"A query has at most {QUERY_PARAMETERS_MAX} parameters, in percent-encoded UTF-8."
+            raise BadQuery(detail) from error
         return MultiDict(pairs)
 
     def header(self, name: str) -> str | None:
-        """Give a header, or None."""
+        """Return a header, or None."""
         return self._raw.headers.get(name)
 
     @property
     def media_type(self) -> str:
-        """Give the body's media type in small letters and without its parameters; empty if it is not said."""
+        """Return the body's media type in lower case, without its parameters; empty if there is none."""
         return self._raw.mimetype
 
     @property
     def precondition(self) -> Precondition:
-        """Give what `If-Match` and `If-None-Match` ask for. Raises `BadPrecondition`."""
+        """Parse `If-Match` and `If-None-Match`. Raises `BadPrecondition`."""
         return precondition_of(self._raw)
 
     def json_lines(self, bytes_max: int = BODY_BYTES_MAX) -> list[Json | Problem]:
-        """Read newline-delimited JSON: a value a line, or why a line has none. Raises `TooLarge`."""
+        """Parse newline-delimited JSON: for each line its value or its problem. Raises `TooLarge`."""
         return json_lines(self._raw, bytes_max)
 
     def json(self, bytes_max: int = BODY_BYTES_MAX) -> Json:
-        """Read the body. Raises `NotJson`, `TooDeep`, or `TooLarge` without reading on."""
+        """Parse the body. Raises `NotJson`, `TooDeep`, or `TooLarge` without reading on."""
         return json_body(self._raw, bytes_max)
 
     def json_object(self, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Json]:
-        """Read a body that must be an object. Raises `NotAnObject`, and what `json` raises."""
-        value = self.json(bytes_max)
+        """Parse a body that must be an object; an empty body is ``{}``, so that the missing field is named.
+
+        Raises `NotAnObject`, and what `json` raises.
+        """
+        value = json_body(self._raw, bytes_max, empty={})
         if not isinstance(value, dict):
-            raise NotAnObject(f"The body is {_KINDS.get(type(value), 'something else')}")
+            raise NotAnObject(f"The body is {_KINDS.get(type(value), 'something else')}.")
         return value
 
 
@@ -106,62 +112,81 @@ _KINDS = {
 Handler = Callable[..., Response]
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a pattern with their handler. `query` names the allowed query parameters; None: any."""
+
+    method: str
+    pattern: Segments
+    query: frozenset[str] | None
+    handler: Handler
+
+    def check_query(self, request: Request) -> None:
+        """Raise `BadQuery` naming a query parameter that this route does not have."""
+        unknown = [] if self.query is None else sorted(request.query.keys() - self.query)
+        if unknown:
+            known = f"It has: {', '.join(sorted(self.query or ()))}." if self.query else "It has none."
+            raise BadQuery(f"This address has no query parameter `{unknown[0][:100]}`. {known}", field=unknown[0][:100])
+
+
 class Routes:
-    """The addresses of one function. The first pattern that fits path and method is taken."""
+    """The routes of one function. The first pattern that matches path and method is taken."""
 
     def __init__(self, function: str) -> None:
         self._function = function
-        self._routes: list[tuple[str, tuple[str, ...], Handler]] = []
+        self._routes: list[Route] = []
 
-    def on(self, method: str, pattern: str) -> Callable[[Handler], Handler]:
-        """Route a method and a pattern (``/{key}/versions``) to a handler; it gets the request and each ``name=``."""
+    def on(self, method: str, pattern: str, *, query: Iterable[str] | None = ()) -> Callable[[Handler], Handler]:
+        """Route a method and a pattern (``/{key}/versions``) to a handler, called with the request and each ``name=``.
+
+        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all.
+        Raises `ValueError` for a method or a pattern that cannot be routed.
+        """
         if method not in METHODS:
             raise ValueError(f"{method} cannot be routed")
+        segments = segments_of_pattern(pattern)
+        allowed = None if query is None else frozenset(query)
 
         def register(handler: Handler) -> Handler:
-            self._routes.append((method, segments_of_pattern(pattern), handler))
+            self._routes.append(Route(method, segments, allowed, handler))
             return handler
 
         return register
 
     def entry_point(self) -> EntryPoint:
-        """Give the plain function that functions-framework wants."""
+        """Return the plain function that functions-framework calls."""
 
         def entry(request: flask.Request) -> flask.Response:
-            return _respond(self._function, request, self._dispatch)
+            with logged_request(self._function, request.headers, method=request.method) as log_entry:
+                response = _response(request, self._dispatch)
+                log_entry.status = response.status_code
+                return response
 
-        _take_every_path(entry)
+        _serve_every_path(entry)
         return entry_point(self._function, entry)
 
     def _dispatch(self, request: flask.Request) -> Response:
         segments = segments_of(request.environ)
-        fitting = [
-            (method, handler, parameters)
-            for method, pattern, handler in self._routes
-            if (parameters := match(pattern, segments)) is not None
+        matching = [
+            (route, parameters) for route in self._routes if (parameters := match(route.pattern, segments)) is not None
         ]
-        wanted = "GET" if request.method == "HEAD" else request.method
-        for method, handler, parameters in fitting:
-            if method == wanted:
-                return handler(Request(request), **parameters)
-        raise _no_route([method for method, _, _ in fitting], request.method)
+        method = "GET" if request.method == "HEAD" else request.method
+        for route, parameters in matching:
+            if route.method == method:
+                parsed = Request(request)
+                route.check_query(parsed)
+                return route.handler(parsed, **parameters)
+        raise _no_route([route.method for route, _ in matching], request.method)
 
 
-def _no_route(methods: list[str], asked: str) -> Problem:
+def _no_route(methods: list[str], requested: str) -> Problem:
     if not methods:
-        return NotFound("This function has no such address")
-    allowed = sorted({*methods, *(["HEAD"] if "GET" in methods else [])})
-    return MethodNotAllowed(f"{asked[:20]} is none of {', '.join(allowed)}", headers={"Allow": ", ".join(allowed)})
+        return NotFound("This function has no such address.")
+    allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
+    return MethodNotAllowed(f"{requested[:20]} is not allowed here; allowed: {allowed}.", headers={"Allow": allowed})
 
 
-def _respond(function: str, request: flask.Request, dispatch: Callable[[flask.Request], Response]) -> flask.Response:
-    with handling(function, request.headers, method=request.method) as call:
-        response = _answered(request, dispatch)
-        call.status = response.status_code
-        return response
-
-
-def _answered(request: flask.Request, dispatch: Callable[[flask.Request], Response]) -> flask.Response:
+def _response(request: flask.Request, dispatch: Callable[[flask.Request], Response]) -> flask.Response:
     try:
         return response_of(dispatch(request))
     except Problem as problem:
@@ -169,13 +194,13 @@ def _answered(request: flask.Request, dispatch: Callable[[flask.Request], Respon
     except Unavailable as error:
         runtime.log().info("unavailable", reason=str(error))
         return unavailable_response(error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets no detail and the log gets all
-        runtime.log().error("bug", exception=error)
-        return bug_response()
+    except Exception as error:  # noqa: BLE001 - the caller gets no detail, the log gets the traceback
+        runtime.log().error("unhandled exception", exception=error)
+        return internal_error_response()
 
 
-def _take_every_path(entry: EntryPoint) -> None:
-    """Response also what the framework would: ``/robots.txt``, ``/favicon.ico``, doubled slashes, no slash at all."""
+def _serve_every_path(entry: EntryPoint) -> None:
+    """Serve also the paths that the framework reserves: ``/robots.txt``, ``/favicon.ico``, doubled slashes, none."""
     if not flask.has_app_context():
         return  # imported by a test, not by the framework
     app = flask.current_app

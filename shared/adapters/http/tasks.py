@@ -1,123 +1,126 @@
-"""A function's front to Cloud Tasks and Cloud Scheduler, who ask again after every answer but 2xx.
+"""The entry points of functions that Cloud Tasks and Cloud Scheduler call; they retry after any status but 2xx.
 
-So the answer says whether to: a `Problem` would be refused again and is acknowledged, with an ERROR in the log; what is
-`Unavailable` or a bug comes again. A task's body is the envelope ``{"operation", "task", "payload"}``.
+So a `Problem`, which is permanent, is acknowledged with 204 and logged as an ERROR; `Unavailable` and unhandled
+exceptions are answered with 503 and 500, and retried.
 
-Nobody else may call: a caller who is not the queues' or the schedules' account gets 401 or 403, and nothing runs. Where
-that hits a queue, the deployment is wrong; its tasks come again until it is mended.
+Nobody else may call: a caller other than the account of the queues or the schedules gets 401 or 403, and nothing runs.
+A queue that gets these is deployed wrongly; it retries its tasks until the deployment is corrected.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import flask
 
 from shared.adapters import runtime
 from shared.adapters.http.bodies import json_body
 from shared.adapters.http.caller_auth import refusal
-from shared.adapters.http.request_log import entry_point, handling
-from shared.adapters.http.responses import EntryPoint, bug_response, problem_response, unavailable_response
+from shared.adapters.http.request_log import entry_point, logged_request
+from shared.adapters.http.responses import (
+    EntryPoint,
+    internal_error_response,
+    problem_response,
+    unavailable_response,
+)
 from shared.adapters.logs import Headers, current_trace
 from shared.adapters.settings import settings
-from shared.core.rules.problems import BadValue, MethodNotAllowed, Problem, Unavailable
+from shared.core.rules.problems import MethodNotAllowed, Problem, Unavailable
+from shared.core.rules.task_envelope import TaskEnvelope
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
-"""Of a task's body: Cloud Tasks takes no larger one."""
+"""Of a task's body: Cloud Tasks' own limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A delivery of a task. The same `operation` may be delivered again, also at the same time.
+class TaskDelivery(TaskEnvelope):
+    """One delivery of a task. The same `operation` may be delivered again, also concurrently.
 
-    ``name`` says what to do with the payload, ``context`` what it does so for. ``executions`` counts deliveries
-    before this one that a process answered, ``retries`` all before this one. ``trace`` is a W3C ``traceparent``.
+    ``executions`` counts the earlier deliveries that a process answered, ``retries`` all earlier ones. ``trace`` is a
+    W3C ``traceparent``.
     """
 
-    operation: str
-    name: str
-    payload: Mapping[str, Any]
-    executions: int
-    retries: int
-    trace: str
-    context: Mapping[str, Any] = field(default_factory=dict)
+    executions: int = 0
+    retries: int = 0
+    trace: str = ""
 
 
-def task_entry(function: str) -> Callable[[Callable[[Task], None]], EntryPoint]:
+def task_entry(function: str) -> Callable[[Callable[[TaskDelivery], None]], EntryPoint]:
     """Make a handler of tasks the entry point of `function`."""
 
-    def decorate(handler: Callable[[Task], None]) -> EntryPoint:
-        way = _Way(lambda: settings().tasks_account, lambda request: handler(_task(request)), "task abandoned")
-        return _entry_point(function, way)
+    def decorate(handler: Callable[[TaskDelivery], None]) -> EntryPoint:
+        def handle(request: flask.Request) -> None:
+            handler(_delivery(request))
+
+        return _entry_point(function, _Invocation(lambda: settings().tasks_account, handle, "task abandoned"))
 
     return decorate
 
 
 def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
-    """Make a handler of scheduled calls, which carry nothing, the entry point of `function`."""
+    """Make a handler of scheduled calls, which have no body, the entry point of `function`."""
 
     def decorate(handler: Callable[[], None]) -> EntryPoint:
-        way = _Way(lambda: settings().scheduler_account, lambda _: handler(), "scheduled call abandoned")
-        return _entry_point(function, way)
+        def handle(_: flask.Request) -> None:
+            handler()
+
+        account = lambda: settings().scheduler_account  # noqa: E731 - read at each call: tests replace the settings
+        return _entry_point(function, _Invocation(account, handle, "scheduled call abandoned"))
 
     return decorate
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """A way in: which account may take it, what a call does, and what the log says when that was in vain."""
+class _Invocation:
+    """How a function is invoked: the account that may, the handler, and the log message after a permanent error."""
 
     account: Callable[[], str]
     handle: Callable[[flask.Request], None]
     abandoned: str
 
 
-def _entry_point(function: str, way: _Way) -> EntryPoint:
+def _entry_point(function: str, invocation: _Invocation) -> EntryPoint:
     def entry(request: flask.Request) -> flask.Response:
         name = request.headers.get("X-CloudTasks-TaskName") or request.headers.get("X-CloudScheduler-JobName") or ""
-        with handling(function, request.headers, task=name.rpartition("/")[2]) as call:
-            response = _response(function, request, way)
-            call.status = response.status_code
+        with logged_request(function, request.headers, task=name.rpartition("/")[2]) as log_entry:
+            response = _response(function, request, invocation)
+            log_entry.status = response.status_code
             return response
 
     return entry_point(function, entry)
 
 
-def _response(function: str, request: flask.Request, way: _Way) -> flask.Response:
+def _response(function: str, request: flask.Request, invocation: _Invocation) -> flask.Response:
     if request.method != "POST":
-        return problem_response(MethodNotAllowed("Queues and schedules POST", headers={"Allow": "POST"}))
+        return problem_response(MethodNotAllowed("Queues and schedules POST.", headers={"Allow": "POST"}))
     try:
-        if refused := refusal(request, function, way.account()):
+        if refused := refusal(request, function, invocation.account()):
             runtime.log().error("caller refused", problem=refused.slug(), detail=refused.detail)
             return problem_response(refused)
-        way.handle(request)
+        invocation.handle(request)
     except Problem as problem:
-        runtime.log().error(way.abandoned, problem=problem.slug(), detail=problem.detail, exception=problem)
+        runtime.log().error(invocation.abandoned, problem=problem.slug(), detail=problem.detail, exception=problem)
     except Unavailable as error:
         runtime.log().info("unavailable", reason=str(error))
         return unavailable_response(error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the queue must ask again and somebody must hear of it
-        runtime.log().error("bug", exception=error)
-        return bug_response()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the queue must retry and the alert must fire
+        runtime.log().error("unhandled exception", exception=error)
+        return internal_error_response()
     return flask.Response(status=204)
 
 
-def _task(request: flask.Request) -> Task:
-    envelope = json_body(request, ENVELOPE_BYTES_MAX)
-    match envelope:
-        case {"operation": str(operation), "task": str(name), "payload": dict(payload), **context}:
-            return Task(operation, name, payload, *_counts(request.headers), current_trace(), _named(context))
-    raise BadValue('A task\'s body is {"operation": …, "task": …, "payload": {…}}')
+def _delivery(request: flask.Request) -> TaskDelivery:
+    envelope = TaskEnvelope.from_json(json_body(request, ENVELOPE_BYTES_MAX))
+    return TaskDelivery(
+        envelope.operation,
+        envelope.name,
+        envelope.payload,
+        envelope.context,
+        executions=_count(request.headers, "Execution"),
+        retries=_count(request.headers, "Retry"),
+        trace=current_trace(),
+    )
 
 
-def _named(context: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in context.items()}
-
-
-def _counts(headers: Headers) -> tuple[int, int]:
-    executions, retries = (headers.get(f"X-CloudTasks-Task{what}Count", "0") for what in ("Execution", "Retry"))
-    return _whole(executions), _whole(retries)
-
-
-def _whole(digits: str) -> int:
+def _count(headers: Headers, kind: str) -> int:
+    digits = headers.get(f"X-CloudTasks-Task{kind}Count", "0")
     return int(digits) if digits.isdecimal() and len(digits) < 20 else 0

@@ -1,122 +1,122 @@
-"""The kit's own tasks on a batch: expand a page, check after the seal, retry what failed, complete a parent's unit."""
+"""The kit's own tasks on a batch: expand a page, check after the seal, retry failures, complete a parent's unit."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.batches.operations import walk
-from shared.batches.operations.units import complete_unit, life_of, with_outcome
-from shared.batches.rules import batches as rules
-from shared.batches.rules import units
-from shared.batches.rules.batches import Life, Unit
+from shared.batches.operations import propagation
+from shared.batches.operations.headers import read_header
+from shared.batches.operations.units import complete_unit, read_outcomes
+from shared.batches.rules.batch_run import BatchRun
+from shared.batches.rules.header import header_of_run
+from shared.batches.rules.outcomes import UnitRecord, outcome_of_sub_batch
+from shared.batches.rules.pages import Page
+from shared.batches.rules.requests import RetryRequest, UnitsQuery
+from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import NotFound, Ports, Snapshot
-from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadBatch, BatchSealed, NothingToRun
 
 
-def follow(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
-    """Do one of the kit's tasks. Raises `Unavailable` when it should run again, and `BadBatch` when it never could."""
-    life = _life(payload)
+def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
+    """Run one of the kit's tasks. Raises `Unavailable` for a retry, and `BadBatch` for a task that there is not."""
+    run = _run_of(payload)
     try:
         match task, payload:
             case "expand", {"page": int(page)}:
-                expand_page(ports, life, page)
+                expand_page(ports, run, page)
             case "check", _:
-                walk.check(ports, life)
+                propagation.check_right_edge(ports, run)
             case "retry", {"call": str(call), "after": int(after)}:
-                retry_page(ports, life, call, after)
+                retry_page(ports, run, call, after)
             case "retry", {"units": [*indexes]}:
-                retry_units(ports, life, [int(index) for index in indexes])
+                retry_units(ports, run, [int(index) for index in indexes])
             case "child", {"unit": dict(parent)}:
-                _complete_parent(ports, life, Unit.of(parent))
+                complete_parent(ports, run, PlacedUnit.from_record(parent))
             case _:
-                raise BadBatch("This is none of a batch's tasks.")
+                raise BadBatch(f"batch_expand has no task {task!r} with this payload.")
     except NotFound:
-        ports.log.info("a task came after its batch was gone", batch=life.batch, task=task)
+        ports.log.info("batch not found, task dropped", batch=run.batch, task=task)
 
 
-def _life(payload: Mapping[str, Any]) -> Life:
+def _run_of(payload: Mapping[str, Any]) -> BatchRun:
     match payload:
         case {"batch": str(batch), "incarnation": str(incarnation)}:
-            return Life(batch, incarnation)
-    raise BadBatch("This payload names no batch.")
+            return BatchRun(batch, incarnation)
+    raise BadBatch("The payload of a task of batch_expand names a batch and its incarnation.")
 
 
-def expand_page(ports: Ports, life: Life, number: int) -> None:
-    """Hand over a task for each unit of a page. Names make repeating harmless; neighbours have different counters."""
-    [page] = ports.store.read(life.page(number))
-    if page.data is None or not page.data.get("task"):
-        return
-    size = page.data["size"]
-    first = page.data["first"]
-    every = [Unit(life.batch, life.incarnation, first + at, 0, number, at, size) for at in range(size)]
-    ports.queue.create(_tasks(every, [page]))
+def expand_page(ports: Ports, run: BatchRun, number: int) -> None:
+    """Enqueue a task for each unit of a page. Task names make a repeat a no-op."""
+    [read] = ports.store.read(run.page_path(number))
+    page = None if read.data is None else Page.from_record(read.data)
+    if page is not None and page.task is not None:
+        ports.queue.create(_unit_tasks(page.units(run.batch, run.incarnation, number), [read]))
 
 
-def _tasks(every: Sequence[Unit], read: Sequence[Snapshot]) -> list[Effect]:
-    """Make the units' tasks with the payloads of the pages that were read; units of other pages are left out."""
-    payloads = {page.path: json.loads(page.data["units"]) for page in read if page.data is not None}
-    calls = {page.path: Call.of(page.data["task"]) for page in read if page.data is not None}
+def _unit_tasks(units: Sequence[PlacedUnit], read: Sequence[Snapshot]) -> list[Effect]:
+    """Return the units' tasks with the payloads of the pages that were read; units of other pages are left out."""
+    pages = {one.path: Page.from_record(one.data) for one in read if one.data is not None}
+    payloads = {path: page.payloads() for path, page in pages.items()}
     now = read[0].read_time
-    known = [(unit, unit.life.page(unit.page)) for unit in every]
-    return [unit.effect(calls[path], payloads[path][unit.offset], now) for unit, path in known if path in calls]
+    return [
+        unit.effect(page.task, payloads[unit.page_path][unit.offset], now)
+        for unit in units
+        if (page := pages.get(unit.page_path)) and page.task
+    ]
 
 
 # --- retries ---
 
 
-def retry(ports: Ports, batch: str, indexes: Sequence[int] | None) -> None:
-    """Try again what failed, of these units or of all. Raises `NothingToRun`, `BatchSealed` or `NotFound`."""
-    life = life_of(ports, batch)
-    [read] = ports.store.read(life.header)
-    header = rules.alive(read.data, life)
-    if header is None or header.task is None:
-        raise NothingToRun("The units of this batch are completed from outside.")
+def retry(ports: Ports, batch: str, request: RetryRequest) -> None:
+    """Enqueue retries of units that failed. Raises `NothingToRun`, `BatchSealed` or the problem `NotFound`."""
+    run, header = read_header(ports, batch)
+    if header.task is None:
+        raise NothingToRun("The batch has no task: its units are completed from outside.")
     if header.state == "cancelled":
-        raise BatchSealed("A cancelled batch does no more work.")
+        raise BatchSealed("The batch was cancelled.")
     call = ports.store.new_id()
-    if indexes is None:
-        ports.queue.create([_retrying(life, call, -1)])
+    if request.units is None:
+        ports.queue.create([_retry_page_effect(run, call, -1)])
         return
+    indexes = sorted(set(request.units))
     chunks = [indexes[at : at + LIMITS.units_listed_max] for at in range(0, len(indexes), LIMITS.units_listed_max)]
-    ports.queue.create([life.ask("retry", call, at, units=list(chunk)) for at, chunk in enumerate(chunks)])
+    ports.queue.create([run.effect_for("retry", call, at, units=chunk) for at, chunk in enumerate(chunks)])
 
 
-def _retrying(life: Life, call: str, after: int) -> Effect:
-    return life.ask("retry", call, after, call=call, after=after)
+def _retry_page_effect(run: BatchRun, call: str, after: int) -> Effect:
+    return run.effect_for("retry", call, after, call=call, after=after)
 
 
-def retry_page(ports: Ports, life: Life, call: str, after: int) -> None:
-    """Try again the units that failed and come after an index, one page of them; the next page is handed on first."""
-    found = with_outcome(ports, life, "failed", None if after < 0 else after)
-    last = found[-1].data if found else None
-    if last is not None and len(found) == LIMITS.units_listed_max:
-        ports.queue.create([_retrying(life, call, last["index"])])
-    _retry(ports, life, found)
+def retry_page(ports: Ports, run: BatchRun, call: str, after: int) -> None:
+    """Retry a page of the failed units behind an index, once the task for the next page is enqueued."""
+    failed = read_outcomes(ports, run, UnitsQuery("failed", None if after < 0 else after))
+    if len(failed) == LIMITS.units_listed_max:
+        ports.queue.create([_retry_page_effect(run, call, failed[-1].unit.index)])
+    _enqueue_retries(ports, run, failed)
 
 
-def retry_units(ports: Ports, life: Life, indexes: Sequence[int]) -> None:
-    """Try again those of some units that failed."""
-    _retry(ports, life, ports.store.read(*map(life.unit, indexes)))
+def retry_units(ports: Ports, run: BatchRun, indexes: Sequence[int]) -> None:
+    """Retry those of the units that failed."""
+    found = ports.store.read(*map(run.unit_path, indexes))
+    _enqueue_retries(ports, run, [UnitRecord.from_record(one.data) for one in found if one.data is not None])
 
 
-def _retry(ports: Ports, life: Life, found: Sequence[Snapshot]) -> None:
-    """Hand over the next attempt of what failed; an attempt's name is taken once, however often it is asked for."""
-    failed = [units.next_attempt(one.data) for one in found if one.data is not None and one.data["state"] == "failed"]
+def _enqueue_retries(ports: Ports, run: BatchRun, found: Sequence[UnitRecord]) -> None:
+    """Enqueue the next attempt of what failed; the name of an attempt's task makes a repeat a no-op."""
+    failed = [one.unit.next_attempt() for one in found if one.outcome.state == "failed"]
     if failed:
         numbers = sorted({unit.page for unit in failed})
-        ports.queue.create(_tasks(failed, ports.store.read(*map(life.page, numbers))))
+        ports.queue.create(_unit_tasks(failed, ports.store.read(*map(run.page_path, numbers))))
 
 
 # --- sub-batches ---
 
 
-def _complete_parent(ports: Ports, life: Life, unit: Unit) -> None:
-    """Complete the unit whose work a batch was, whichever way the batch ended."""
-    [read] = ports.store.read(life.header)
-    header = rules.alive(read.data, life)
-    if header is None or not header.ended:
-        return
-    complete_unit(ports, unit, units.of_child(life, header))
+def complete_parent(ports: Ports, run: BatchRun, unit: PlacedUnit) -> None:
+    """Complete the unit whose work a batch was, however the batch ended."""
+    [read] = ports.store.read(run.header_path)
+    header = header_of_run(read.data, run)
+    if header is not None and header.ended:
+        complete_unit(ports, unit, outcome_of_sub_batch(run, header))

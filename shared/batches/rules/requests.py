@@ -1,20 +1,26 @@
-"""What callers send: batches, pages, seals, retries; checked, and units cut into pages."""
+"""The requests on batches, as HTTP and the kit build them. Each type checks itself."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
-from shared.batches.rules import batches
+from shared.batches.rules.pages import cut, digest, json_text
 from shared.core.rules.calls import Call
 from shared.core.rules.keys import valid_key
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadBatch, BadKey, NotFound, TooLarge
+from shared.core.rules.problems import BadBatch, BadKey, BadQuery, TooLarge
+from shared.core.rules.request_fields import RequestFields
+
+NUMBER_MAX = 10**9
+"""Of a page, a unit, or a tolerated number of failures: more than any batch holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a batch is to be. `units` are payloads; without `task` they are completed from outside."""
+class BatchSpec:
+    """What a batch is created with. `units` are payloads; without `task` they are completed from outside.
+
+    Raises `BadBatch` or `TooLarge` for what no batch can have.
+    """
 
     units: Sequence[Any] = ()
     task: Call | None = None
@@ -23,151 +29,140 @@ class Order:
     failures_max: int | None = None
     deadline_seconds: int = LIMITS.batch_deadline_seconds
 
+    def __post_init__(self) -> None:
+        fields = RequestFields({"failures_max": self.failures_max, "deadline_seconds": self.deadline_seconds}, BadBatch)
+        fields.integer("failures_max", 0, NUMBER_MAX, default=None)
+        fields.integer("deadline_seconds", 1, LIMITS.batch_deadline_seconds_max)
+        _check_units(self.units, self.task, LIMITS.call_units_max)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a call that creates a batch; its `id` is not part of it. Raises a `Problem`."""
+        fields = RequestFields(body, BadBatch).only(
+            "id", "units", "task", "on_complete", "sealed", "failures_max", "deadline_seconds"
+        )
+        return cls(
+            units=fields.items("units", default=()),
+            task=_call(fields, "task"),
+            on_complete=_call(fields, "on_complete"),
+            sealed=fields.flag("sealed"),
+            failures_max=fields.value("failures_max", default=None),
+            deadline_seconds=fields.value("deadline_seconds", default=LIMITS.batch_deadline_seconds),
+        )
+
     def digest(self) -> str:
-        """Hash all of it: the same order under the same id is a repeat."""
-        calls = [None if call is None else asdict(call) for call in (self.task, self.on_complete)]
-        return batches.digest(list(self.units), *calls, self.sealed, self.failures_max, self.deadline_seconds)
+        """Return a hash of the whole: the same spec under the same id is a repeat."""
+        calls = [_canonical(self.task), _canonical(self.on_complete)]
+        return digest(list(self.units), *calls, self.sealed, self.failures_max, self.deadline_seconds)
 
 
-def check_id(batch: str) -> str:
-    """Give the id back, or raise `BadKey`."""
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A page to add. Raises `BadBatch` or `TooLarge` for units that are no page."""
+
+    page: int
+    units: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        RequestFields({"page": self.page}, BadBatch).integer("page", 0, NUMBER_MAX)
+        if not self.units:
+            raise BadBatch("A page has at least one unit.", field="units")
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse ``{"page": n, "units": [1…100]}``. Raises `BadBatch` or `TooLarge`."""
+        fields = RequestFields(body, BadBatch).only("page", "units")
+        return cls(fields.value("page"), fields.items("units"))
+
+    def check(self, task: Call | None) -> None:
+        """Check that this task can execute the units, and that they fit one page. Raises `BadBatch` or `TooLarge`."""
+        _check_units(self.units, task, LIMITS.page_units_max)
+        if len(cut(self.units)) > 1:
+            raise TooLarge(f"A page has at most {LIMITS.page_bytes_max:,} bytes. Split these units.", field="units")
+
+
+@dataclass(frozen=True, slots=True)
+class SealRequest:
+    """The seal of a batch with so many pages."""
+
+    pages: int
+
+    def __post_init__(self) -> None:
+        RequestFields({"pages": self.pages}, BadBatch).integer("pages", 0, NUMBER_MAX)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse ``{"pages": n}``. Raises `BadBatch`."""
+        return cls(RequestFields(body, BadBatch).only("pages").value("pages"))
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRequest:
+    """The units to retry, by index; None: all that failed. Raises `BadBatch` or `TooLarge`."""
+
+    units: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.units or ()) > LIMITS.retry_units_max:
+            raise TooLarge(f"At most {LIMITS.retry_units_max:,} units; none means all that failed.", field="units")
+        for index in self.units or ():
+            RequestFields({"units": index}, BadBatch).integer("units", 0, NUMBER_MAX)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse ``{"units"?: [index…]}``. Raises `BadBatch` or `TooLarge`."""
+        return cls(RequestFields(body, BadBatch).only("units").items("units", default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsQuery:
+    """The units with an outcome to list: those in `state`, or all; those behind an index, or from the first."""
+
+    state: str = ""
+    after: int | None = None
+
+    @classmethod
+    def from_request(cls, query: Mapping[str, str]) -> Self:
+        """Parse ``state=`` and ``page_token=``. Raises `BadQuery`."""
+        state, page_token = query.get("state", ""), query.get("page_token", "")
+        if state not in ("", "succeeded", "failed"):
+            raise BadQuery("`state` must be succeeded or failed.", field="state")
+        if page_token and not (page_token.isascii() and page_token.isdecimal() and len(page_token) < 10):
+            raise BadQuery("Invalid page_token.", field="page_token")
+        return cls(state, int(page_token) if page_token else None)
+
+
+def check_batch_id(batch: str) -> str:
+    """Return the id. Raises `BadKey` if no batch can have it."""
     if not valid_key(batch):
-        raise BadKey("No batch can have this id.", field="id")
+        raise BadKey("Invalid batch id.", field="id")
     return batch
 
 
-def parse_order(body: Mapping[str, Any]) -> Order:
-    """Read the body of a call that creates a batch, without its id. Raises `BadBatch`, `BadCall` or `TooLarge`."""
-    known = {"id", "units", "task", "on_complete", "sealed", "failures_max", "deadline_seconds"}
-    if unknown := sorted(body.keys() - known):
-        raise BadBatch(f"Unknown: {', '.join(unknown)}. Known: {', '.join(sorted(known))}.", field=unknown[0])
-    deadline_seconds = _whole(body, "deadline_seconds", 1, LIMITS.batch_deadline_seconds_max)
-    order = Order(
-        units=_list(body.get("units", []), "units"),
-        task=_call(body, "task"),
-        on_complete=_call(body, "on_complete"),
-        sealed=_flag(body, "sealed"),
-        failures_max=_whole(body, "failures_max", 0, 10**9),
-        deadline_seconds=LIMITS.batch_deadline_seconds if deadline_seconds is None else deadline_seconds,
-    )
-    check_units(order.units, order.task)
-    return order
-
-
-def check_units(units: Sequence[Any], task: Call | None, units_max: int = LIMITS.call_units_max) -> None:
-    """Refuse units that cannot be held or run: raises `BadBatch` or `TooLarge`, naming the unit."""
-    if len(units) > units_max:
-        raise TooLarge(f"Send at most {units_max:,} units; these are {len(units):,}.", field="units")
-    task_bytes = 0 if task is None else len(_text(task.payload))
-    for index, unit in enumerate(units):
-        if task is not None and not isinstance(unit, dict):
-            raise BadBatch("A unit that a task does is an object: its arguments.", field=f"units[{index}]")
-        if task_bytes + len(_text(unit)) > LIMITS.task_bytes_max:
-            raise TooLarge(f"A unit has at most {LIMITS.task_bytes_max:,} bytes.", field=f"units[{index}]")
-
-
-def parse_page(body: Mapping[str, Any]) -> tuple[int, Sequence[Any]]:
-    """Read ``{"page": n, "units": [1…100]}``."""
-    _only(body, "page", "units")
-    number = _needed(body, "page")
-    units = _list(body.get("units"), "units")
-    if not units:
-        raise BadBatch("A page has at least one unit.", field="units")
-    return number, units
-
-
-def check_page(units: Sequence[Any], task: Call | None) -> None:
-    """Refuse units that are no page. Raises `BadBatch` or `TooLarge`."""
-    check_units(units, task, LIMITS.page_units_max)
-    if len(cut(units)) > 1:
-        raise TooLarge(f"A page has at most {LIMITS.page_bytes_max:,} bytes; send these units as two.", field="units")
-
-
-def parse_seal(body: Mapping[str, Any]) -> int:
-    """Read ``{"pages": n}``."""
-    _only(body, "pages")
-    return _needed(body, "pages")
-
-
-def parse_retry(body: Mapping[str, Any]) -> list[int] | None:
-    """Read ``{"units"?: [index…]}``; None means all that failed."""
-    _only(body, "units")
-    if "units" not in body:
-        return None
-    indexes = _list(body["units"], "units")
-    if len(indexes) > LIMITS.retry_units_max:
-        raise TooLarge(f"Name at most {LIMITS.retry_units_max:,} units, or none for all that failed.", field="units")
-    return sorted({_needed({"units": index}, "units") for index in indexes})
-
-
-def cut(units: Sequence[Any]) -> list[Sequence[Any]]:
-    """Cut units into pages of at most 100 units and 900,000 bytes; the same units give the same pages."""
-    pages: list[list[Any]] = []
-    page_bytes = 0
-    for unit in units:
-        unit_bytes = len(_text(unit)) + 1
-        if not pages or len(pages[-1]) == LIMITS.page_units_max or page_bytes + unit_bytes > LIMITS.page_bytes_max:
-            pages.append([])
-            page_bytes = 0
-        pages[-1].append(unit)
-        page_bytes += unit_bytes
-    return list(pages)
-
-
-def _text(value: Any) -> str:
-    """Write a value as a page's record holds it: in ASCII, so that letters are bytes."""
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _only(body: Mapping[str, Any], *names: str) -> None:
-    if unknown := sorted(body.keys() - set(names)):
-        raise BadBatch(f"Unknown: {', '.join(unknown)}. Known: {', '.join(names)}.", field=unknown[0])
-
-
-def _call(body: Mapping[str, Any], field: str) -> Call | None:
-    return None if body.get(field) is None else Call.parse(body[field], field)
-
-
-def _flag(body: Mapping[str, Any], field: str) -> bool:
-    value = body.get(field, False)
-    if not isinstance(value, bool):
-        raise BadBatch("Say true or false.", field=field)
-    return value
-
-
-def _list(value: Any, field: str) -> Sequence[Any]:
-    if not isinstance(value, list):
-        raise BadBatch("Send a list.", field=field)
-    return value
-
-
-def _whole(body: Mapping[str, Any], field: str, least: int, most: int) -> int | None:
-    if body.get(field) is None:
-        return None
-    value = body[field]
-    if type(value) is not int or not least <= value <= most:
-        raise BadBatch(f"Give a whole number from {least:,} to {most:,}.", field=field)
-    return int(value)
-
-
-def _needed(body: Mapping[str, Any], field: str) -> int:
-    value = _whole(body, field, 0, 10**9)
-    if value is None:
-        raise BadBatch("Give a whole number from 0.", field=field)
-    return value
-
-
-def id_of(body: Mapping[str, Any], idempotency_key: str | None) -> str | None:
-    """Give the id a caller wishes for a new batch: the body's, else the ``Idempotency-Key``. Raises `BadKey`."""
+def requested_id(body: Mapping[str, Any], idempotency_key: str | None) -> str | None:
+    """Return the id requested for a new batch: the body's, else the ``Idempotency-Key``. Raises `BadKey`."""
     if "id" not in body:
         return idempotency_key or None
     if not isinstance(body["id"], str):
-        raise BadKey("A batch's id is a text.", field="id")
-    return check_id(body["id"])
+        raise BadKey("`id` must be a string.", field="id")
+    return check_batch_id(body["id"])
 
 
-def parse_index(text: str) -> int:
-    """Read a unit's name. Raises the problem `NotFound` for what can be none."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise NotFound("A unit's name is its index.", field="index")
-    return int(text)
+def _canonical(call: Call | None) -> dict[str, Any] | None:
+    return None if call is None else {**asdict(call), "delay_seconds": float(call.delay_seconds)}
+
+
+def _call(fields: RequestFields, name: str) -> Call | None:
+    value = fields.value(name, default=None)
+    return None if value is None else Call.from_request(value, name)
+
+
+def _check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None:
+    if len(units) > units_max:
+        raise TooLarge(f"At most {units_max:,} units; these are {len(units):,}.", field="units")
+    task_bytes = 0 if task is None else len(json_text(task.payload))
+    for index, unit in enumerate(units):
+        if task is not None and not isinstance(unit, dict):
+            raise BadBatch("A unit of a batch with a task must be an object: its arguments.", field=f"units[{index}]")
+        if task_bytes + len(json_text(unit)) > LIMITS.task_bytes_max:
+            raise TooLarge(f"A unit has at most {LIMITS.task_bytes_max:,} bytes.", field=f"units[{index}]")

@@ -1,78 +1,79 @@
-"""What becomes of a unit: a result or an error, once; only what failed may be tried again, as another attempt."""
+"""A unit of work and its place in the batch."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
+from typing import Any, Self
 
-from shared.batches.rules.batches import Header, Life, Unit, summary
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadBatch, TooLarge
-
-States = Literal["done", "failed"]
+from shared.batches.rules import counter_tree
+from shared.batches.rules.batch_run import BatchRun
+from shared.core.rules.calls import Call
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import NotFound
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A unit's result as JSON text, or the error it failed with. Both count as done for its batch."""
+class PlacedUnit:
+    """A unit and its place. Its task carries it, so completing the unit needs no read.
 
-    state: States
-    text: str
+    `index` counts from 0 through the batch. `offset` is the place in page `page`, which has `page_units` units.
+    `attempt` is 0 for the first execution and grows with each requested retry.
+    """
+
+    batch: str
+    incarnation: str
+    index: int
+    attempt: int
+    page: int
+    offset: int
+    page_units: int
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Read the unit from its record or from the ``unit`` of a task's envelope; other fields are ignored."""
+        return cls(**{one.name: record[one.name] for one in fields(cls)})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the unit for its record, and for the ``unit`` of a task's envelope."""
+        return asdict(self)
+
+    @property
+    def run(self) -> BatchRun:
+        return BatchRun(self.batch, self.incarnation)
+
+    @property
+    def sub_batch_id(self) -> str:
+        """The id of the sub-batch that is this unit's work: the same in every delivery of an attempt."""
+        return self.run.task_name("child", self.index, self.attempt)
+
+    @property
+    def counter(self) -> int:
+        return counter_tree.counter_of(self.offset, self.page_units)
+
+    @property
+    def path(self) -> str:
+        return self.run.unit_path(self.index)
+
+    @property
+    def counter_path(self) -> str:
+        return self.run.counter_path(self.page, self.counter)
+
+    @property
+    def page_path(self) -> str:
+        return self.run.page_path(self.page)
+
+    def next_attempt(self) -> Self:
+        """Return the unit as its next retry executes it."""
+        return replace(self, attempt=self.attempt + 1)
+
+    def effect(self, call: Call, payload: Mapping[str, Any], now: datetime) -> Effect:
+        """Return the task that executes this unit: the batch's call, the unit's payload merged over the call's."""
+        merged = replace(call, payload={**call.payload, **payload})
+        return merged.effect(self.run.task_name("unit", self.index, self.attempt), now, unit=self.to_record())
 
 
-def succeeded(result: Any) -> Outcome:
-    """Take a unit's result. One that is not JSON, or too large to keep, makes the unit a failed one that says so."""
-    try:
-        text = json.dumps(result, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        return failed(f"The result is not JSON: {error}")
-    if len(text) > LIMITS.result_bytes_max:
-        return failed(f"The result has {len(text):,} bytes; a unit's has at most {LIMITS.result_bytes_max:,}.")
-    return Outcome("done", text)
-
-
-def failed(error: str) -> Outcome:
-    """Take what a unit failed with; the beginning of it is kept."""
-    readable = error.encode("utf-8", "replace").decode()
-    return Outcome("failed", readable[: LIMITS.error_letters_max])
-
-
-def of_child(life: Life, header: Header) -> Outcome:
-    """Take the end of a sub-batch as the outcome of the unit it belongs to."""
-    if header.state == "completed":
-        return Outcome("done", json.dumps({"batch": life.batch, **summary(header)}))
-    return Outcome("failed", f"The sub-batch {life.batch} was {header.state}: {header.reason}.")
-
-
-def parse_outcome(body: Mapping[str, Any]) -> Outcome:
-    """Read an outcome that was sent from outside. Raises `BadBatch` or `TooLarge`."""
-    match body:
-        case {"result": result, **rest} if not rest:
-            outcome = succeeded(result)
-            if outcome.state == "failed":
-                raise TooLarge(outcome.text, field="result")
-            return outcome
-        case {"error": str(error), **rest} if not rest:
-            return failed(error)
-    raise BadBatch('A unit is completed with {"result": …} or {"error": "…"}.')
-
-
-def record(unit: Unit, outcome: Outcome) -> dict[str, Any]:
-    """Give the record of what became of a unit; it carries the unit's place, so that a retry need not look for it."""
-    return {**unit.record(), "state": outcome.state, "text": outcome.text}
-
-
-def shown(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a unit's record as people see it."""
-    became = {"result": json.loads(data["text"])} if data["state"] == "done" else {"error": data["text"]}
-    return {"index": data["index"], "state": data["state"], "attempt": data["attempt"], **became}
-
-
-def may_overwrite(held: Mapping[str, Any], unit: Unit) -> bool:
-    """Tell whether an attempt may replace what is recorded: only a failure, and only by a later attempt."""
-    return bool(held["state"] == "failed" and held["attempt"] < unit.attempt)
-
-
-def next_attempt(held: Mapping[str, Any]) -> Unit:
-    """Give the unit as it is tried again after what is recorded."""
-    return Unit.of({**held, "attempt": held["attempt"] + 1})
+def parse_index(text: str) -> int:
+    """Parse a unit's name in a URL. Raises the problem `NotFound` if no unit can have it."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise NotFound("A unit's name is its index.", field="index")
+    return int(text)

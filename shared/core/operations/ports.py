@@ -1,11 +1,11 @@
-"""What an operation needs of the outside: a store, a task queue, a clock. Nothing here does anything.
+"""The ports of an operation: a store, a task queue, a clock, a log. Interfaces and values only.
 
 The words are Firestore's. A *record* lives at a path of alternating collection and id (``documents/x``,
 ``batches/b/units/7``). Its data is JSON plus aware ``datetime`` values. A *field* is a tuple of map keys, so that a
 dot in a key means nothing. Every call takes one round trip.
 
-`firestore.py` and `memory.py` in `shared/adapters/stores/` implement the store; `tests/contract/` holds both to the
-same behaviour.
+`shared/adapters/firestore/` and `shared/testing/memory_store.py` implement the store; `tests/contract/` holds both to
+the same behaviour.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ Data = Mapping[str, Any]
 
 
 class Must(Enum):
-    """A guard on mere existence. The other kind of guard is a record's `update_time`."""
+    """A guard on existence. The other kind of guard is a record's `update_time`."""
 
     EXIST = "exist"
     NOT_EXIST = "not exist"
@@ -37,23 +37,16 @@ Guard = datetime | Must | None
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """Add to a number (a missing field counts as 0). The commit's answer carries the new value."""
+    """Add to a number (a missing field counts as 0). The commit's result has the new value."""
 
     by: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayUnion:
-    """Append to a list what it does not hold yet."""
-
-    values: tuple[Any, ...]
-
-
 class Marker(Enum):
-    """Values that only the server can fill in."""
+    """Values that the server computes at the commit."""
 
     SERVER_TIME = "the commit's time, in whole milliseconds"
-    REMOVE = "this field goes"
+    REMOVE = "this field is removed"
 
 
 SERVER_TIME = Marker.SERVER_TIME
@@ -62,9 +55,9 @@ REMOVE = Marker.REMOVE
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write the whole record; what it held before goes. With `Must.NOT_EXIST`: create it.
+    """Replace the whole record. With `Must.NOT_EXIST`: create it.
 
-    Top-level values may be `Increment`, `ArrayUnion` or `SERVER_TIME`.
+    Top-level values may be `Increment` or `SERVER_TIME`.
     """
 
     path: str
@@ -76,7 +69,7 @@ class Put:
 class Change:
     """Write the named fields of a record that exists and leave the others.
 
-    A value may be a `Marker`, `Increment` or `ArrayUnion`. ``fields`` maps a field (a tuple of keys) to its value.
+    A value may be a `Marker` or an `Increment`. ``fields`` maps a field (a tuple of keys) to its value.
     The guard is `Must.EXIST` or an update time.
     """
 
@@ -118,7 +111,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What the server says of one write: when, and the new values of its `Increment` fields by field."""
+    """The server's result of one write: its time, and the new values of its `Increment` fields by field."""
 
     update_time: datetime | None
     values: Mapping[Field, Any] = field(default_factory=dict)
@@ -133,7 +126,7 @@ class Committed:
 
 
 class Conflict(Exception):
-    """A guard did not hold: nothing of the commit happened. Read again and decide again."""
+    """A guard did not hold: nothing was committed. Read again and decide again."""
 
 
 class AlreadyExists(Conflict):
@@ -170,44 +163,44 @@ class Query:
 class Store(Protocol):
     """A store of records with atomic, guarded commits.
 
-    Every method raises `Unavailable` when the answer is not known (time-outs, aborted, the server is away): a commit
+    Every method raises `Unavailable` when the outcome is not known (timeout, aborted, server unavailable): a commit
     may then have landed or not. A record that the store cannot hold raises `BadValue` or `TooLarge`, before anything
     is written.
     """
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
-        """Read records at one instant, in the order of `paths`. All snapshots carry the same `read_time`.
+        """Read records at one instant, in the order of `paths`. All snapshots have the same `read_time`.
 
-        Of records, only these `fields` come, where they are there; None: all of them.
+        Only these `fields` are returned, where they exist; None: all of them.
         """
         ...
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
-        """Find records, all at one instant."""
+        """Return the matching records, all at one instant."""
         ...
 
     def count(self, query: Query) -> int:
-        """Count what a query finds (its limit and cursor play no part)."""
+        """Return how many records match (limit and cursor are ignored)."""
         ...
 
     def commit(self, writes: Sequence[Write]) -> Committed:
-        """Do all of it or nothing. Raises `Conflict` when a guard did not hold. Sent once, never retried inside."""
+        """Commit atomically. Raises `Conflict` when a guard did not hold. Sent once, never retried inside."""
         ...
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
-        """Do each write on its own, at most 500, one a record; outcomes are in the order of the writes."""
+        """Commit each write by itself, at most 500, one a record; outcomes are in the order of the writes."""
         ...
 
     def new_id(self) -> str:
-        """Draw a random record id."""
+        """Return a random record id."""
         ...
 
 
 class TaskQueue(Protocol):
-    """Cloud Tasks, as an operation sees it."""
+    """A queue like Cloud Tasks."""
 
     def create(self, effects: Sequence[Effect]) -> None:
-        """Hand over tasks. A name that is or was taken counts as handed over.
+        """Enqueue tasks. A name that is or was taken counts as enqueued.
 
         Raises `Unavailable` if any is not known to be.
         """
@@ -215,17 +208,17 @@ class TaskQueue(Protocol):
 
 
 class Clock(Protocol):
-    """Schedules and sleeps. It decides nothing: `now` in a rule is the read time of a load."""
+    """Sleeps and spreads retries. It decides nothing: `now` in a rule is the read time of a load."""
 
     def sleep(self, seconds: float) -> None: ...
 
     def jitter(self) -> float:
-        """Draw a number from 0 to 1, to spread retries."""
+        """Return a random number from 0 to 1, to spread retries."""
         ...
 
 
 class Log(Protocol):
-    """One searchable fact a line: a constant message, values beside it."""
+    """Structured log lines: a constant message, and values."""
 
     def info(self, message: str, /, **values: object) -> None: ...
 
@@ -234,7 +227,7 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DocumentEvent:
-    """One write of a record, as Firestore tells of it: at least once, in any order, up to a day later.
+    """One write of a record, as Firestore delivers it: at least once, in any order, up to a day later.
 
     ``id`` is the same in every delivery of one event. ``collection`` and ``key`` are the two parts of ``path``.
     ``before`` and ``after`` are what the record held: None where there was none, and both None when the event came
@@ -254,13 +247,13 @@ class DocumentEvent:
 
     @property
     def partial(self) -> bool:
-        """Tell whether what was written is not said: a large event may arrive without its data."""
+        """Return whether the event came without its data: a large one may."""
         return self.before is None and self.after is None
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The outside of one function, bound once."""
+    """The ports of one function, bound once."""
 
     store: Store
     queue: TaskQueue

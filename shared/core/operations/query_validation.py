@@ -1,26 +1,26 @@
-"""What a query means: its checks and its order for both stores, and its answer for the one in memory.
+"""Checks of queries, and their full order: alike for both stores.
 
-Firestore's rules: a condition on a missing field does not hold; a range holds only among values of one kind; `!=` holds
+Firestore's rules: a condition on a missing field does not hold; a range holds only among values of one type; `!=` holds
 for every other value except null; null and NaN are found by `==` alone. A field with an inequality is part of the
-order, behind `order_by`, and so part of a cursor.
+order, after `order_by`, and so part of a cursor.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from operator import ge, gt, le, lt
+from collections.abc import Sequence
 from typing import Any
 
 from shared.core.operations.ports import ID, Condition, Order, Query
-from shared.core.rules.limits import LIMITS
+from shared.core.rules.field_names import field_name
+from shared.core.rules.keys import check_collection, check_path
 from shared.core.rules.problems import BadQuery
 from shared.core.rules.queries import INEQUALITIES, with_implied
-from shared.core.rules.record_limits import check_collection, check_path, field_bytes, name_of, value_bytes
+from shared.core.rules.record_values import RECORD
 
 ALTERNATIVES_MAX = 30
-"""What all `in` conditions together may branch into."""
+"""Disjunctions of all `in` conditions together: Firestore's limit."""
 
-RANGES: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
-MISSING = object()
+INEQUALITY_FIELDS_MAX = 10
+"""Fields that one query may compare by size: Firestore's limit."""
 
 
 def check_query(query: Query) -> None:
@@ -32,18 +32,18 @@ def check_query(query: Query) -> None:
         else:
             _check_condition(condition)
     for order in query.order_by:
-        field_bytes(order.field)
+        RECORD.check_field(order.field)
     _check_whole(query)
     if query.after:
         _check_cursor(query)
 
 
 def _check_condition(condition: Condition) -> None:
-    field_bytes(condition.field)
+    names_bytes = RECORD.check_field(condition.field)
     for value in operands(condition):
-        value_bytes(value, condition.field)
+        RECORD.check(value, condition.field, names_bytes)
     if condition.operator not in {"==", "!=", "in"} and (condition.value is None or is_nan(condition.value)):
-        raise BadQuery("Null and NaN have no order; ask for them with ==.", field=name_of(condition.field))
+        raise BadQuery("Null and NaN have no order; compare with ==.", field=field_name(condition.field))
 
 
 def _check_ids(collection: str, condition: Condition) -> None:
@@ -54,11 +54,11 @@ def _check_ids(collection: str, condition: Condition) -> None:
 
 
 def operands(condition: Condition) -> Sequence[Any]:
-    """Give the values a condition compares with: several for `in`, else one."""
+    """Return the values a condition compares with: several for `in`, else one. Raises `BadQuery`."""
     if condition.operator != "in":
         return (condition.value,)
     if not isinstance(condition.value, list | tuple) or not condition.value:
-        raise BadQuery("`in` wants a list of values.", field=name_of(condition.field))
+        raise BadQuery("`in` takes a list of values.", field=field_name(condition.field))
     return condition.value
 
 
@@ -69,8 +69,8 @@ def _check_whole(query: Query) -> None:
         raise BadQuery(f"`in` conditions may branch into {ALTERNATIVES_MAX} alternatives.")
     if operators.count("array_contains") > 1 or operators.count("!=") > 1:
         raise BadQuery("A query takes one array_contains and one !=.")
-    if len({one.field for one in query.where if one.operator in INEQUALITIES}) > LIMITS.inequality_fields_max:
-        raise BadQuery(f"A query compares at most {LIMITS.inequality_fields_max} fields with < <= > >= or !=.")
+    if len({one.field for one in query.where if one.operator in INEQUALITIES}) > INEQUALITY_FIELDS_MAX:
+        raise BadQuery(f"A query compares at most {INEQUALITY_FIELDS_MAX} fields with < <= > >= or !=.")
     if len(set(fields)) < len(fields):
         raise BadQuery("A query orders by a field once.")
     if query.limit < 1:
@@ -82,20 +82,20 @@ def _check_cursor(query: Query) -> None:
     if len(query.after) != len(orders) + 1 or not isinstance(query.after[-1], str):
         raise BadQuery("A cursor is the values of the fields that the query orders by, then a record's id.")
     for order, value in zip(orders, query.after, strict=False):
-        value_bytes(value, order.field)
+        RECORD.check(value, order.field)
     check_path(f"{query.collection}/{query.after[-1]}")
 
 
 def full_order(query: Query) -> tuple[Order, ...]:
-    """Give the order in full, but for the id: fields with an inequality come last, in the last direction."""
+    """Return the full order without the id: fields with an inequality come last, in the last direction."""
     return with_implied(query.order_by, query.where)
 
 
 def is_descending(query: Query) -> bool:
-    """Tell the direction of what `order_by` does not name: the last it names."""
+    """Return the direction of what `order_by` does not name: that of the last field it names."""
     return bool(query.order_by) and query.order_by[-1].descending
 
 
 def is_nan(value: Any) -> bool:
-    """Tell NaN from everything else."""
+    """Return whether a value is NaN."""
     return isinstance(value, float) and math.isnan(value)

@@ -1,53 +1,62 @@
-"""What no store is asked to do: writes and queries that Firestore refuses whatever it holds.
+"""Checks of writes that Firestore refuses whatever it holds, before they are sent.
 
-Refused with a `Problem` where a caller's data can be the cause, with `ValueError` where only the kit's own code can.
-Not covered, since it depends on what a record already holds: a `Change` or an `ArrayUnion` that makes it too large. The
-server refuses that.
+They raise a `Problem` where a caller's data can be the cause, and `ValueError` where only the kit's own code can. What
+depends on the stored record is not checked here: a `Change` that makes it too large is refused by the server.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.core.operations.ports import REMOVE, SERVER_TIME, ArrayUnion, Change, Field, Increment, Must, Put, Write
+from shared.core.operations.ports import REMOVE, SERVER_TIME, Change, Field, Increment, Must, Put, Write
+from shared.core.rules.field_names import field_name
+from shared.core.rules.keys import check_path
 from shared.core.rules.problems import BadValue, TooLarge
-from shared.core.rules.record_limits import check_path, data_bytes, field_bytes, name_of, record_bytes, value_bytes
+from shared.core.rules.record_values import RECORD, map_bytes, record_bytes, size_bytes
 
 WRITES_EACH_MAX = 500
-"""Of one `write_each`: the API's limit of a BatchWrite."""
+"""Of one `write_each`: Firestore's limit on a BatchWrite."""
 
 COMMIT_BYTES_MAX = 4 * 1024 * 1024
-"""Of one commit: what the emulator takes. The cloud takes 10 MiB, but then the one would not stand for the other."""
+"""Of one commit: the emulator's limit. The cloud's is 10 MiB, but what runs on one should run on the other."""
+
+_SERVER_VALUE_BYTES = 8
 
 
-def fills_in(value: Any) -> bool:
-    """Tell whether only the server can say what this value will be."""
-    return value is SERVER_TIME or isinstance(value, Increment | ArrayUnion)
+def is_server_value(value: Any) -> bool:
+    """Return whether the server computes this value at the commit."""
+    return value is SERVER_TIME or isinstance(value, Increment)
 
 
-def check_apart(writes: Sequence[Write]) -> None:
-    """Raise `ValueError` when a record is named twice: which of such commits Firestore refuses is intricate."""
+def check_distinct(writes: Sequence[Write]) -> None:
+    """Raise `ValueError` when a record is written twice: which of such commits Firestore refuses is intricate."""
     if len({write.path for write in writes}) < len(writes):
         raise ValueError("one call writes a record once")
 
 
 def check_each(writes: Sequence[Write]) -> None:
-    """Raise `ValueError` for more independent writes than one call takes, or for a record named twice."""
+    """Raise `ValueError` for more independent writes than one call takes, or for a record written twice."""
     if len(writes) > WRITES_EACH_MAX:
         raise ValueError(f"at most {WRITES_EACH_MAX} writes a call")
-    check_apart(writes)
+    check_distinct(writes)
 
 
 def check_commit(writes: Sequence[Write]) -> list[int]:
-    """Refuse a commit that can never succeed. Returns for each write a bound of the bytes it adds to its record."""
-    check_apart(writes)
+    """Check a commit. Returns for each write an upper bound of the bytes it adds to its record.
+
+    Raises as `check_write` and `check_distinct` do, and `TooLarge`.
+    """
+    check_distinct(writes)
     sizes = [check_write(write) for write in writes]
     if sum(sizes) > COMMIT_BYTES_MAX:
-        raise TooLarge(f"A commit takes {COMMIT_BYTES_MAX:,} bytes; this one has {sum(sizes):,}.")
+        raise TooLarge(f"A commit has at most {COMMIT_BYTES_MAX:,} bytes; this one has {sum(sizes):,}.")
     return sizes
 
 
 def check_write(write: Write) -> int:
-    """Refuse a write that can never succeed. Returns a bound of the bytes it adds to the record."""
+    """Check a write. Returns an upper bound of the bytes it adds to its record.
+
+    Raises `BadKey`, `BadValue`, `TooLarge`, or `ValueError` for a guard that makes no sense.
+    """
     check_path(write.path)
     if isinstance(write, Put):
         return _put_bytes(write)
@@ -59,9 +68,10 @@ def check_write(write: Write) -> int:
 
 
 def _put_bytes(put: Put) -> int:
-    plain = [(key, value) for key, value in put.data.items() if not fills_in(value)]
-    filled: dict[Field, Any] = {(key,): value for key, value in put.data.items() if fills_in(value)}
-    return record_bytes(put.path, data_bytes(plain) + _fields_bytes(filled))
+    plain = {name: value for name, value in put.data.items() if not is_server_value(value)}
+    from_server: dict[Field, Any] = {(name,): value for name, value in put.data.items() if is_server_value(value)}
+    RECORD.check_map(plain.items())
+    return record_bytes(put.path, map_bytes(plain) + _fields_bytes(from_server))
 
 
 def _change_bytes(change: Change) -> int:
@@ -74,28 +84,28 @@ def _change_bytes(change: Change) -> int:
 def _check_disjoint(fields: Mapping[Field, Any]) -> None:
     for field in fields:
         if any(field[:length] in fields for length in range(1, len(field))):
-            raise BadValue("A change names a field and a part of it.", field=name_of(field))
+            raise BadValue("A change names a field and a part of it.", field=field_name(field))
 
 
 def _fields_bytes(fields: Mapping[Field, Any]) -> int:
     size = 0
     for field, value in fields.items():
-        keys = field_bytes(field)
-        size += keys + _new_bytes(value, field, keys)
+        names_bytes = RECORD.check_field(field)
+        size += names_bytes + _new_bytes(value, field, names_bytes)
     return size
 
 
-def _new_bytes(value: Any, field: Field, above_bytes: int) -> int:
+def _new_bytes(value: Any, field: Field, names_bytes: int) -> int:
     if value is SERVER_TIME or value is REMOVE:
-        return 8
+        return _SERVER_VALUE_BYTES
     if isinstance(value, Increment):
-        return _increment_bytes(value, field)
-    if isinstance(value, ArrayUnion):
-        return value_bytes(list(value.values), field, above_bytes)
-    return value_bytes(value, field, above_bytes)
+        _check_increment(value, field)
+        return _SERVER_VALUE_BYTES
+    RECORD.check(value, field, names_bytes)
+    return size_bytes(value)
 
 
-def _increment_bytes(increment: Increment, field: Field) -> int:
+def _check_increment(increment: Increment, field: Field) -> None:
     if type(increment.by) is not int:
-        raise BadValue("An increment is an integer.", field=name_of(field))
-    return value_bytes(increment.by, field)
+        raise BadValue("An increment is an integer.", field=field_name(field))
+    RECORD.check(increment.by, field)

@@ -1,8 +1,8 @@
-"""A call of a user's task: what runs when a permit is granted, for each unit of a batch, or when a batch is complete.
+"""A call of a user's task: it runs when a permit is granted, for each unit of a batch, or when a batch is complete.
 
 As JSON it is ``{"function", "task", "payload", "queue"?, "delay_seconds"?}``. It names a function of the catalogue and
-never an address, so nobody can make the kit call anything else. The task is then POSTed to ``/tasks/{task}`` of that
-function, with the lease, the unit or the batch that it runs for *beside* its payload.
+never a URL, so nobody can make the kit call anything else. The task is then POSTed to ``/tasks/{task}`` of that
+function, with the lease, the unit or the batch that it runs for beside its payload (the *context*).
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any, Self
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadCall, TooLarge
+from shared.core.rules.request_fields import RequestFields
 from shared.core.rules.times import rfc3339
 
 QUEUE_DEFAULT = "tasks"
@@ -23,7 +24,7 @@ QUEUE_DEFAULT = "tasks"
 _FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 _QUEUE = re.compile(r"[a-z][a-z0-9-]{0,62}")
-_FIELDS = frozenset({"function", "task", "payload", "queue", "delay_seconds"})
+_FIELDS = ("function", "task", "payload", "queue", "delay_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +38,31 @@ class Call:
     delay_seconds: float = 0
 
     @classmethod
-    def parse(cls, value: Any, field: str) -> Self:
-        """Read a call out of a request; `field` is where it stood. Raises `BadCall` or `TooLarge` naming the place."""
-        fields = _object(value, field)
-        unknown = sorted(fields.keys() - _FIELDS)
-        if unknown:
-            raise BadCall(f"Unknown: {', '.join(unknown)}. Known: {', '.join(sorted(_FIELDS))}.", field=field)
+    def from_request(cls, value: Any, field: str) -> Self:
+        """Parse a call in a request; `field` is its place. Raises `BadCall` or `TooLarge` naming the place."""
+        fields = RequestFields(_object(value, field), BadCall, field).only(*_FIELDS)
         return cls(
-            function=_name(fields, "function", _FUNCTION, field),
-            task=_name(fields, "task", _TASK, field),
-            payload=_payload(fields.get("payload", {}), f"{field}.payload"),
-            queue=_name({"queue": QUEUE_DEFAULT} | fields, "queue", _QUEUE, field),
-            delay_seconds=_delay(fields.get("delay_seconds", 0), f"{field}.delay_seconds"),
-        )
+            function=fields.value("function"),
+            task=fields.value("task"),
+            payload=fields.body.get("payload", {}),
+            queue=fields.value("queue", QUEUE_DEFAULT),
+            delay_seconds=fields.value("delay_seconds", 0),
+        ).checked(field)
+
+    def checked(self, field: str) -> Self:
+        """Return this call with its delay as a float. Raises `BadCall` or `TooLarge` naming the place below `field`."""
+        _check_name(self.function, _FUNCTION, f"{field}.function")
+        _check_name(self.task, _TASK, f"{field}.task")
+        _check_name(self.queue, _QUEUE, f"{field}.queue")
+        _check_payload(self.payload, f"{field}.payload")
+        return replace(self, delay_seconds=_delay(self.delay_seconds, f"{field}.delay_seconds"))
 
     def after(self, delay_seconds: float) -> Self:
-        """Give the same call for so many seconds after it is due."""
+        """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
         return replace(self, delay_seconds=_delay(delay_seconds, "delay_seconds"))
 
-    def record(self) -> dict[str, Any]:
-        """Give the call as a record holds it: its payload as text, so that any JSON fits."""
+    def to_record(self) -> dict[str, Any]:
+        """Return the call as a record holds it: its payload as text, so that any JSON fits."""
         return {
             "function": self.function,
             "task": self.task,
@@ -66,12 +72,12 @@ class Call:
         }
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read back what `record` gave."""
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Undo `to_record`."""
         return cls(**{**record, "payload": json.loads(record["payload"])})
 
     def effect(self, name: str, now: datetime, **context: Any) -> Effect:
-        """Ask for this call as the task `name`; `beside` is its ``lease``, ``unit`` or ``batch``, times and all."""
+        """Return the effect of this call as the task `name`; `context` is its ``lease``, ``unit`` or ``batch``."""
         return Effect(
             name=name,
             queue=self.queue,
@@ -94,27 +100,24 @@ def _as_json(value: Any) -> Any:
 
 def _object(value: Any, field: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadCall('A call is {"function", "task", "payload", "queue"?, "delay_seconds"?}.', field=field)
+        raise BadCall(f"`{field}` must be an object.", field=field)
     return value
 
 
-def _name(fields: Mapping[str, Any], part: str, pattern: re.Pattern[str], field: str) -> str:
-    name = fields.get(part)
+def _check_name(name: Any, pattern: re.Pattern[str], field: str) -> None:
     if not isinstance(name, str) or not pattern.fullmatch(name):
-        raise BadCall(f"Give the name of a {part}, spelled {pattern.pattern}.", field=f"{field}.{part}")
-    return name
+        raise BadCall(f"`{field}` must match {pattern.pattern}.", field=field)
 
 
-def _payload(value: Any, field: str) -> dict[str, Any]:
-    payload = _object(value, field)
-    size_bytes = len(json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+def _check_payload(payload: Any, field: str) -> None:
+    text = json.dumps(_object(payload, field), ensure_ascii=False, separators=(",", ":"))
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > LIMITS.task_bytes_max:
-        raise TooLarge(f"A payload may have {LIMITS.task_bytes_max:,} bytes; this has {size_bytes:,}.", field=field)
-    return payload
+        raise TooLarge(f"A payload has at most {LIMITS.task_bytes_max:,} bytes; this has {size_bytes:,}.", field=field)
 
 
 def _delay(value: Any, field: str) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or not 0 <= value <= LIMITS.delay_seconds_max:
-        raise BadCall(f"Give seconds from 0 to {LIMITS.delay_seconds_max:,}.", field=field)
+        raise BadCall(f"`{field}` must be a number of seconds, 0 to {LIMITS.delay_seconds_max:,}.", field=field)
     return float(value)

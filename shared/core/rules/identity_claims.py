@@ -1,25 +1,25 @@
-"""Who calls what only queues and schedules may call: what the claims of an OIDC token must say.
+"""The claims that the OIDC token of a queue or a schedule must have.
 
-Google's queues and schedules present a token (OpenID Connect) that names the account they act for and the one address
-it is meant for. Whether the token is genuine is an adapter's to find out; this is what a genuine one must claim.
+Cloud Tasks and Cloud Scheduler send a token (OpenID Connect) with the account they act for and the one address it is
+meant for. An adapter verifies the signature; these are the checks of a verified token's claims.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core.rules.problems import NotAllowed, Problem
+from shared.core.rules.problems import PermissionDenied, Problem
 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
-"""Google writes its name either way."""
+"""Google uses both spellings."""
 
 CLOCK_SKEW_SECONDS = 10
-"""By which this machine's clock and the issuer's may differ."""
+"""Tolerated difference between this machine's clock and the issuer's."""
 
 
 class Unauthenticated(Problem):
     status = 401
-    title = "Present a token that says who calls, made for this address"
+    title = "Authentication required"
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, headers={"WWW-Authenticate": "Bearer"})
@@ -27,23 +27,23 @@ class Unauthenticated(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The one account that may call, and the address that its token must be made for."""
+    """The one account that may call, and the audience of its token: the function's address."""
 
     account: str
     audience: str
 
 
-def judge(claims: Mapping[str, Any], expected: Expected, now_seconds: float) -> None:
-    """Let the caller in, or say why not. `now_seconds` counts from 1970.
+def check_claims(claims: Mapping[str, Any], expected: Expected, now_seconds: float) -> None:
+    """Check the claims of a verified token. `now_seconds` counts from 1970.
 
-    Raises `Unauthenticated` if the token is not one for here and now, `NotAllowed` if somebody else calls.
+    Raises `Unauthenticated` if the token is not valid here and now, `PermissionDenied` for another account.
     """
-    _require(claims.get("iss") in ISSUERS, "The token is not issued by Google")
-    _require(claims.get("aud") == expected.audience, "The token is made for another address")
-    _require(_seconds(claims, "exp") > now_seconds - CLOCK_SKEW_SECONDS, "The token has expired")
-    _require(_seconds(claims, "iat") < now_seconds + CLOCK_SKEW_SECONDS, "The token is not valid yet")
+    _require(claims.get("iss") in ISSUERS, "The token is not issued by Google.")
+    _require(claims.get("aud") == expected.audience, "The token has another audience.")
+    _require(_seconds(claims, "exp") > now_seconds - CLOCK_SKEW_SECONDS, "The token has expired.")
+    _require(_seconds(claims, "iat") < now_seconds + CLOCK_SKEW_SECONDS, "The token is not valid yet.")
     if claims.get("email") != expected.account or claims.get("email_verified") is not True:
-        raise NotAllowed(f"{str(claims.get('email'))[:100]} may not call this: it is for a queue or a schedule")
+        raise PermissionDenied(f"{str(claims.get('email'))[:100]} may not call this: only a queue or a schedule may.")
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -53,5 +53,5 @@ def _require(holds: bool, otherwise: str) -> None:
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
-    _require(isinstance(value, int | float), f"The token does not say when ({name})")
+    _require(isinstance(value, int | float), f"The token has no `{name}`.")
     return float(value)  # type: ignore[arg-type]  # a number: it was required

@@ -1,7 +1,7 @@
-"""Which queries Firestore serves from the indexes it keeps by itself, and which need one that somebody declares.
+"""Which queries Firestore serves from its automatic indexes, and which need a composite index to be declared.
 
-Firestore scans indexes and nothing else. By itself it keeps one of each field, in both directions, and one of each
-list's members. Those serve equalities and one ``contains`` on any fields, merged by record, and a range or an order on
+Firestore scans indexes only. By itself it keeps one for each field, in both directions, and one for each list's
+members. Those serve equalities and one ``contains`` on any fields, merged by record, and a range or an order on
 one field. Whatever sorts by a field and also asks for another needs a composite index: the fields of the equalities
 first, in any order and direction, then the sorted ones in the query's order, with all their directions as in the query
 or all turned round. Several composite indexes that end in the same sorted fields are merged for equalities. What
@@ -54,7 +54,7 @@ class Index:
 
 
 def parse(collection: str, fields: Sequence[str]) -> Index:
-    """Read an index as the catalogue declares it. Raises `ValueError` with what to change."""
+    """Parse an index as the catalogue declares it. Raises `ValueError` with what to change."""
     index = Index(collection, tuple(map(_field, fields)))
     if not 2 <= len(fields) <= INDEX_FIELDS_MAX:
         raise ValueError(f"an index has 2 to {INDEX_FIELDS_MAX} fields: Firestore keeps those of one field by itself")
@@ -75,7 +75,7 @@ def _field(text: str) -> IndexField:
 def lacking(
     collection: str, where: Sequence[Condition], order_by: Sequence[Order], declared: Collection[Index] = ()
 ) -> Index | None:
-    """Give the index that a query needs and nobody has declared; None: it is served. `order_by` is the full order."""
+    """Return the index that a query needs and that is not declared, or None. `order_by` is the full order."""
     id_ = collection.rpartition("/")[2]
     asked = _asked(where)
     ranked = _ranked(where, order_by)
@@ -112,7 +112,7 @@ def _serve(
     ranked: tuple[IndexField, ...],
     alone: bool,
 ) -> bool:
-    """Tell whether indexes that end in `ranked` are entered by all that is asked, together or by one `alone`."""
+    """Return whether indexes that end in `ranked` cover all equalities, merged or each `alone`."""
     ending = [fields[: -len(ranked)] for fields in indexes if fields[-len(ranked) :] == ranked]
     entered = [{_undirected(field) for field in fields} for fields in ending]
     usable = [fields for fields in entered if fields <= asked]

@@ -1,23 +1,70 @@
-"""Keys and names: what can be the id of a record."""
+"""Names in Firestore: ids, the keys that people give to things, paths of records and of collections."""
 
 import re
+from functools import lru_cache
 
-from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadKey
 
-_FORBIDDEN = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
-"""Characters forbidden in keys: lone surrogates (not UTF-8) and control characters (invalid in event headers)."""
+NAME_BYTES_MAX = 1_500
+"""Firestore's limit on an id, and on a field's name."""
+
+MEMOISED = 8_192
+"""Names recur: to measure and check each anew would take most of a check's time."""
+
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+"""Control characters: valid in an id, but not in a header of an event."""
+
+_KEY_RULE = f"1 to {NAME_BYTES_MAX:,} bytes of UTF-8, without '/' and control characters, and not '.', '..' or '__…__'"
+
+
+@lru_cache(MEMOISED)
+def name_bytes(name: str) -> int:
+    """Return the bytes of a name of an id or a field, and 1 for its end; 0 if Firestore refuses it.
+
+    It refuses an empty name, ``__…__``, a name over `NAME_BYTES_MAX` and lone surrogates (not UTF-8).
+    """
+    if not name or (len(name) >= 4 and name.startswith("__") and name.endswith("__")):
+        return 0
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return 0
+    return size + 1 if size <= NAME_BYTES_MAX else 0
+
+
+def valid_id(name: str) -> bool:
+    """Return whether Firestore accepts this as an id."""
+    return "/" not in name and name not in {".", ".."} and name_bytes(name) > 0
 
 
 def valid_key(key: object) -> bool:
-    """Tell whether a record can lie under this key."""
-    if not isinstance(key, str) or not key or "/" in key or key in (".", "..") or re.fullmatch("(?s)__.*__", key):
-        return False
-    return not _FORBIDDEN.search(key) and len(key.encode()) <= LIMITS.key_bytes_max
+    """Return whether people may give this key: an id without control characters."""
+    return isinstance(key, str) and valid_id(key) and not _CONTROL.search(key)
 
 
 def check_key(key: str) -> str:
-    """Give the key back, or raise `BadKey`."""
+    """Return the key. Raises `BadKey`."""
     if not valid_key(key):
-        raise BadKey("No document can lie under this key.", field="key")
+        raise BadKey(f"A key has {_KEY_RULE}.", field="key")
     return key
+
+
+@lru_cache(MEMOISED)
+def check_path(path: str) -> None:
+    """Raise `BadKey` unless this is the path of a record: collection, id, collection, id …"""
+    ids = path.split("/")
+    if len(ids) % 2 or not all(map(valid_id, ids)):
+        raise BadKey(f"{printable(path)} is not the path of a record.")
+
+
+@lru_cache(MEMOISED)
+def check_collection(path: str) -> None:
+    """Raise `BadKey` unless this is the path of a collection."""
+    ids = path.split("/")
+    if not len(ids) % 2 or not all(map(valid_id, ids)):
+        raise BadKey(f"{printable(path)} is not the path of a collection.")
+
+
+def printable(name: object) -> str:
+    """Return a name in ASCII, cut to 60 characters, for a problem's detail."""
+    return ascii(name) if len(ascii(name)) <= 60 else ascii(name)[:60] + "…"

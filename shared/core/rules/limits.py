@@ -14,50 +14,47 @@ from dataclasses import dataclass
 class Limits:
     """The limits by name; units come last in a name."""
 
-    key_bytes_max: int = 1_500
-    """Firestore's bound on a document id."""
-
     depth_max: int = 20
     """Firestore's bound on maps and lists inside each other, counted as it stores them (a list in a list counts
     twice)."""
 
     document_bytes_max: int = 1_000_000
     """Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's reserved map. The
-    keys and fields of links stand in that map too, and count here: there may be more of them than that room."""
+    keys and fields of links are stored in that map too, and count here, since they may exceed that room."""
 
     links_max: int = 500
-    """Links of one document: a put reads all targets in one call, and their keys stand in one indexed list."""
+    """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
 
     hops_max: int = depth_max
-    """Copies stand at most so deep in each other, so no change shows further away. What still travels then is documents
-    in a cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be.
-    Beyond this many links a copy marked as too large stays marked, so that even such a cycle comes to rest. A transform
-    can carry a value round a cycle and let it grow on its way, without an end: a copy made by one changes no more
-    beyond this, but is marked as a cycle."""
+    """Copies are nested at most so deep, so no change shows further away. What still travels then are documents in a
+    cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be. Beyond
+    this many links a copy marked as too large stays marked, so that even such a cycle ends. A transform can carry a
+    value round a cycle and make it grow on each pass: beyond this, the output of a transform is no longer refreshed but
+    marked as a cycle."""
 
     transform_bytes_max: int = 100 * 1024
     """Of a stored transform: a page that refreshes copies reads the transforms of all their fields."""
 
     transform_steps_max: int = 50_000
-    """Of one run: some tens of milliseconds, and a document may have hundreds of links."""
+    """Of one run: tens of milliseconds, and a document may have hundreds of links."""
 
     transform_output_bytes_max: int = document_bytes_max
-    """Of one run: no document could hold more. What a run makes and drops again counts too."""
+    """Of one run: no document could hold more. Output that a run discards counts too."""
 
     walk_documents_max: int = 50
-    """Documents that one task of a transform's walk handles: it reads the targets of all their links beside them."""
+    """Documents that one task of a transform's walk handles: it also reads the targets of all their links."""
 
     page_copies_first: int = 300
-    """Copies that the first refresh task of a chain handles, not knowing yet how large the documents are."""
+    """Copies that the first refresh task of a chain handles, before the size of the documents is known."""
 
     page_copies_max: int = 1_500
-    """Copies that any later one handles: done in some seconds. Fewer and larger pages mean fewer queries."""
+    """Copies that a later one handles, in a few seconds. Fewer and larger pages mean fewer queries."""
 
     page_copies_bytes: int = 8 * 1024 * 1024
     """Of a page's documents, if they are as large as the page before; in memory they take several times that."""
 
     group_copies_max: int = 500
-    """Copies that are written in one call, between two looks at their source: what BatchWrite takes."""
+    """Copies that are written in one call, between two reads of their source: what BatchWrite takes."""
 
     rounds_max: int = 6
     """How often a page or a put starts anew, because somebody else was faster, before it gives the turn back (503)."""
@@ -88,23 +85,20 @@ class Limits:
 
     query_limit_default: int = 100
 
-    inequality_fields_max: int = 10
-    """Fields that one query may compare by size: Firestore's bound."""
-
-    verify_page: int = 50
-    """Documents that one task of a verification compares: with large ones and their targets they fit into memory."""
+    verify_page_documents_max: int = 50
+    """Documents that one task of a verification compares: they and their targets must fit into memory."""
 
     verify_targets_max: int = 100
     """Targets read in one call of a verification, for the same reason."""
 
     verify_moving_seconds: int = 60
-    """A difference in what was written so lately may be on its way: it is repaired, and not counted as drift."""
+    """A difference in documents written so recently is repaired and not counted as drift: an event may be under way."""
 
     verify_abandoned_seconds: int = 3_600
-    """A verification that did not move for so long is given up for lost, and another may begin."""
+    """A verification without progress for so long counts as abandoned, and another may begin."""
 
     verifications_listed_max: int = 20
-    """Verifications in one answer: some weeks of nights."""
+    """Verifications in one response: some weeks of nights."""
 
     delay_seconds_max: int = 29 * 24 * 3_600
     """Cloud Tasks schedules at most 30 days ahead; the rest is for what happens between the decision and the queue."""
@@ -119,31 +113,31 @@ class Limits:
     # --- documents brought in bulk ---
 
     bulk_puts_max: int = 500
-    """Documents that one call brings: what one BatchWrite takes."""
+    """Documents of one bulk put: what one BatchWrite takes."""
 
     bulk_bytes_max: int = 8 * 1024 * 1024
-    """Of a call that brings documents; it is held in memory as a whole."""
+    """Of the body of a bulk put, which is held in memory as a whole."""
 
     bulk_targets_max: int = 1_000
-    """Documents that those of one call link to: they are read at one instant, and held in memory until its end."""
+    """Targets of the documents of one bulk put: they are read at one instant and held in memory until its end."""
 
     bulk_waves_max: int = depth_max
-    """How often a call writes those whose targets it wrote before: no copy shows more levels than a document may
-    have."""
+    """Waves of one bulk put: each writes documents whose targets were written before it, and no copy shows more levels
+    than a document may have."""
 
     # --- batches ---
 
     page_units_max: int = 100
-    """Units of one page: its expansion hands over one task each in about a second, and repeats them all if it dies."""
+    """Units of one page: its expansion enqueues one task each in about a second, and repeats them all if it dies."""
 
     page_bytes_max: int = 900_000
-    """A page is one record, and must fit beside its id and times under Firestore's 1 MiB."""
+    """A page is one record, and must fit with its id and times into Firestore's 1 MiB."""
 
     call_units_max: int = 10_000
-    """Units of one call: a hundred pages, each a commit, end well within a function's minute."""
+    """Units of one call: a hundred pages, each a commit, take much less than a function's minute."""
 
     call_bytes_max: int = 8 * 1024 * 1024
-    """Of a call that brings units; it is held in memory as a whole."""
+    """The body of a call that loads units; it is held in memory as a whole."""
 
     counter_units_max: int = 20
     """Units that share a counter: Firestore wants about one write a second on a record, and a unit is about one."""
@@ -151,45 +145,44 @@ class Limits:
     node_children_max: int = 20
     """Children of a node of a batch's tree: few enough that no record is hot, many enough that three levels will do."""
 
-    tree_top: int = 4
-    """The level of a batch's top node; pages' nodes have level 1. Each level multiplies the largest batch by 20."""
+    tree_levels: int = 4
+    """Levels of a batch's tree; pages' nodes are level 1. Each level multiplies the largest batch by 20."""
 
     result_bytes_max: int = 100 * 1024
-    """A unit's result: as large as a payload may be, so that results can be handed on."""
+    """A unit's result: as large as a payload, so that it can become one."""
 
     error_letters_max: int = 2_000
-    """Of a failed unit's error: a message, not a log."""
+    """Characters kept of a failed unit's error: a message, not a log."""
 
     batch_deadline_seconds: int = 7 * 24 * 3600
-    """For a batch that names no deadline. Every batch ends: nothing else would tell of a unit that is never
-    completed."""
+    """The default deadline. Every batch has one: nothing else would report a unit that is never completed."""
 
     batch_deadline_seconds_max: int = 30 * 24 * 3600
-    """Cloud Tasks keeps a task for 31 days: what has not run by then never will."""
+    """Cloud Tasks keeps a task for 31 days: what has not run by then never runs."""
 
     batch_keep_seconds: int = 7 * 24 * 3600
-    """An ended batch and its results are kept so long, then cleaned up; longer than any call or delivery lasts."""
+    """An ended batch and its results are kept this long, then removed; longer than any call or delivery lasts."""
 
-    batch_look_seconds: int = 60
-    """A sealed batch that did not move for so long is walked: what a process that died did not pass on is passed on."""
+    batch_idle_seconds: int = 60
+    """A sealed batch without progress for this long is walked, to propagate what a process that died left full."""
 
     batches_swept_max: int = 20
-    """Batches that one sweep looks at, so that it ends well before the next begins."""
+    """Batches that one sweep handles, so that it ends well before the next begins."""
 
     walk_nodes_max: int = 100
-    """Nodes of one level that a walk reads. What lies beyond is reached when these are done."""
+    """Nodes of one level that a walk reads. Later walks reach the others."""
 
     missing_named_max: int = 100
-    """Units that a batch names when its deadline has come without them."""
+    """Missing units that a batch names when its deadline has come."""
 
     clean_records_max: int = 300
-    """Records that one commit of a clean-up deletes; Firestore takes 500 writes a commit comfortably."""
+    """Records that one commit of a removal deletes; Firestore takes 500 writes a commit."""
 
     clean_commits_max: int = 10
-    """Of one batch in one sweep."""
+    """Commits that one sweep spends on removing one collection of a batch."""
 
     retry_units_max: int = 1_000
-    """Units that one call may name for another try; a call that names none means all that failed."""
+    """Units that one call may name for a retry; a call that names none means all that failed."""
 
     units_listed_max: int = 100
     """Units in one answer: with results of 100 KiB each they still fit into a function's memory."""

@@ -1,7 +1,7 @@
-"""Values that JSON has no word for and other clients store: bytes, places on the globe, references to records.
+"""Firestore's types that JSON lacks and other clients store: bytes, geographical points, references to records.
 
-They come out of a record as maps with one key that no user's map can have, and go back in as they were: so a document
-that holds them is found, shown, copied and brought into shape like any other, and nothing in it is lost.
+They are read as maps with one name that no user's map can have, and written back as they were: so a document that
+holds them is found, shown, copied and normalized like any other, and loses nothing.
 
     {"__bytes__": "AAEC"}                          in base64
     {"__geo_point__": [48.85, 2.35]}               latitude, longitude
@@ -13,29 +13,38 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-BYTES, PLACE, REFERENCE = "__bytes__", "__geo_point__", "__reference__"
-FIELDS = {BYTES: "bytes_value", PLACE: "geo_point_value", REFERENCE: "reference_value"}
-PLACE_BYTES = 16
+BYTES, POINT, REFERENCE = "__bytes__", "__geo_point__", "__reference__"
+FIELDS = {BYTES: "bytes_value", POINT: "geo_point_value", REFERENCE: "reference_value"}
+POINT_BYTES = 16
 
 
 def mark_of(value: Mapping[str, Any]) -> str:
-    """Name what kind of foreign value a map stands for; empty: it is a map."""
+    """Return which native type a map stands for; empty: none, it is a map."""
     mark = next(iter(value), "") if len(value) == 1 else ""
     return mark if mark in FIELDS else ""
 
 
 def raw(text: str) -> bytes:
-    """Give the bytes behind their text. Raises `ValueError`."""
+    """Return the bytes behind their text. Raises `ValueError`."""
     return base64.b64decode(text, validate=True)
 
 
-def size_bytes(mark: str, held: Any) -> int:
-    """Size a foreign value. Raises `ValueError` if it is none."""
-    if mark == PLACE:
+def size_bytes(value: Mapping[str, Any]) -> int | None:
+    """Return the size of a native value; None if the map stands for none."""
+    try:
+        return check(value) if mark_of(value) else None
+    except ValueError:
+        return None
+
+
+def check(value: Mapping[str, Any]) -> int:
+    """Return the size of a native value. Raises `ValueError` if it is malformed."""
+    [(mark, held)] = value.items()
+    if mark == POINT:
         latitude, longitude = held if isinstance(held, list) and len(held) == 2 else (None, None)
         if not (_within(latitude, 90) and _within(longitude, 180)):
-            raise ValueError("a place is [latitude, longitude]")
-        return PLACE_BYTES
+            raise ValueError("a point is [latitude, longitude]")
+        return POINT_BYTES
     if not isinstance(held, str) or (mark == BYTES and not held.isascii()):
         raise ValueError(f"{mark} stands for a text")
     try:

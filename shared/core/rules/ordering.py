@@ -1,31 +1,31 @@
-"""Firestore's order over values of all kinds: null, booleans, NaN, numbers, times, texts, bytes, references,
-places, lists, maps.
+"""Firestore's order over values of all types: null, booleans, NaN, numbers, times, texts, bytes, references,
+geographical points, lists, maps.
 
-1 equals 1.0 in it, and 0.0 equals -0.0. Texts go by code point (which is the order of their UTF-8), lists item by item,
-maps by their sorted entries, key before value; of two that begin alike the shorter is first.
+In it 1 equals 1.0, and 0.0 equals -0.0. Texts compare by code point (the order of their UTF-8), lists item by item,
+maps by their sorted entries, key before value; a prefix comes first.
 """
 
 import math
 from datetime import datetime
 from typing import Any
 
-from shared.core.rules import native_types as foreign
+from shared.core.rules import native_types
 
 Key = tuple[Any, ...]
 
 NULL_RANK, BOOLEAN_RANK, NAN_RANK, NUMBER_RANK, TIME_RANK, TEXT_RANK = range(6)
-BYTES_RANK, REFERENCE_RANK, PLACE_RANK, LIST_RANK, MAP_RANK = range(6, 11)
+BYTES_RANK, REFERENCE_RANK, POINT_RANK, LIST_RANK, MAP_RANK = range(6, 11)
 
 _RANKS: dict[type, int] = {bool: BOOLEAN_RANK, int: NUMBER_RANK, str: TEXT_RANK}
 
 
 def order_key(value: Any) -> Key:
-    """Give a tuple that Python orders, and finds equal, as Firestore does the value. It begins with the kind's rank."""
+    """Return a tuple that Python orders and compares as Firestore does the value. It begins with the type's rank."""
     rank = _RANKS.get(type(value))
-    return (rank, value) if rank is not None else _intricate_key(value)
+    return (rank, value) if rank is not None else _other_key(value)
 
 
-def _intricate_key(value: Any) -> Key:
+def _other_key(value: Any) -> Key:
     if value is None:
         return (NULL_RANK,)
     if isinstance(value, float):
@@ -34,19 +34,19 @@ def _intricate_key(value: Any) -> Key:
         return (TIME_RANK, value)
     if isinstance(value, list):
         return (LIST_RANK, tuple(order_key(item) for item in value))
-    if mark := foreign.mark_of(value):
-        return _foreign_key(mark, value[mark])
+    if mark := native_types.mark_of(value):
+        return _native_key(mark, value[mark])
     return (MAP_RANK, tuple((key, order_key(value[key])) for key in sorted(value)))
 
 
-def _foreign_key(mark: str, held: Any) -> Key:
-    if mark == foreign.BYTES:
-        return (BYTES_RANK, foreign.raw(held))
-    return (REFERENCE_RANK, held.split("/")) if mark == foreign.REFERENCE else (PLACE_RANK, tuple(held))
+def _native_key(mark: str, held: Any) -> Key:
+    if mark == native_types.BYTES:
+        return (BYTES_RANK, native_types.raw(held))
+    return (REFERENCE_RANK, held.split("/")) if mark == native_types.REFERENCE else (POINT_RANK, tuple(held))
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two values are stored alike: 1 is not 1.0, 0.0 is not -0.0, NaN is NaN."""
+    """Return whether two values are stored alike: 1 is not 1.0, 0.0 is not -0.0, NaN is NaN."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):

@@ -1,7 +1,7 @@
-"""Page tokens: the place of the last document of a page, and a mark of the query it belongs to.
+"""Page tokens: an opaque cursor after the last document of a page, and a digest of its query.
 
-A place, unlike a number of documents to leave out, stays good whatever is written in between: a document that did not
-move is shown once. People should not read a token, and one of another query is refused.
+Unlike an offset, a cursor stays valid whatever is written in between: a document that did not move is returned once. A
+token of another query is refused.
 """
 
 import base64
@@ -15,11 +15,11 @@ from shared.core.rules.keys import valid_key
 from shared.core.rules.problems import BadQuery
 
 _TIME_MARK = "__time__"
-"""A time, which only other clients store, is marked in a way that no map in a record can look like."""
+"""The name that marks a time, which only other clients store: no map in a record can have it."""
 
 
 def write(mark: str, values: Sequence[Any], key: str) -> str:
-    """Name a place: the values that the query orders by, then the key."""
+    """Return the token of a cursor: the values that the query orders by, then the key."""
     text = json.dumps([mark, *values, key], default=_time_as_json)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -29,7 +29,7 @@ def _time_as_json(moment: datetime) -> dict[str, str]:
 
 
 def read(token: str, mark: str, values_count: int) -> tuple[Any, ...]:
-    """Give the place that a token names. Raises `BadQuery` if it is no token of this query."""
+    """Return the cursor of a token. Raises `BadQuery` if it is not one of this query."""
     try:
         decoded = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         place = json.loads(decoded, object_hook=_time_from_json)
@@ -37,7 +37,7 @@ def read(token: str, mark: str, values_count: int) -> tuple[Any, ...]:
         place = None
     fits = isinstance(place, list) and len(place) == values_count + 2 and valid_key(place[-1])
     if not fits or place[0] != mark:
-        raise BadQuery("This page_token is of another query.", field="page_token")
+        raise BadQuery("Invalid page_token: it belongs to another query.", field="page_token")
     return tuple(place[1:])
 
 

@@ -1,8 +1,8 @@
-"""The two ways to say no: a Problem is definite, Unavailable means ask again.
+"""Errors: a `Problem` is permanent, `Unavailable` is transient.
 
-A queue acts on the difference: it must not retry a Problem and must retry what was Unavailable. The slug and the title
-of a problem come from its class, so a caller can rely on them; the detail says what to do about this one.
-Bodies are RFC 9457 (problem details for HTTP APIs), rendered in ``shared/adapters/web/http.py``.
+A queue acts on the difference: it must not retry the former and must retry the latter. The slug and the title of a
+problem come from its class, so a caller can rely on them; the detail says what to change in this request. Problems are
+rendered as RFC 9457 (problem details for HTTP APIs) by ``shared/adapters/http/responses.py``.
 """
 
 import re
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 
 class Problem(Exception):
-    """A definite refusal: the same call would be refused again.
+    """A permanent error: the same request would fail again.
 
-    ``detail`` tells the caller what to change; ``field`` names the offending part of the request, where there is one;
-    ``headers`` go with the answer (``Allow`` with a 405).
+    ``detail`` says what to change; ``field`` names the part of the request that is wrong, if it is one; ``headers`` are
+    those of the response (``Allow`` with 405).
     """
 
     status = 400
-    title = "The request cannot be carried out as it is"
+    title = "Bad request"
 
     def __init__(self, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -27,117 +27,129 @@ class Problem(Exception):
 
     @classmethod
     def slug(cls) -> str:
-        """Name the kind of problem in URL style: ``BadKey`` is ``bad-key``."""
+        """Return the last part of the problem's type: ``BadKey`` is ``bad-key``."""
         return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
 
 class NotJson(Problem):
-    title = "Send a body that is JSON"
+    title = "Invalid JSON"
 
 
 class NotAnObject(Problem):
-    title = "Send a JSON object"
+    title = "JSON object required"
 
 
 class BadKey(Problem):
-    title = "Use a key of 1 to 1,500 bytes of UTF-8, without '/' and control signs, not '.', '..' or '__…__'"
+    title = "Invalid key"
+
+
+class KeyRequired(BadKey):
+    title = "`key` is required"
+
+
+class KeyMismatch(BadKey):
+    title = "Key in body differs from key in URL"
 
 
 class ReservedField(Problem):
-    title = "Choose another field name: this one belongs to the kit"
+    title = "Reserved field name"
 
 
 class BadValue(Problem):
-    title = "Send values that a document can hold"
+    title = "Invalid value"
 
 
-class TooDeep(Problem):
-    title = "Nest less deeply"
+class TooDeep(BadValue):
+    title = "Nested too deep"
 
 
 class TooLarge(Problem):
     status = 413
-    title = "Send less in one call"
+    title = "Request too large"
 
 
 class BadQuery(Problem):
-    title = "Ask with where=FIELD==VALUE, order_by, limit and page_token"
+    title = "Invalid query"
 
 
 class NeedsIndex(BadQuery):
-    title = "Declare the index that this query needs"
+    title = "Missing index"
 
 
 class BadTransform(Problem):
-    title = "Store a transform that can make an object of a document"
+    title = "Invalid transform"
 
 
 class TransformFailed(Problem):
     status = 409
-    title = "Change the transform of this field, or what it is applied to: together they make no object"
+    title = "Transform output is not an object"
 
 
 class NotFound(Problem):
     status = 404
-    title = "There is nothing under that name"
+    title = "Not found"
 
 
 class EditsACopy(Problem):
     status = 409
-    title = "Change the document itself, not a copy of it"
+    title = "A copy cannot be edited; edit its source document"
 
 
 class PreconditionFailed(Problem):
     status = 412
-    title = "Read again, and decide again: what is there is not what the condition asks for"
+    title = "Precondition failed"
 
 
 class BadPrecondition(Problem):
-    title = "Send If-Match and If-None-Match as * or as entity tags in quotes, for one document at a time"
+    title = "Invalid If-Match or If-None-Match"
 
 
 class UnsupportedMediaType(Problem):
     status = 415
-    title = "Send one of the media types this address takes"
+    title = "Unsupported media type"
 
 
-class KeyTwice(Problem):
+class DuplicateKey(Problem):
     status = 409
-    title = "Put a key once in a call"
+    title = "Duplicate key in one call"
 
 
 class MethodNotAllowed(Problem):
     status = 405
-    title = "Use one of the methods this address has"
+    title = "Method not allowed"
 
 
-class NotAllowed(Problem):
+class PermissionDenied(Problem):
     status = 403
-    title = "Call as somebody who may"
+    title = "Permission denied"
 
 
 class BadCall(Problem):
-    title = "Name a function of the catalogue, one of its tasks, and a payload that is an object"
+    title = "Invalid task call"
+
+
+class BadTaskEnvelope(Problem):
+    title = "Invalid task envelope"
 
 
 class BadArgument(Problem):
-    title = "Call the task with the arguments that its signature names"
+    title = "Task arguments do not match the signature"
 
 
 class UnknownTask(Problem):
     status = 404
-    title = "Name a task that the function has"
+    title = "Unknown task"
 
 
 class GaveUp(Problem):
     status = 500
-    title = "The task died every time"
+    title = "Task failed in every attempt"
 
 
 class Unavailable(Exception):
-    """Unknown or passing: the call may or may not have taken effect; ask again.
+    """503: a transient error. It is not known whether the call took effect; retry.
 
-    ``retry_after_seconds`` is what a caller should wait at least.
+    ``retry_after_seconds`` is the least time to wait before.
     """
 
     def __init__(self, reason: str, *, retry_after_seconds: int = 1) -> None:
@@ -146,27 +158,27 @@ class Unavailable(Exception):
 
 
 class BadBatch(Problem):
-    title = "Send a batch, a page, a seal or a result as documented"
+    title = "Invalid batch request"
 
 
 class OtherBody(Problem):
     status = 409
-    title = "What stands under this name came with another body"
+    title = "The id is in use with a different body"
 
 
 class PageOutOfOrder(Problem):
     status = 409
-    title = "Load pages one after the other, beginning with 0"
+    title = "Pages must be loaded in order, starting with 0"
 
 
 class BatchSealed(Problem):
     status = 409
-    title = "Nothing can be added to a batch that is sealed or has ended"
+    title = "The batch is sealed or has ended"
 
 
 class NothingToRun(Problem):
     status = 409
-    title = "This batch has no task to run its units again"
+    title = "The batch has no task to run"
 
 
 class BadSemaphore(Problem):

@@ -34,7 +34,7 @@ class Order:
 
 
 def with_implied(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
-    """Add the fields of inequalities, as Firestore would: without them no cursor names a place."""
+    """Return the order with the fields of inequalities, as Firestore does: a cursor needs a value for each."""
     descending = bool(named) and named[-1].descending
     unequal = {condition.field for condition in conditions if condition.operator in INEQUALITIES}
     implied = sorted(unequal - {order.field for order in named} - {ID})

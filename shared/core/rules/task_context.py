@@ -1,7 +1,7 @@
-"""What a user's task runs for: a lease it was granted, a unit of a batch, a batch that is complete, or nothing.
+"""The context of a user's task: the lease it was granted, its unit of a batch, the batch that is complete, or nothing.
 
-It stands in the envelope beside the payload, under the name of its kind. A task that names a parameter of one of these
-types is given it; times are RFC 3339 texts there and aware datetimes here.
+It stands in the envelope beside the payload, under the name of its kind. A task with a parameter of one of these types
+receives it; times are RFC 3339 texts in the envelope and aware datetimes here.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from shared.core.rules.problems import BadCall
+from shared.core.rules.problems import BadTaskEnvelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,15 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A batch whose units are all done, those that `failed` among them."""
+    """A batch that has ended, as its `on_complete` task gets it; `state` is completed or cancelled.
+
+    `size` counts all units; `succeeded` and `failed` are disjoint.
+    """
 
     id: str
     state: str
     size: int
-    done: int
+    succeeded: int
     failed: int
 
 
@@ -52,7 +55,7 @@ KINDS: Mapping[str, type[TaskContext]] = {"lease": Lease, "unit": Unit, "batch":
 
 
 def context_of(context: Mapping[str, Any]) -> TaskContext | None:
-    """Read what stands beside a payload; None where nothing does. Raises `BadCall` for what no kit has sent."""
+    """Parse the context of an envelope, or return None. Raises `BadTaskEnvelope`."""
     for name, kind in KINDS.items():
         if name in context:
             return _read(kind, context[name], name)
@@ -64,7 +67,7 @@ def _read(kind: type[TaskContext], given: Any, name: str) -> TaskContext:
     try:
         return kind(**{part: _part(part, value) for part, value in given.items() if part in known})
     except (AttributeError, TypeError, ValueError) as error:
-        raise BadCall(f"A task's {name} has {', '.join(sorted(known))}.", field=name) from error
+        raise BadTaskEnvelope(f"A task's {name} has {', '.join(sorted(known))}.", field=name) from error
 
 
 def _part(name: str, value: Any) -> Any:

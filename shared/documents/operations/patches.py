@@ -1,64 +1,44 @@
-"""Patch a document: read it, merge, embed what it then links to, and commit under the guard of that read.
+"""Patch a document: read it, merge, embed the links of the result, and commit under the guard of that read.
 
-What the merged document's links need is known only after it was read. So the first read takes the document with what
-the patch's own links need, and only where the document has other links a second read takes that too, again at one
-instant with the document. Every merge embeds all of its links, so none is forgotten and none is older than the merge.
+The links of the merged document are known only after the read. So the first read takes the document and the inputs of
+the patch's own links. Only if the merged document has other links, a second read takes their inputs too, again at one
+instant with the document. Every merge embeds all links, so none is forgotten and no copy is older than the merge.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Ports, Snapshot
-from shared.core.rules import keys
 from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
-from shared.documents.operations import embedding
-from shared.documents.operations.documents import Stored, check, embed, stored_by
-from shared.documents.rules import documents, links, patches
-from shared.documents.rules.documents import Content
-from shared.documents.rules.patches import Null
-from shared.documents.rules.preconditions import UNCONDITIONAL, Precondition
+from shared.documents.operations import link_inputs
+from shared.documents.operations.document_writes import put_write
+from shared.documents.operations.stored_documents import StoredDocument, check_precondition
+from shared.documents.rules import documents, patches
+from shared.documents.rules.requests import PatchRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A merge into the document `key`, as its caller asked for it."""
-
-    key: str
-    content: Content
-    null: Null
-    precondition: Precondition
-
-
-def patch(
-    ports: Ports, key: str, body: Any, null: Null = Null.IS_A_VALUE, precondition: Precondition = UNCONDITIONAL
-) -> Stored:
-    """Merge JSON into a document, or make one of it. Raises a `Problem` for what cannot be merged or stored."""
-    wanted = Patch(key, documents.check_body(keys.check_key(key), body), null, precondition)
-    needed = embedding.needs(wanted.content)
+def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
+    """Merge JSON into a document, or create it. Raises a `Problem` for what cannot be merged or stored."""
+    needed = link_inputs.input_paths(request.patch)
     for _ in range(LIMITS.rounds_max):
-        stored, needed = _patch(ports, wanted, needed)
+        stored, needed = _merge(ports, request, needed)
         if stored is not None:
             return stored
-    raise Unavailable(f"the links of {key} are changed by many at once")
+    raise Unavailable(f"the links of {request.key} are changed by many clients at once")
 
 
-def _patch(ports: Ports, wanted: Patch, read_beside: Sequence[str]) -> tuple[Stored | None, list[str]]:
-    """Merge if the links of the document, once merged, need nothing but what is read beside; give what they need."""
-    key = wanted.key
+def _merge(ports: Ports, request: PatchRequest, extra_paths: Sequence[str]) -> tuple[StoredDocument | None, list[str]]:
+    """Merge, if all inputs of the merged document's links are among `extra_paths`; return the inputs it needs."""
 
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Stored | None, list[str]]]:
-        check(wanted.precondition, read[0])
-        before = documents.decode(read[0].data)
-        content = patches.patched(before.content if before else {}, wanted.content, wanted.null)
-        needed = embedding.needs(content)
-        if not set(needed) <= set(read_beside):
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[StoredDocument | None, list[str]]]:
+        check_precondition(request.precondition, read[0])
+        content = patches.patched(documents.content_of(read[0].data) or {}, request.patch, request.null)
+        needed = link_inputs.input_paths(content)
+        if not set(needed) <= set(extra_paths):
             return Decision((), (None, needed))
-        embedded = links.shape(key, content, embedding.given(read[1:]))
-        write = embed(read[0], embedded, "put", linked=documents.linked_after_put(before))
-        return Decision((write,), (stored_by(write, embedded, created=before is None), needed))
+        made = put_write(read[0], content, link_inputs.embedding_from(read[1:]))
+        return Decision((made.write,), (made.stored, needed))
 
-    return perform(ports, [documents.path_of(key), *read_beside], decide)[0]
+    return perform(ports, [documents.path_of(request.key), *extra_paths], decide)[0]

@@ -1,75 +1,78 @@
-"""Documents that come many in one call: which of them can be put, and in which order, so that links among them resolve.
+"""Bulk put: which documents of a call can be put, and in which order, so that links among them resolve.
 
-A document that links to another one of its call is written after it, in a later wave, and embeds what was really
-stored. Where they link in a circle, or in a longer chain than there are waves, some are written before what they link
-to; the events of these writes mend that, as they do whenever a target changes after a put.
+A document that links to another one of its call is written after it, in a later wave, and embeds what was stored.
+Where they link in a cycle, or in a chain longer than the number of waves, some are written before their targets; the
+targets' events refresh their copies, as whenever a target changes after a put.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from shared.core.rules import keys
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadKey, KeyTwice, NotAnObject, Problem, TooLarge
-from shared.documents.rules import documents, links
+from shared.core.rules.problems import DuplicateKey, Problem, TooLarge
+from shared.documents.rules import links
 from shared.documents.rules.documents import Content
+from shared.documents.rules.requests import PutRequest, own_key
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One document of a call, or why it cannot be put; its key is None where none can be told."""
+class BulkEntry:
+    """One document of a bulk put, or why it cannot be put; its key is None if it has no valid one."""
 
     key: str | None
-    content: Content
-    refusal: Problem | None = None
+    request: PutRequest | Problem
 
 
-def entries(bodies: Sequence[Any]) -> list[Entry]:
-    """Check each body by itself, and that no key comes twice; a body that could not be read is its own problem.
+@dataclass(frozen=True, slots=True)
+class BulkPutRequest:
+    """The documents of one call, in its order."""
 
-    Of several with the same key the first is put. Raises `TooLarge` for more than a call may bring.
-    """
-    if len(bodies) > LIMITS.bulk_puts_max:
-        raise TooLarge(f"One call brings at most {LIMITS.bulk_puts_max} documents; this one has {len(bodies):,}.")
-    places: dict[str, int] = {}
-    return [_first_of_its_key(_entry(body), places, place) for place, body in enumerate(bodies)]
+    entries: tuple[BulkEntry, ...]
+
+    @classmethod
+    def from_request(cls, bodies: Sequence[Any]) -> Self:
+        """Check each body by itself, and that no key comes twice; a body may be the `Problem` with which it was read.
+
+        Of several bodies with the same key the first is put. Raises `TooLarge` for more than one call takes.
+        """
+        if len(bodies) > LIMITS.bulk_puts_max:
+            raise TooLarge(f"One call takes at most {LIMITS.bulk_puts_max} documents; this one has {len(bodies):,}.")
+        places: dict[str, int] = {}
+        return cls(tuple(_refuse_duplicate(_entry(body), places, place) for place, body in enumerate(bodies)))
+
+    def contents(self) -> dict[str, Content]:
+        """Return the contents to put, by key."""
+        requests = [entry.request for entry in self.entries]
+        return {request.key: request.content for request in requests if isinstance(request, PutRequest)}
 
 
-def own_key(body: Any) -> str:
-    """Give the key that a document which comes without an address holds itself. Raises `BadKey`, `NotAnObject`."""
-    if not isinstance(body, dict):
-        raise NotAnObject("A document is a JSON object.")
-    key = body.get("key")
-    if not isinstance(key, str):
-        raise BadKey("A document that is not put to its own address says its key, as a text.", field="key")
-    return keys.check_key(key)
-
-
-def _entry(body: Any) -> Entry:
+def _entry(body: Any) -> BulkEntry:
     if isinstance(body, Problem):
-        return Entry(None, {}, body)
+        return BulkEntry(None, body)
     try:
         key = own_key(body)
     except Problem as problem:
-        return Entry(None, {}, problem)
+        return BulkEntry(None, problem)
     try:
-        return Entry(key, links.check_count(documents.check_body(key, body)))
+        request = PutRequest.from_request(key, body)
+        links.check_count(request.content)
     except Problem as problem:
-        return Entry(key, {}, problem)
+        return BulkEntry(key, problem)
+    return BulkEntry(key, request)
 
 
-def _first_of_its_key(entry: Entry, places: dict[str, int], place: int) -> Entry:
+def _refuse_duplicate(entry: BulkEntry, places: dict[str, int], place: int) -> BulkEntry:
     if entry.key is None:
         return entry
     first = places.setdefault(entry.key, place)
     if first == place:
         return entry
-    return Entry(entry.key, {}, KeyTwice(f"The document at {first} of this call has this key already.", field="key"))
+    return BulkEntry(entry.key, DuplicateKey(f"Document {first} of this call has the same key.", field="key"))
 
 
 def waves(targets: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
-    """Part documents into waves, by whom they link to: each wave links only to earlier ones, as far as that can be."""
+    """Iterate over waves of documents, given whom each links to: a wave links only to earlier ones, where possible."""
     waiting = dict(targets)
     for _ in range(LIMITS.bulk_waves_max - 1):
         ready = [key for key, linked in waiting.items() if not any(one in waiting for one in linked if one != key)]

@@ -1,9 +1,9 @@
-"""What people write in a URL to find documents, as a value.
+"""A query for documents, parsed from the parameters of a URL.
 
 ``where=address.zipcode==54321`` compares a field, embedded ones included; the value is taken as JSON if it is JSON
 (``54321``, ``true``, ``"54321"`` for the text), else as text. ``key`` is the document's own key, always a text.
-Firestore orders an inequality by its own field first, so that is the order where ``order_by`` does not say; documents
-of equal rank are ordered by key.
+Firestore orders an inequality by its own field first, so that is the order where ``order_by`` is absent; ties are
+ordered by key.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from shared.core.rules import page_tokens, values
 from shared.core.rules.keys import valid_key
@@ -36,49 +36,60 @@ _OPERATORS: dict[str, Operator] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """What to find; `after` is the place of the last document of the page before."""
+class FindRequest:
+    """Find documents; `after` is the place of the last document of the page before."""
 
     where: tuple[Condition, ...]
     order_by: tuple[Order, ...]
     limit: int
     after: tuple[Any, ...] = ()
 
+    @classmethod
+    def from_request(cls, where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Self:
+        """Parse parameters as a URL has them. Raises `BadQuery` naming the parameter."""
+        conditions = tuple(map(_condition, where))
+        request = cls(conditions, _orders(tuple(map(_order, order_by)), conditions), _limit(limit))
+        if not page_token:
+            return request
+        return replace(request, after=page_tokens.read(page_token, request.mark, len(request.order_by)))
+
     @property
     def mark(self) -> str:
-        """Tell this query from others, whatever its limit and page."""
+        """Return a hash of the query without its limit and page, which its page tokens carry."""
         conditions = sorted(json.dumps([one.field, one.operator, one.value], sort_keys=True) for one in self.where)
         orders = [[order.field, order.descending] for order in self.order_by]
         return hashlib.sha256(json.dumps([conditions, orders]).encode()).hexdigest()[:12]
 
-
-def parse(where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Search:
-    """Read a search. Raises `BadQuery` naming the parameter."""
-    conditions = tuple(map(_condition, where))
-    search = Search(conditions, _orders(tuple(map(_order, order_by)), conditions), _limit(limit))
-    if not page_token:
-        return search
-    return replace(search, after=page_tokens.read(page_token, search.mark, len(search.order_by)))
+    def page_token(self, key: str, data: Mapping[str, Any]) -> str:
+        """Return the token of the page that begins after this record."""
+        return page_tokens.write(self.mark, [_at(data, order.field) for order in self.order_by], key)
 
 
-def parse_count(where: Sequence[str], others: Collection[str]) -> tuple[Condition, ...]:
-    """Read what to count; `others` are the call's other parameters. Raises `BadQuery` naming the parameter."""
-    for name in sorted(others):
-        raise BadQuery("A count has no order and no pages: ask with count=true and where.", field=name)
-    return tuple(map(_condition, where))
+@dataclass(frozen=True, slots=True)
+class CountRequest:
+    """Count the documents that meet all conditions."""
+
+    where: tuple[Condition, ...]
+
+    @classmethod
+    def from_request(cls, where: Sequence[str], others: Collection[str] = ()) -> Self:
+        """Parse conditions; `others` are the names of the call's other parameters. Raises `BadQuery`."""
+        for name in sorted(others):
+            raise BadQuery(f"`{name}` cannot be combined with count=true.", field=name)
+        return cls(tuple(map(_condition, where)))
 
 
 def wants_count(text: str) -> bool:
-    """Tell whether a count is asked for, given the parameter's text. Raises `BadQuery`."""
+    """Return whether the parameter `count` asks for a count. Raises `BadQuery`."""
     if text not in ("", "true"):
-        raise BadQuery("Ask for a count with count=true.", field="count")
+        raise BadQuery("`count` must be true.", field="count")
     return bool(text)
 
 
 def _condition(text: str) -> Condition:
     match = _CONDITION.match(text)
     if not match:
-        raise BadQuery(f"{text!r} is no FIELD==VALUE (or != < <= > >= in contains).", field="where")
+        raise BadQuery(f"{text!r} is not FIELD==VALUE (or != < <= > >= in contains).", field="where")
     operator, field = _OPERATORS[match["operator"]], _field(match["field"], "where")
     value = _value(match["value"])
     if operator == "in" and not (isinstance(value, list) and 1 <= len(value) <= 30):
@@ -89,10 +100,10 @@ def _condition(text: str) -> Condition:
 
 
 def _keys(text: str, operator: Operator, raw: str, value: Any) -> Any:
-    """Give the key or keys to compare with: what is no JSON text is taken as it is written, since keys are texts."""
+    """Return the key or keys to compare with: what is not a JSON string is taken as text, since keys are strings."""
     keys = value if operator == "in" else [value if isinstance(value, str) else raw]
     if operator == "array_contains" or not all(map(valid_key, keys)):
-        raise BadQuery(f"{text!r} compares the key, which is a text, with what is none.", field="where")
+        raise BadQuery(f"{text!r} compares the key with a value that is not a valid key.", field="where")
     return keys if operator == "in" else keys[0]
 
 
@@ -104,7 +115,7 @@ def _value(text: str) -> Any:
 
 
 def _stored(operator: Operator, value: Any) -> Any:
-    """Give what a record holds for a value; what `contains` looks for stands in a list there."""
+    """Return a value as records hold it; the operand of `contains` as a list item."""
     if operator == "in":
         return [values.encode(one) for one in value]
     return values.encode([value])[0] if operator == "array_contains" else values.encode(value)
@@ -113,11 +124,11 @@ def _stored(operator: Operator, value: Any) -> Any:
 def _field(text: str, parameter: str) -> Field:
     names = tuple(text.split("."))
     if not all(names):
-        raise BadQuery(f"{text!r} is no field; write name.name.name.", field=parameter)
+        raise BadQuery(f"{text!r} is not a field; write name.name.name.", field=parameter)
     if names == ("key",):
         return ID
     if names[0] in ("key", RESERVED, *ID):
-        raise BadQuery(f"{text!r} is no field of a document.", field=parameter)
+        raise BadQuery(f"{text!r} is not a field of a document.", field=parameter)
     return names
 
 
@@ -126,14 +137,14 @@ def _order(text: str) -> Order:
 
 
 def _orders(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[Order, ...]:
-    """Give the order in full, but for the key, which always comes last and is only checked if it is named."""
+    """Return the full order without the key, which always comes last and is only checked if it is named."""
     if ID not in [order.field for order in named]:
         return with_implied(named, conditions)
     *others, last = named
     descending = bool(others) and others[-1].descending
     if last != Order(ID, descending) or with_implied(tuple(others), conditions) != tuple(others):
         raise BadQuery(
-            "Documents are ordered by key last, in the direction of the field before it, and upwards if there is none; "
+            "`key` must come last in order_by, in the direction of the field before it, ascending if there is none; "
             "fields that are compared with < > or != come before it.",
             field="order_by",
         )
@@ -146,13 +157,8 @@ def _limit(text: str) -> int:
     if not (
         text.isdecimal() and len(text) <= len(str(LIMITS.query_limit_max)) and 1 <= int(text) <= LIMITS.query_limit_max
     ):
-        raise BadQuery(f"limit is a whole number from 1 to {LIMITS.query_limit_max:,}.", field="limit")
+        raise BadQuery(f"`limit` must be an integer from 1 to {LIMITS.query_limit_max:,}.", field="limit")
     return int(text)
-
-
-def token(key: str, data: Mapping[str, Any], search: Search) -> str:
-    """Name the document after which the next page begins."""
-    return page_tokens.write(search.mark, [_at(data, order.field) for order in search.order_by], key)
 
 
 def _at(data: Any, field: Field) -> Any:

@@ -1,55 +1,55 @@
-"""Bring a document into shape: make it what a put of its present content would have stored."""
+"""Normalize a document: store what a put of its present content would have stored."""
 
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Ports, Snapshot
 from shared.core.rules.effects import Decision
 from shared.core.rules.problems import Problem
-from shared.documents.operations import embedding
-from shared.documents.operations.documents import embed
+from shared.documents.operations import link_inputs
+from shared.documents.operations.document_writes import document_write
 from shared.documents.rules import documents, links
 from shared.documents.rules.documents import Content, Document, path_of
 
 
-def reshape_or_report(ports: Ports, key: str, hops: int, *, by_another: bool = True) -> bool:
-    """Bring a document into shape; report one that cannot be, since trying again would not help. Tell whether it is."""
+def normalize_or_report(ports: Ports, key: str, hops: int, *, by_another: bool = True) -> bool:
+    """Normalize a document; log a permanent error, since a retry would not help. Return whether it is normalized."""
     try:
-        reshape(ports, key, hops, by_another=by_another)
+        normalize(ports, key, hops, by_another=by_another)
     except Problem as problem:
-        ports.log.error("a document cannot be brought into shape", document=key, reason=problem.detail)
+        ports.log.error("document normalization rejected", document=key, reason=problem.detail)
         return False
     return True
 
 
-def reshape(ports: Ports, key: str, hops: int = 0, *, by_another: bool = True) -> None:
-    """Embed what a document links to, as a put of its present content would. Unchanged, it is not written.
+def normalize(ports: Ports, key: str, hops: int = 0, *, by_another: bool = True) -> None:
+    """Embed the links of a document, as a put of its present content would. If nothing changes, nothing is written.
 
-    If it is known to be written `by_another`, or looks so, it counts as linked from here on: whoever wrote it did not
-    know of `linked`.
+    A document that was written `by_another` client, or looks so, counts as linked from here on: that client did not
+    keep `linked`.
     """
     [found] = ports.store.read(path_of(key))
     content = documents.content_of(found.data)
-    needed = embedding.needs(content) if content is not None else []
+    paths = link_inputs.input_paths(content) if content is not None else []
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Content]:
-        now = documents.decode(read[0].data)
-        if now is None or embedding.needs(now.content) != needed:
+        now = Document.from_record(read[0].data)
+        if now is None or link_inputs.input_paths(now.content) != paths:
             return Decision((), {})  # deleted, or written again: that write's event is on its way
-        shaped = links.shape(key, now.content, embedding.given(read[1:]), hops, refuse=False)
-        linked = by_another or not now.in_shape or documents.counts_as_linked(now)
-        if _settled(now, shaped, linked) and links.well_listed(read[0].data or {}, shaped):
+        embedded = links.embed_links(key, now.content, link_inputs.embedding_from(read[1:]), hops, refuse=False)
+        linked = by_another or not now.stamp_matches or documents.counts_as_linked(now)
+        if _is_stored(now, embedded, linked) and links.link_index_matches(read[0].data or {}, embedded):
             return Decision((), {})
-        return Decision((embed(read[0], shaped, "put", linked=linked, hops=hops),), shaped)
+        return Decision((document_write(read[0], embedded, "put", linked=linked, hops=hops).write,), embedded)
 
-    shaped, _ = perform(ports, [path_of(key), *needed], decide)
-    report_failures(ports, key, shaped)
+    embedded, _ = perform(ports, [path_of(key), *paths], decide)
+    report_failures(ports, key, embedded)
 
 
-def _settled(document: Document, content: Content, linked: bool) -> bool:
+def _is_stored(document: Document, content: Content, linked: bool) -> bool:
     same = documents.digest(content) == documents.digest(document.content)
-    return document.in_shape and same and linked == documents.counts_as_linked(document)
+    return document.stamp_matches and same and linked == documents.counts_as_linked(document)
 
 
 def report_failures(ports: Ports, key: str, content: Content) -> None:
-    """Report where a transform makes no object of what it is given."""
+    """Log where the output of a transform is not an object."""
     for field in links.failed_fields(content):
-        ports.log.error("a transform makes no object", document=key, field=field)
+        ports.log.error("transform output is not an object", document=key, field=field)

@@ -1,4 +1,4 @@
-"""Tasks for `links.follow`: one a page of the documents that must follow a change, or one a document."""
+"""Tasks of a fan-out: one a page of the documents that must follow a change, or one a document."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,12 @@ from shared.core.rules.effects import Effect, name_of
 QUEUE = "links"
 
 
-def hand_on(ports: Ports, event_id: str, work: Mapping[str, str], **beside: int) -> None:
-    """Enqueue work for `follow`."""
-    ports.queue.create([task_of(event_id, work, **beside)])
+def enqueue(ports: Ports, event_id: str, work: Mapping[str, str], **context: int) -> None:
+    """Enqueue work for `fan_out.run_link_task`."""
+    ports.queue.create([task_for(event_id, work, **context)])
 
 
-def task_of(event_id: str, work: Mapping[str, str], **beside: int) -> Effect:
-    """Make a task for `follow`, named after the event and the work, not what is said beside: once a change or page."""
+def task_for(event_id: str, work: Mapping[str, str], **context: int) -> Effect:
+    """Return the task for a piece of work, named after event and work but not context: once a change and page."""
     name = name_of("links", event_id, *sorted(work.items()))
-    return Effect(name, QUEUE, "link_refresh", "follow", {"event": event_id, "work": dict(work), **beside})
+    return Effect(name, QUEUE, "link_refresh", "refresh", {"event": event_id, "work": dict(work), **context})

@@ -156,4 +156,4 @@ def _keep_seconds(request: Any, name: str, most: float, default: Any = REQUIRED)
 
 
 def _call(body: Mapping[str, Any], field: str) -> Call | None:
-    return None if body.get(field) is None else Call.parse(body[field], field)
+    return None if body.get(field) is None else Call.from_request(body[field], field)

@@ -64,7 +64,7 @@ def _grant_in_order(
     grants: list[Grant] = []
     size_bytes = 0
     for waiter in waiters:
-        size_bytes += len(waiter.continuation.record()["payload"])
+        size_bytes += len(waiter.continuation.to_record()["payload"])
         if waiter.permits > semaphore.free(now) or (grants and size_bytes > LIMITS.grant_bytes_max):
             break
         semaphore, grant = grant_permits(semaphore, waiter, now)

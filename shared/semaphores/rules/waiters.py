@@ -78,13 +78,13 @@ class Waiter:
     def to_record(self) -> dict[str, Any]:
         """Return the fields of its record, except `joined`, `since` and `expires_at`, which depend on its commit."""
         plain = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        calls = {name: None if (call := getattr(self, name)) is None else call.record() for name in _CALLS}
+        calls = {name: None if (call := getattr(self, name)) is None else call.to_record() for name in _CALLS}
         return plain | calls | {"answer": self.answer.to_record()}
 
     @classmethod
     def from_record(cls, id_: str, record: Mapping[str, Any], version: datetime | None) -> Self:
         """Read a record."""
-        calls = {name: Call.of(record[name]) for name in _CALLS if record.get(name)}
+        calls = {name: Call.from_record(record[name]) for name in _CALLS if record.get(name)}
         answer = WaitAnswer.from_record(record["answer"]) if record["answer"] else WAITING
         return cls(id=id_, version=version, **(dict(record) | calls | {"answer": answer}))
 

@@ -1,12 +1,12 @@
-"""Run a user's task for what it was granted, counted or announced for, however often it is delivered.
+"""Run a user's task in its context (a lease, a unit, a batch that ended), however often it is delivered.
 
-                 first of all            the user's code returns     it raises a Problem        it raises else
-    lease        claim it; lost: end     release it, if asked to     release it, tell           keep it: asked again
-    unit         over: pass it on, end   record the result           record the failure, end    asked again
-    otherwise                            end                         tell                       asked again
+    context      before the code runs        code returns             code raises a Problem      any other exception
+    lease        claim it; if lost: end      release, if requested    release, log the error     keep it; retried
+    unit         done before: end            record the result        record the failure         retried
+    otherwise    -                           end                      log the error              retried
 
-A task that dies every time would be asked for without end, so its deliveries are counted. One too many does not run the
-user's code any more: it releases the lease, or records that the unit was given up.
+Attempts are counted, so that a task whose code fails every time still ends: one attempt too many does not run the code,
+but releases the lease, or records the unit as failed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,26 +16,29 @@ from typing import Any
 
 from shared.batches.operations import batches
 from shared.batches.operations import units as batch_units
-from shared.batches.rules.identity import Unit as PlacedUnit
-from shared.batches.rules.requests import Order
-from shared.batches.rules.units import failed, succeeded
+from shared.batches.rules.outcomes import failed, succeeded
+from shared.batches.rules.requests import BatchSpec
+from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import GaveUp, Problem
 from shared.core.rules.task_context import Lease, TaskContext, Unit, context_of
 from shared.semaphores.operations import semaphores
 
-IsWanted = Callable[[PlacedUnit], bool]
-"""Tells whether a unit's batch goes on; the answer may be some seconds old."""
+IsLive = Callable[[PlacedUnit], bool]
+"""Returns whether a unit should run, since its batch has not ended; may be some seconds old."""
 
-Code = Callable[[TaskContext | None], Json | Order]
-"""The user's function, its arguments given but for what it runs for. What a unit gives is its result; an `Order`: the
-batch whose end is its result."""
+Code = Callable[[TaskContext | None], Json | BatchSpec]
+"""The user's function, with its arguments bound except for the context. What it returns is a unit's result; a
+`BatchSpec` is a batch whose completion is the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What stood in the task's `context`, and how often a process has been at this task, or nearly, before."""
+    """One delivery of a task: its `context`, and how many deliveries came before it.
+
+    `executions` counts those that a process answered, `retries` all.
+    """
 
     context: Mapping[str, Any]
     executions: int
@@ -43,60 +46,63 @@ class Attempt:
 
     @property
     def is_repeated(self) -> bool:
-        """Tell whether this task was delivered before."""
+        """Return whether the task was delivered before."""
         return self.executions + self.retries > 0
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """Bounds on a task's deliveries: those that reached a process, and all.
+    """How many deliveries a task may have: those that a process answered, and all.
 
-    Two, since it is not said whether Cloud Tasks counts a delivery that was answered with 5XX as an execution.
+    Two limits, since Cloud Tasks does not document whether a delivery that was answered with 5xx is an execution.
     """
 
     executions_max: int
     retries_max: int
 
-    def check(self, delivery: Attempt) -> None:
-        """Raise `GaveUp` if this delivery is one too many."""
-        if delivery.executions >= self.executions_max or delivery.retries >= self.retries_max:
-            raise GaveUp(f"Gave up after {max(delivery.executions, delivery.retries)} attempts.")
+    def check(self, attempt: Attempt) -> None:
+        """Raise `GaveUp` if this attempt is one too many."""
+        if attempt.executions >= self.executions_max or attempt.retries >= self.retries_max:
+            raise GaveUp(f"Gave up after {max(attempt.executions, attempt.retries)} attempts.")
 
 
-def run(ports: Ports, delivery: Attempt, retry_limits: RetryLimits, is_wanted: IsWanted, code: Code) -> None:
-    """Run the code as the table above says. Raises what the queue should hear of."""
+def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLive, code: Code) -> None:
+    """Run the code as the table above shows. Raises `Problem` for a permanent error; anything else is to be retried."""
 
-    def attempt(context: TaskContext | None) -> Json | Order:
-        retry_limits.check(delivery)
+    def check() -> None:
+        retry_limits.check(attempt)
+
+    def checked(context: TaskContext | None) -> Json | BatchSpec:
+        check()
         return code(context)
 
-    match context_of(delivery.context):
+    match context_of(attempt.context):
         case Lease():
-            _with_lease(ports, delivery.context["lease"], lambda: retry_limits.check(delivery), code)
+            _run_with_lease(ports, attempt.context["lease"], check, code)
         case Unit() as unit:
-            place = PlacedUnit.of(delivery.context["unit"])
-            if is_wanted(place) and not (delivery.is_repeated and batch_units.resume_unit(ports, place)):
-                _as_unit(ports, place, lambda: attempt(unit))
+            placed = PlacedUnit.from_record(attempt.context["unit"])
+            if is_live(placed) and not (attempt.is_repeated and batch_units.resume_unit(ports, placed)):
+                _run_unit(ports, placed, lambda: checked(unit))
         case context:
-            attempt(context)
+            checked(context)
 
 
-def _with_lease(ports: Ports, given: Mapping[str, Any], check: Callable[[], None], code: Code) -> None:
-    with _released_if_refused(ports, given):
+def _run_with_lease(ports: Ports, granted: Mapping[str, Any], check: Callable[[], None], code: Code) -> None:
+    with _released_on_problem(ports, granted):
         check()
-    claimed = semaphores.claim(ports, given)
+    claimed = semaphores.claim(ports, granted)
     if claimed is None:
-        ports.log.info("nothing to run: the lease is over", semaphore=given["semaphore"], lease=given["id"])
+        ports.log.info("lease lost, task dropped", semaphore=granted["semaphore"], lease=granted["id"])
         return
-    with _released_if_refused(ports, claimed):
+    with _released_on_problem(ports, claimed):
         code(claimed)
-    if given.get("release_on_return"):
+    if granted.get("release_on_return"):
         semaphores.release(ports, claimed)
 
 
 @contextmanager
-def _released_if_refused(ports: Ports, lease: Lease | Mapping[str, Any]) -> Iterator[None]:
-    """Give the permit back before a `Problem` goes on: nobody will come back to do it."""
+def _released_on_problem(ports: Ports, lease: Lease | Mapping[str, Any]) -> Iterator[None]:
+    """Release the permit before a `Problem` is raised on: the task is not retried, so nothing else would release it."""
     try:
         yield
     except Problem:
@@ -104,14 +110,14 @@ def _released_if_refused(ports: Ports, lease: Lease | Mapping[str, Any]) -> Iter
         raise
 
 
-def _as_unit(ports: Ports, unit: PlacedUnit, attempt: Callable[[], Json | Order]) -> None:
-    """Record what the code gives, or begin the batch that will complete the unit in its stead."""
+def _run_unit(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]) -> None:
+    """Record the code's result, or populate the batch whose completion will be the result."""
     try:
-        given = attempt()
-        if isinstance(given, Order):
-            batches.populate(ports, unit.child, given, parent=unit)
+        returned = code()
+        if isinstance(returned, BatchSpec):
+            batches.populate(ports, unit.sub_batch_id, returned, parent=unit)
             return
-        outcome = succeeded(given)
+        outcome = succeeded(returned)
     except Problem as problem:
         ports.log.error("unit failed", batch=unit.batch, index=unit.index, detail=problem.detail)
         outcome = failed(problem.detail)

@@ -68,7 +68,7 @@ def _take(step: dict[str, Any], workspace: str, values: Mapping[str, str], run: 
 
 
 def _waits(steps: list[dict[str, Any]]) -> dict[str, set[str]]:
-    """Tell for each step what must be done before: what it names, or everything above it."""
+    """Return for each step what must be done before: what it names, or everything above it."""
     waits: dict[str, set[str]] = {}
     for step in steps:
         named = step.get("waitFor", list(waits))

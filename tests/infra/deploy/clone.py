@@ -75,7 +75,7 @@ class Clone:
 
 
 def surroundings(google: dict[str, str], gcloud: Path, state: str, base_url: str) -> dict[str, str]:
-    """Give the environment: the stand-ins in front, and nobody agrees beforehand."""
+    """Return the environment: the stand-ins in front, and nobody agrees beforehand."""
     kept = {name: value for name, value in google.items() if name not in ("CI", "YES", "CONFIRM", "MAKEFLAGS")}
     return kept | {
         "PATH": f"{gcloud}{os.pathsep}{os.environ['PATH']}",

@@ -17,7 +17,7 @@ from tests.infra.workspace import Workspace
 
 @pytest.fixture(scope="session")
 def state_url() -> Iterator[str]:
-    """Give the address of Cloud Storage, with the bucket for the state."""
+    """Return the address of Cloud Storage, with the bucket for the state."""
     server = create_server("127.0.0.1", 0, in_memory=True, default_bucket=f"{PROJECT}-signalbox-state")
     server.start()
     yield f"http://127.0.0.1:{server._api._httpd.server_address[1]}/storage/v1/"
@@ -26,26 +26,26 @@ def state_url() -> Iterator[str]:
 
 @pytest.fixture
 def gcloud(tmp_path: Path) -> Gcloud:
-    """Give a gcloud of the test's own, whose project is prepared."""
+    """Return a gcloud of the test's own, whose project is prepared."""
     return Gcloud(tmp_path / "gcloud")
 
 
 @pytest.fixture
 def own_google() -> Iterator[GoogleProvider]:
-    """Give an empty cloud of the test's own."""
+    """Return an empty cloud of the test's own."""
     with GoogleProvider() as provider:
         yield provider
 
 
 @pytest.fixture
 def clone(tmp_path: Path, own_google: GoogleProvider, gcloud: Gcloud, state_url: str) -> Clone:
-    """Give a clone whose functions do not answer."""
+    """Return a clone whose functions do not answer."""
     return Clone(tmp_path / "clone", surroundings(own_google.environment(), gcloud.folder / "bin", state_url, ""))
 
 
 @pytest.fixture(scope="module")
 def site(deployed: Workspace, state_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Give a clone whose functions answer from its deployment on, which is still to come; prod is there already."""
+    """Return a clone whose functions answer from its deployment on, which is still to come; prod is there already."""
     folder, google = tmp_path_factory.mktemp("site"), deployed.google
     with contextlib.ExitStack() as closing:
         gcloud = Gcloud(folder / "gcloud").folder / "bin"

@@ -15,7 +15,7 @@ PASSED_ON = ("Content-Type", "If-Match", "Idempotency-Key")
 
 @contextlib.contextmanager
 def gate(base_url: Callable[[], str], token: str, prefix: str) -> Iterator[str]:
-    """Serve in front of a base URL, asked for at a call; give the address. Calls with the token pass, others do not."""
+    """Serve in front of a base URL, asked for at a call; give the address. Calls with the token pass."""
 
     class Gate(http.server.BaseHTTPRequestHandler):
         def handle_call(self) -> None:
@@ -40,7 +40,7 @@ def gate(base_url: Callable[[], str], token: str, prefix: str) -> Iterator[str]:
         do_GET = do_PUT = do_POST = do_DELETE = handle_call  # noqa: N815  named as the server asks for them
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  named as the server names it
-            """Say nothing."""
+            """Log nothing."""
 
     with httpx.Client(timeout=60) as functions:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gate)

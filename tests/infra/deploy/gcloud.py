@@ -29,7 +29,7 @@ print(answers[known] if isinstance(answers[known], str) else json.dumps(answers[
 
 
 def answers() -> dict[str, Any]:
-    """Give the answers of a project that was prepared and has nothing deployed."""
+    """Return the answers of a project that was prepared and has nothing deployed."""
     return {
         "--version": "Google Cloud SDK 528.0.0",
         "auth list": ACCOUNT,
@@ -67,5 +67,5 @@ class Gcloud:
 
     @property
     def asked(self) -> list[list[str]]:
-        """Give the arguments of every call so far."""
+        """Return the arguments of every call so far."""
         return [json.loads(line) for line in self._record.read_text().splitlines()]

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from infra import applied
+from infra import applied_state
 from infra.catalogue import load
 from infra.deploy import target
-from infra.local.applied_stack import stack_of
 from infra.local.stack import Stack
+from infra.local.stack_from_state import stack_of
 from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.google_provider.server import GoogleProvider
@@ -35,7 +35,7 @@ class Site:
 
     @property
     def stack(self) -> Stack:
-        """Give the running stack. Raises `CatalogueError` when what was applied cannot work."""
+        """Return the running stack. Raises `CatalogueError` when what was applied cannot work."""
         with self._starting:
             if self._stack is None:
                 self._stack = self._closing.enter_context(stack_of(self.applied, self._folder))
@@ -43,20 +43,20 @@ class Site:
 
     @property
     def made(self) -> frozenset[tuple[str, str]]:
-        """Give what exists in the cloud beside what was there before: kinds and names."""
+        """Return what exists in the cloud beside what was there before: kinds and names."""
         return frozenset(self.google.cloud.existing) - self.before
 
     @cached_property
     def shown(self) -> Mapping[str, Any]:
-        """Give what the clone has applied, out of its state in the bucket."""
+        """Return what the clone has applied, out of its state in the bucket."""
         data = target.read(PROJECT, ENVIRONMENT, root=self.kit.folder).work
         shown = self.kit.run("terraform", "show", "-json", "-no-color", folder="infra", TF_DATA_DIR=str(data))
         said: Mapping[str, Any] = json.loads(shown.stdout)
         return said
 
     @cached_property
-    def applied(self) -> applied.Applied:
-        """Give what the clone has applied as a catalogue and its functions' environments."""
+    def applied(self) -> applied_state.AppliedState:
+        """Return what the clone has applied as a catalogue and its functions' environments."""
         catalogue = load(self.kit.folder / "infra" / "catalogue.yaml")
         folders = {name: function.folder for name, function in catalogue.functions.items()}
-        return applied.read(self.shown, folders, catalogue.root)
+        return applied_state.read(self.shown, folders, catalogue.root)

@@ -7,7 +7,7 @@ import pytest
 
 from infra.deploy import flow, smoke, target
 from infra.deploy.commands import CommandFailed, Outcome
-from infra.deploy.flow import EVENTARC_LAG, EVENTARC_PAUSE_SECONDS, Flow, Stopped, confirmation
+from infra.deploy.flow import EVENTARC_LAG, EVENTARC_PAUSE_SECONDS, Aborted, Flow, confirmation
 from infra.deploy.plans import Plan, read
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
@@ -50,7 +50,11 @@ def test_eventarcs_late_rights_are_worth_one_more_try(deploy: Callable[..., tupl
 
 @pytest.mark.parametrize(
     ("outcomes", "tries", "hint"),
-    [([LAG, LAG], 2, "try again"), ([OTHER], 1, "try again"), ([EXISTS], 1, "create_database = false")],
+    [
+        ([LAG, LAG], 2, "run the command again"),
+        ([OTHER], 1, "run the command again"),
+        ([EXISTS], 1, "create_database = false"),
+    ],
 )
 def test_a_second_lag_and_any_other_error_end_it(
     deploy: Callable[..., tuple[list[str], list[float]]], outcomes: list[Outcome], tries: int, hint: str
@@ -66,14 +70,14 @@ def test_nothing_is_applied_unless_somebody_agrees(
     deploy: Callable[..., tuple[list[str], list[float]]], answer: str
 ) -> None:
     script = Script()
-    with pytest.raises(Stopped, match="nobody agreed"):
+    with pytest.raises(Aborted, match="not confirmed"):
         deploy(script, answer)
     assert script.count("terraform apply") == 0
 
 
 def test_a_plan_is_applied_only_if_one_was_kept(place: target.Target) -> None:
     script = Script()
-    with pytest.raises(Stopped, match="no plan to apply"):
+    with pytest.raises(Aborted, match="no saved plan to apply"):
         Flow(place, lambda _: None, lambda _: "y", script).deploy(planned=True)
     assert script.count("terraform apply") == 0
 
@@ -94,20 +98,34 @@ def test_prod_is_destroyed_for_two_words_only(environment: str, words: str) -> N
 @pytest.mark.parametrize("typed", ["", "yes", "prod"])
 def test_nothing_is_destroyed_without_its_words(typed: str) -> None:
     script = Script()
-    with pytest.raises(Stopped, match=f"takes the words 'prod {PROJECT}'"):
+    with pytest.raises(Aborted, match=f"type 'prod {PROJECT}'"):
         Flow(target.read(PROJECT, "prod"), lambda _: None, lambda _: typed, script).destroy()
     assert script.asked == []
 
 
+@pytest.mark.parametrize("goal", ["smoke", "plan", "kept plan"])
+def test_without_a_login_terraform_is_not_started_and_the_command_is_named(place: target.Target, goal: str) -> None:
+    script = Script(**{"gcloud auth list": None, "gcloud auth application-default": None})
+    steps = Flow(place, lambda _: None, lambda _: "y", script)
+    commands: dict[str, Callable[[], object]] = {
+        "smoke": steps.smoke,
+        "plan": steps.plan,
+        "kept plan": lambda: steps.deploy(planned=True),
+    }
+    with pytest.raises(Aborted, match="gcloud auth login"):
+        commands[goal]()
+    assert script.count("terraform init") == 0
+
+
 def test_a_smoke_test_of_nothing_says_so(place: target.Target) -> None:
-    with pytest.raises(Stopped, match="Nothing is deployed as dev"):
+    with pytest.raises(Aborted, match="Nothing is deployed as dev"):
         Flow(place, lambda _: None, lambda _: "", Script(**{"terraform output": "{}"})).smoke()
 
 
 def test_a_project_prepared_from_another_machine_is_left_alone(place: target.Target) -> None:
     script, said = Script(), list[str]()
     Flow(place, said.append, lambda _: "y", script).bootstrap()
-    assert said == [f"{PROJECT} was prepared from another machine: {PROJECT}-signalbox-state is there."]
+    assert said == [f"{PROJECT} is already bootstrapped from another machine: {PROJECT}-signalbox-state exists."]
     assert script.count("terraform init") == 0
 
 

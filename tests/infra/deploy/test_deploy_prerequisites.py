@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.deploy import facts, prerequisites, target
-from infra.deploy.flow import Flow, Stopped
+from infra.deploy.flow import Aborted, Flow
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.workspace import INFRA
@@ -25,7 +25,7 @@ FUNCTIONS = "gcloud functions list --v2 --regions=us-central1"
 
 def refusal(script: Script, place: target.Target = DEV) -> str:
     """Try to deploy; give what was said. Terraform was asked for its version at most."""
-    with pytest.raises(Stopped) as stopped:
+    with pytest.raises(Aborted) as stopped:
         Flow(place, lambda _: None, lambda _: "yes", script).deploy()
     assert [asked for asked in script.asked if asked.startswith("terraform") and "version" not in asked] == []
     return str(stopped.value)
@@ -58,8 +58,8 @@ def with_settings(**settings: str) -> target.Target:
         (f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state", None, "no bucket", "make bootstrap"),
         ("gcloud functions regions list", "europe-west1", "us-central1 is no region", "gcloud functions regions list"),
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
-        (FUNCTIONS, OTHERS_FUNCTION, "under our names: dev-sweep", "Choose another prefix"),
-        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "under our names: dev-sweep", "Choose another prefix"),
+        (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
+        (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
         ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", 'database_location = "eur3"'),
     ],
 )
@@ -94,12 +94,12 @@ def test_what_cannot_work_is_said(place: target.Target, said: str) -> None:
 
 def test_our_own_earlier_deployment_is_no_clash_and_billing_that_we_may_not_see_no_obstacle() -> None:
     script = Script(**{FUNCTIONS: OURS, f"gcloud billing projects describe {PROJECT}": None})
-    assert prerequisites.lacks(DEV, facts.gather(DEV, script)) == []
+    assert prerequisites.missing(DEV, facts.gather(DEV, script)) == []
 
 
 def test_a_project_whose_apis_are_off_is_not_asked_what_only_they_know() -> None:
     script = Script(**{SERVICES: "\n".join(prerequisites.NEEDED_FIRST)})
-    assert prerequisites.lacks(DEV, facts.gather(DEV, script)) == []
+    assert prerequisites.missing(DEV, facts.gather(DEV, script)) == []
     assert script.count("gcloud functions") + script.count("gcloud firestore") == 0
 
 
@@ -117,4 +117,4 @@ def test_comments_and_lists_of_a_tfvars_file_are_passed_over() -> None:
 def test_every_environment_that_comes_with_the_kit_fits(environment: str) -> None:
     place = target.read(PROJECT, environment)
     assert place.setting("environment", "") == environment
-    assert prerequisites.lacks(place, facts.gather(place, Script())) == []
+    assert prerequisites.missing(place, facts.gather(place, Script())) == []

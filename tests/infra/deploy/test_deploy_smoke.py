@@ -5,9 +5,9 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from infra.deploy import calls, smoke, target
-from infra.deploy.calls import Wrong, tokens, until
+from infra.deploy import deployment_client, smoke, target
 from infra.deploy.commands import CommandFailed
+from infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
 from tests.infra.deploy.script import Script
 
@@ -16,7 +16,7 @@ DESCRIBE = "gcloud scheduler jobs describe dev-sweep"
 
 
 class Deployment:
-    """A deployment in memory, as `Calls` sees it; its flags say what works."""
+    """A deployment in memory, as `DeploymentClient` sees it; its flags say what works."""
 
     def __init__(self, *, follows: bool = True, private: bool = True, excludes: bool = True) -> None:
         self.follows, self.private, self.excludes = follows, private, excludes
@@ -35,7 +35,7 @@ class Deployment:
     def status(self, _: str, *, signed: bool = True) -> int:
         return 200 if signed or not self.private else 403
 
-    def ask(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = ()) -> Any:
+    def request(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = ()) -> Any:
         kind, _, rest = path.partition("/")
         answer = getattr(self, f"_{method}_{kind}".replace("-", "_").lower(), None)
         if answer:
@@ -46,7 +46,7 @@ class Deployment:
         elif method == "DELETE":
             self.kept.pop(path)
         elif path not in self.kept and 404 not in expect:
-            raise Wrong(f"{path}: 404")
+            raise SmokeTestFailed(f"{path}: 404")
         return self.kept.get(path)
 
     def _get_documents(self, key: str, _: Any) -> Any:
@@ -67,12 +67,12 @@ class Deployment:
         """Take a result."""
 
     def _get_batches(self, *_: Any) -> Any:
-        return {"state": "completed", "size": smoke.UNITS, "done": smoke.UNITS, "failed": 0}
+        return {"state": "completed", "size": smoke.UNITS, "succeeded": smoke.UNITS, "failed": 0}
 
 
 def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> list[str]:
     """Run the smoke test without patience; give the steps that failed."""
-    monkeypatch.setattr(smoke, "Calls", deployment)
+    monkeypatch.setattr(smoke, "DeploymentClient", deployment)
     for patience in ("REACHED_SECONDS", "FOLLOWED_SECONDS", "SCHEDULED_SECONDS"):
         monkeypatch.setattr(smoke, patience, -1.0)
     said: list[str] = []
@@ -121,12 +121,12 @@ def test_without_a_token_gclouds_own_words_are_given() -> None:
 
 
 def test_what_never_comes_is_wrong_in_the_end() -> None:
-    with pytest.raises(Wrong, match=f"no {REGION}"):
-        until(lambda: None, -1, f"no {REGION}")
+    with pytest.raises(SmokeTestFailed, match=f"no {REGION}"):
+        poll(lambda: None, -1, f"no {REGION}")
 
 
 def test_what_means_ask_again_is_asked_again_and_said_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(deployment_client, "PAUSE_SECONDS", 0)
     answers: list[httpx.Response | Exception] = [
         httpx.Response(503),
         httpx.ConnectError("broken"),
@@ -140,11 +140,13 @@ def test_what_means_ask_again_is_asked_again_and_said_in_the_end(monkeypatch: py
             raise given
         return given
 
-    with calls.Calls("https://x/dev-", lambda url: f"of {url}", httpx.MockTransport(answer)) as client:
-        assert client.ask("GET", "documents/x") == {"a": 1}
-        monkeypatch.setattr(calls, "PATIENCE_SECONDS", -1)
-        with pytest.raises(Wrong, match=r"GET documents/x has no answer.*; the last was: 500 a bug"):
-            client.ask("GET", "documents/x")
+    with deployment_client.DeploymentClient(
+        "https://x/dev-", lambda url: f"of {url}", httpx.MockTransport(answer)
+    ) as client:
+        assert client.request("GET", "documents/x") == {"a": 1}
+        monkeypatch.setattr(deployment_client, "RETRY_SECONDS_MAX", -1)
+        with pytest.raises(SmokeTestFailed, match=r"GET documents/x has no answer.*; the last was: 500 a bug"):
+            client.request("GET", "documents/x")
         answers.append(httpx.Response(409, text="no"))
-        with pytest.raises(Wrong, match="GET documents/x: 409 no"):
-            client.ask("GET", "documents/x")
+        with pytest.raises(SmokeTestFailed, match="GET documents/x: 409 no"):
+            client.request("GET", "documents/x")

@@ -99,7 +99,7 @@ def message(kind: str, /, **values: Any) -> Any:
 
 
 def provider_calls(servicer: Any) -> Any:
-    """Give the handler of every call that a provider answers; the servicer has a method named after each."""
+    """Return the handler of every call that a provider answers; the servicer has a method named after each."""
     return grpc.method_handlers_generic_handler(
         "tfplugin6.Provider", {name: _unary(getattr(servicer, name), *kinds) for name, kinds in CALLS.items()}
     )

@@ -11,7 +11,7 @@ Refusal = tuple[str, Path]
 
 
 def refusals(kind: str, value: Value, block: Block) -> Iterator[Refusal]:
-    """Say what is wrong with a resource's arguments, and where. What is unknown yet is not wrong yet."""
+    """Report what is wrong with a resource's arguments, and where. What is unknown yet is not wrong yet."""
     for path, inner, each in blocks(value, block):
         place = ".".join(step for step in path if isinstance(step, str))
         yield from ((text, (*path, name)) for name, text in _wrong_choices(inner, each))

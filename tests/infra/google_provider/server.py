@@ -48,7 +48,7 @@ class GoogleProvider:
         return self._servicer.cloud
 
     def environment(self) -> dict[str, str]:
-        """Give the environment for a Terraform that uses this provider and no network."""
+        """Return the environment for a Terraform that uses this provider and no network."""
         attach = {
             "Protocol": "grpc",
             "ProtocolVersion": 6,

@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 def encoded(value: Value | None) -> Any:
-    """Give the message that carries a value."""
+    """Return the message that carries a value."""
     return message("DynamicValue", msgpack=msgpack.packb(value))
 
 
@@ -33,13 +33,13 @@ def decoded(carrier: Any) -> Any:
 
 
 def attributes(block: Block) -> dict[str, Any]:
-    """Give a block's attributes by name."""
+    """Return a block's attributes by name."""
     found: dict[str, Any] = block.get("attributes", {})
     return found
 
 
 def nested(block: Block) -> dict[str, Any]:
-    """Give the blocks within a block by name."""
+    """Return the blocks within a block by name."""
     found: dict[str, Any] = block.get("block_types", {})
     return found
 
@@ -69,13 +69,13 @@ def _nested_message(name: str, inner: dict[str, Any]) -> Any:
 
 
 def empty(block: Block) -> Value:
-    """Give the value in which nothing is set."""
+    """Return the value in which nothing is set."""
     inner: Value = {name: None if each["nesting_mode"] == "single" else [] for name, each in nested(block).items()}
     return dict.fromkeys(attributes(block)) | inner
 
 
 def children(value: Value, block: Block) -> Iterator[tuple[Path, Block, Value]]:
-    """Give the values of the blocks within a value, each with its path and its own block."""
+    """Return the values of the blocks within a value, each with its path and its own block."""
     for name, inner in nested(block).items():
         held = value.get(name)
         if held is None or held == UNKNOWN:
@@ -87,7 +87,7 @@ def children(value: Value, block: Block) -> Iterator[tuple[Path, Block, Value]]:
 
 
 def blocks(value: Value, block: Block, path: Path = ()) -> Iterator[tuple[Path, Block, Value]]:
-    """Give a value and all that is within it."""
+    """Return a value and all that is within it."""
     yield path, block, value
     for below, inner, each in children(value, block):
         yield from blocks(each, inner, path + below)

@@ -1,4 +1,4 @@
-"""What is handed over to Cloud Tasks, seen from the other end of the wire."""
+"""The tasks that Cloud Tasks receives, seen from the server."""
 
 import contextlib
 import json
@@ -104,7 +104,7 @@ def test_a_task_without_a_time_is_due_at_once_and_carries_the_trace_of_its_call(
     assert not service.created[0].task.HasField("schedule_time")
 
 
-def test_in_the_cloud_a_task_proves_who_sends_it_to_the_function_it_calls() -> None:
+def test_in_the_cloud_a_task_carries_a_token_for_the_function_it_calls() -> None:
     request = task_request(replace(settings(), tasks_account="tasks@p.example"), effect("a", path="/x"), "")
     call = tasks_v2.CreateTaskRequest(request).task.http_request
     assert call.oidc_token.service_account_email == "tasks@p.example"
@@ -118,21 +118,21 @@ def test_a_name_that_is_taken_counts_as_handed_over(service: Service) -> None:
     assert service.names() == ["a"]
 
 
-def test_a_service_that_was_away_for_a_moment_is_asked_again(service: Service) -> None:
+def test_a_service_that_was_briefly_unavailable_is_retried(service: Service) -> None:
     service.refusals = {"a": [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAVAILABLE]}
     create(service, [effect("a")])
     assert service.names() == ["a", "a", "a"]
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "INTERNAL", "ABORTED"])
-def test_what_may_pass_is_unavailable(service: Service, code: str) -> None:
+def test_a_transient_error_is_unavailable(service: Service, code: str) -> None:
     service.refusals = {"a": [grpc.StatusCode[code]] * 9}
     with pytest.raises(Unavailable):
         create(service, [effect("a")])
 
 
 @pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "UNAUTHENTICATED"])
-def test_what_would_fail_again_is_a_problem_and_told_to_the_log(
+def test_a_permanent_error_is_a_problem_and_logged(
     service: Service, code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service.refusals = {"a": [grpc.StatusCode[code]]}
@@ -143,7 +143,7 @@ def test_what_would_fail_again_is_a_problem_and_told_to_the_log(
     assert service.names() == ["a"]
 
 
-def test_all_are_handed_over_also_when_some_fail_and_the_unknown_outweighs_the_refused(service: Service) -> None:
+def test_all_are_enqueued_even_when_some_fail_and_unknown_outcomes_outweigh_refusals(service: Service) -> None:
     names = [f"t{n:02}" for n in range(40)]
     service.refusals = {"t00": [grpc.StatusCode.NOT_FOUND], "t07": [grpc.StatusCode.INTERNAL]}
     with pytest.raises(Unavailable):
@@ -155,7 +155,7 @@ def test_no_effects_need_no_connection() -> None:
     CloudTasksQueue(settings("127.0.0.1:1"), JsonLog("p")).create([])
 
 
-def test_a_queue_that_is_away_is_unavailable_and_found_when_it_is_back() -> None:
+def test_a_queue_that_is_down_is_unavailable_and_found_when_it_is_back() -> None:
     before = Service()
     queue = CloudTasksQueue(settings(before.address), JsonLog("p"))
     queue.create([effect("a")])

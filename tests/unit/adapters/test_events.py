@@ -1,4 +1,4 @@
-"""A function's front to Firestore's events: what was written, and whether to ask again."""
+"""Entry points for Firestore's events: what was written, and whether to ask again."""
 
 import json
 import sys
@@ -102,7 +102,7 @@ def test_a_handler_gets_the_event_and_the_call_is_told_in_one_line(capsys: pytes
     assert (line["message"], line["function"], line["task"], line["status"]) == ("handled", "follow", "e-1", 200)
 
 
-def test_a_problem_is_acknowledged_and_told_to_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_is_acknowledged_and_logged(capsys: pytest.CaptureFixture[str]) -> None:
     abandoned, line = handled(failing(BadValue("no songs")), capsys)
     assert (abandoned["severity"], abandoned["message"], abandoned["detail"]) == (
         "ERROR",
@@ -116,7 +116,7 @@ def test_a_problem_is_acknowledged_and_told_to_the_log(capsys: pytest.CaptureFix
     ("error", "answer", "status"),
     [(Unavailable("aborted"), ServiceUnavailable, 503), (KeyError("x"), InternalServerError, 500)],
 )
-def test_anything_else_comes_again(
+def test_anything_else_is_retried(
     error: Exception, answer: type[Exception], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(answer) as raised:

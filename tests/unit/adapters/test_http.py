@@ -1,4 +1,4 @@
-"""A function's front to people, under the framework that runs it in the cloud."""
+"""The HTTP layer of a function, under the framework that runs it in the cloud."""
 
 import io
 import json
@@ -13,13 +13,16 @@ from flask.testing import FlaskClient
 from functions_framework import create_app
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
+from shared.adapters.http.bodies import BODY_BYTES_MAX
+from shared.adapters.http.routes import Routes
+
 MAIN = """
 from shared.adapters.http.routes import Response, Request, Routes
 from shared.core.rules.problems import BadValue, Unavailable
 
 routes = Routes("shelf")
 
-@routes.on("GET", "/")
+@routes.on("GET", "/", query=("where", "empty", "c", "a"))
 def find(request):
     return Response(200, {"query": list(request.query.items(multi=True))})
 
@@ -42,6 +45,10 @@ def delete(request, key):
 @routes.on("GET", "/{key}/versions")
 def versions(request, key):
     return Response(200, {"versions of": key, "if match": request.header("If-Match")})
+
+@routes.on("GET", "/any/parameters", query=None)
+def any_parameters(request):
+    return Response(200, request.query)
 
 @routes.on("POST", "/refuse")
 def refuse(request):
@@ -113,14 +120,12 @@ def test_a_path_that_is_not_utf_8_is_a_bad_key(app: flask.Flask) -> None:
 
 
 @pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_another_method_is_told_which_there_are(client: FlaskClient, method: str) -> None:
+def test_another_method_gets_405_with_those_allowed(client: FlaskClient, method: str) -> None:
     answer = client.open("/a", method=method)
     assert (answer.status_code, answer.headers["Allow"]) == (405, "DELETE, GET, HEAD, PUT")
 
 
 def test_trace_cannot_be_routed() -> None:
-    from shared.adapters.http.routes import Routes
-
     with pytest.raises(ValueError, match="TRACE"):
         Routes("x").on("TRACE", "/")
 
@@ -146,6 +151,46 @@ def test_parameters_that_cannot_be_read_are_a_bad_query(client: FlaskClient, que
     assert json.loads(client.get(f"/?{query}").data)["type"] == "urn:signalbox:problem:bad-query"
 
 
+@pytest.mark.parametrize(
+    ("method", "address", "name", "known"),
+    [
+        ("GET", "/?where=a==1&name=Fred", "name", "It has: a, c, empty, where."),
+        ("HEAD", "/?Where=a==1", "Where", "It has: a, c, empty, where."),
+        ("GET", "/a?b", "b", "It has none."),
+        ("PUT", "/a?if-match=x&zzz=", "if-match", "It has none."),
+        ("DELETE", "/a?force=true", "force", "It has none."),
+    ],
+)
+def test_an_unknown_query_parameter_is_refused_by_name(
+    client: FlaskClient, method: str, address: str, name: str, known: str
+) -> None:
+    answer = client.open(address, method=method, data="not JSON")
+    assert answer.status_code == 400
+    if method != "HEAD":
+        problem = json.loads(answer.data)
+        assert (problem["type"], problem["field"]) == ("urn:signalbox:problem:bad-query", name)
+        assert problem["detail"] == f"This address has no query parameter `{name}`. {known}"
+
+
+def test_a_route_may_allow_any_query_parameter(client: FlaskClient) -> None:
+    assert client.get("/any/parameters?a=1&b=").json == {"a": "1", "b": ""}
+
+
+@pytest.mark.parametrize("pattern", ["dict", "tasks/x", "", "{key}"])
+def test_a_pattern_without_a_leading_slash_cannot_be_routed(pattern: str) -> None:
+    with pytest.raises(ValueError, match=f'write "/{pattern}"'):
+        Routes("x").on("POST", pattern)
+
+
+def test_an_empty_body_is_an_object_without_fields(client: FlaskClient) -> None:
+    assert client.put("/a").json == {}
+    assert client.put("/a", data=b"").status_code == 201
+
+
+def test_an_empty_body_is_no_json_where_any_value_is_allowed(client: FlaskClient) -> None:
+    assert json.loads(client.post("/").data)["type"] == "urn:signalbox:problem:not-json"
+
+
 @pytest.mark.parametrize("value", [None, True, 0, 1.5, "é😀", [], {"a": {"b": [1]}}])
 def test_a_body_may_be_any_json_whatever_its_content_type(client: FlaskClient, value: object) -> None:
     answer = client.post("/", data=json.dumps(value), content_type="application/x-www-form-urlencoded")
@@ -156,7 +201,7 @@ def test_a_body_may_be_any_json_whatever_its_content_type(client: FlaskClient, v
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"", "Line 1, column 1 of the body: Expecting value"),
+        (b" ", "Line 1, column 2 of the body: Expecting value"),
         (b'{"a": 1,\n "b" 2}', "Line 2, column 6 of the body: Expecting ':' delimiter"),
         (b'{"a": "\xff"}', "Byte 7 of the body is not UTF-8"),
         (b'{"a": NaN}', "NaN is not a JSON number"),
@@ -172,7 +217,7 @@ def test_a_body_that_is_not_json_is_refused_with_the_place(client: FlaskClient, 
 )
 def test_where_an_object_is_wanted_another_value_is_refused(client: FlaskClient, body: str, kind: str) -> None:
     problem = json.loads(client.put("/a", data=body).data)
-    assert (problem["type"], problem["detail"]) == ("urn:signalbox:problem:not-an-object", f"The body is {kind}")
+    assert (problem["type"], problem["detail"]) == ("urn:signalbox:problem:not-an-object", f"The body is {kind}.")
 
 
 def test_a_body_nested_beyond_reason_is_a_problem_and_no_crash(client: FlaskClient) -> None:
@@ -215,8 +260,6 @@ def test_a_body_over_the_bound_is_refused_without_being_read_to_its_end(
 
 
 def test_a_body_of_exactly_the_bound_is_read(client: FlaskClient) -> None:
-    from shared.adapters.http.bodies import BODY_BYTES_MAX
-
     assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX)).status_code == 201
     assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX + 1)).status_code == 413
 
@@ -226,36 +269,36 @@ def test_a_problem_is_answered_as_rfc_9457(client: FlaskClient) -> None:
     assert answer.content_type == "application/problem+json"
     assert json.loads(answer.data) == {
         "type": "urn:signalbox:problem:bad-value",
-        "title": "Send values that a document can hold",
+        "title": "Invalid value",
         "status": 400,
         "detail": "A document holds no songs",
         "field": "song",
     }
 
 
-def test_what_is_unavailable_says_when_to_ask_again_and_not_why(client: FlaskClient) -> None:
+def test_unavailable_says_when_to_retry_and_not_why(client: FlaskClient) -> None:
     answer = client.post("/later")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "3")
     assert json.loads(answer.data)["type"] == "urn:signalbox:problem:unavailable"
     assert b"ABORTED" not in answer.data
 
 
-def test_a_bug_is_told_to_the_log_and_not_to_the_caller(
+def test_an_unhandled_exception_is_logged_and_not_shown_to_the_caller(
     client: FlaskClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = client.post("/bug")
     bug, handled = lines(capsys)
     assert json.loads(answer.data) == {
         "type": "urn:signalbox:problem:internal",
-        "title": "The function failed",
+        "title": "Internal error",
         "status": 500,
     }
-    assert (bug["severity"], bug["message"]) == ("ERROR", "bug")
+    assert (bug["severity"], bug["message"]) == ("ERROR", "unhandled exception")
     assert bug["exception"].endswith("KeyError: 'secret'\n")
     assert (handled["message"], handled["status"]) == ("handled", 500)
 
 
-def test_a_call_leaves_one_line_with_its_cost_under_its_trace(
+def test_a_request_leaves_one_log_line_with_its_cost_under_its_trace(
     client: FlaskClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client.put("/a", data="{}", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})

@@ -62,10 +62,10 @@ def test_numbers_that_json_lacks_are_written_as_null() -> None:
     assert json.loads(render({"a": [float("nan"), 1.5, (float("inf"),)]})) == {"a": [None, 1.5, [None]]}
 
 
-def test_half_a_surrogate_pair_is_written_as_its_escape() -> None:
+def test_a_lone_surrogate_is_rendered_as_its_escape() -> None:
     assert render(["\ud800é"]) == b'["\\ud800\xc3\xa9"]'
 
 
-def test_what_no_answer_can_hold_is_a_bug() -> None:
+def test_what_json_cannot_render_raises_a_type_error() -> None:
     with pytest.raises(TypeError, match="set"):
         render({1})

@@ -1,4 +1,4 @@
-"""What a call costs, counted as it is billed and as a caller waits."""
+"""The cost of a request: billed operations and round trips."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -108,7 +108,7 @@ def test_write_each_costs_each_write_also_those_that_fail() -> None:
     assert cost == Cost(writes=2, deletes=1, round_trips=1)
 
 
-def test_tasks_handed_over_together_are_one_round_trip_and_none_is_none() -> None:
+def test_tasks_enqueued_together_are_one_round_trip_and_none_is_none() -> None:
     with measure() as cost:
         ports(Shelf()).queue.create([effect("a"), effect("b")])
         ports(Shelf()).queue.create([])

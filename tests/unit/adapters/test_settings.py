@@ -9,7 +9,7 @@ from shared.adapters.settings import EMBEDDED, from_environment
 from shared.core.rules.indexes import parse
 
 
-def test_an_empty_environment_gives_a_laptop() -> None:
+def test_an_empty_environment_gives_the_local_settings() -> None:
     settings = from_environment({})
     assert settings.project == "demo-signalbox"
     assert settings.database == "(default)"
@@ -32,7 +32,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_QUEUE_PREFIX": "x-",
             "SIGNALBOX_TASKS_ACCOUNT": "tasks@p.example",
             "SIGNALBOX_TRIGGERS": '{"documents": "documents/{key}"}',
-            "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
+            "SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}',
             "SIGNALBOX_TASK_QUEUES": '["tasks", "slow"]',
             "SIGNALBOX_SCHEDULER_ACCOUNT": "scheduler@p.example",
             "SIGNALBOX_KEYS_URL": "http://h:3/certs",
@@ -52,7 +52,7 @@ def test_every_setting_has_its_variable() -> None:
         "x-",
         "tasks@p.example",
         {"documents": "documents/{key}"},
-        {"kitchen"},
+        {"kitchen": {"cook"}},
         {"tasks", "slow"},
         "scheduler@p.example",
         "http://h:3/certs",
@@ -79,7 +79,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_QUEUE_PREFIX": "x-",
             "SIGNALBOX_SCHEDULER_ACCOUNT": "scheduler@p.example",
             "SIGNALBOX_SIGNATURES": "removed",
-            "SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]',
+            "SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}',
             "SIGNALBOX_TASK_QUEUES": "[]",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
         }

@@ -1,4 +1,4 @@
-"""A function's front to queues and schedules: the answer says whether to ask again."""
+"""Entry points for queues and schedules: the status says whether to retry."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 import flask
 import pytest
 
-from shared.adapters.http.tasks import Task, schedule_entry, task_entry
+from shared.adapters.http.tasks import TaskDelivery, schedule_entry, task_entry
 from shared.core.rules.problems import BadValue, Unavailable
 
 ENVELOPE = {"operation": "op-1", "task": "refresh", "payload": {"key": "a"}}
@@ -25,28 +25,28 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 def failing(error: Exception) -> Callable[[flask.Request], flask.Response]:
     @task_entry("page")
-    def page(_: Task) -> None:
+    def page(_: TaskDelivery) -> None:
         raise error
 
     return page
 
 
 def test_a_handler_gets_what_the_task_says_and_how_often_it_was_tried() -> None:
-    got: list[Task] = []
+    got: list[TaskDelivery] = []
     headers = {"X-CloudTasks-TaskExecutionCount": "2", "X-CloudTasks-TaskRetryCount": "5", "traceparent": TRACE}
     assert called(task_entry("page")(got.append), headers=headers).status_code == 204
-    assert got == [Task("op-1", "refresh", {"key": "a"}, executions=2, retries=5, trace=TRACE)]
+    assert got == [TaskDelivery("op-1", "refresh", {"key": "a"}, executions=2, retries=5, trace=TRACE)]
 
 
 @pytest.mark.parametrize("count", [None, "", "many", "-1", "9" * 50])
 def test_a_count_that_is_none_counts_as_zero(count: str | None) -> None:
-    got: list[Task] = []
+    got: list[TaskDelivery] = []
     headers = {} if count is None else {"X-CloudTasks-TaskExecutionCount": count}
     called(task_entry("page")(got.append), headers=headers)
     assert got[0].executions == 0
 
 
-def test_a_problem_is_acknowledged_and_told_to_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_is_acknowledged_and_logged(capsys: pytest.CaptureFixture[str]) -> None:
     assert called(failing(BadValue("no songs"))).status_code == 204
     abandoned, handled = lines(capsys)
     assert (abandoned["severity"], abandoned["message"]) == ("ERROR", "task abandoned")
@@ -54,12 +54,12 @@ def test_a_problem_is_acknowledged_and_told_to_the_log(capsys: pytest.CaptureFix
     assert (handled["function"], handled["status"]) == ("page", 204)
 
 
-def test_what_is_unavailable_comes_again() -> None:
+def test_unavailable_is_retried() -> None:
     answer = called(failing(Unavailable("aborted", retry_after_seconds=2)))
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
 
 
-def test_a_bug_comes_again_and_is_told_to_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unhandled_exception_is_retried_and_logged(capsys: pytest.CaptureFixture[str]) -> None:
     assert called(failing(KeyError("secret"))).status_code == 500
     bug, handled = lines(capsys)
     assert bug["exception"].endswith("KeyError: 'secret'\n")
@@ -69,7 +69,7 @@ def test_a_bug_comes_again_and_is_told_to_the_log(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"operation": "o", "task": "t"}', b'{"operation": 1, "task": "t", "payload": {}}']
 )
-def test_a_body_that_is_no_envelope_is_abandoned(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_body_that_is_not_an_envelope_is_abandoned(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     assert called(task_entry("page")(lambda _: None), json=None, data=body).status_code == 204
     assert lines(capsys)[0]["message"] == "task abandoned"
 

@@ -18,7 +18,9 @@ CALL = {"function": "kitchen", "task": "cook", "payload": {"dish": [["soup"]], "
 
 
 def test_a_call_has_a_queue_and_no_delay_unless_it_says_otherwise() -> None:
-    assert Call.parse(CALL, "continuation") == Call("kitchen", "cook", {"dish": [["soup"]], "": None}, "tasks", 0)
+    assert Call.from_request(CALL, "continuation") == Call(
+        "kitchen", "cook", {"dish": [["soup"]], "": None}, "tasks", 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,43 +38,43 @@ def test_a_call_has_a_queue_and_no_delay_unless_it_says_otherwise() -> None:
         ({"delay_seconds": True}, "on_complete.delay_seconds"),
         ({"delay_seconds": float("nan")}, "on_complete.delay_seconds"),
         ({"delay_seconds": LIMITS.delay_seconds_max + 1}, "on_complete.delay_seconds"),
-        ({"url": "http://elsewhere/"}, "on_complete"),
+        ({"url": "http://elsewhere/"}, "on_complete.url"),
     ],
 )
-def test_a_call_that_says_something_wrong_is_refused_by_the_name_of_the_place(change: Any, field: str) -> None:
+def test_an_invalid_call_is_refused_by_the_name_of_the_field(change: Any, field: str) -> None:
     with pytest.raises(BadCall) as refused:
-        Call.parse(CALL | change, "on_complete")
+        Call.from_request(CALL | change, "on_complete")
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize("value", [None, [], "cook", 1])
-def test_what_is_no_object_is_no_call(value: Any) -> None:
+def test_a_call_must_be_an_object(value: Any) -> None:
     with pytest.raises(BadCall):
-        Call.parse(value, "continuation")
+        Call.from_request(value, "continuation")
 
 
 def test_a_payload_is_bounded_by_its_bytes() -> None:
     fits = "ä" * ((LIMITS.task_bytes_max - len('{"x":""}')) // 2)
-    assert Call.parse(CALL | {"payload": {"x": fits}}, "continuation").payload == {"x": fits}
+    assert Call.from_request(CALL | {"payload": {"x": fits}}, "continuation").payload == {"x": fits}
     with pytest.raises(TooLarge):
-        Call.parse(CALL | {"payload": {"x": fits + "ä"}}, "continuation")
+        Call.from_request(CALL | {"payload": {"x": fits + "ä"}}, "continuation")
 
 
 def test_a_record_of_a_call_gives_the_call_back() -> None:
-    call = Call.parse(CALL | {"queue": "slow", "delay_seconds": 1.5}, "continuation")
-    assert Call.of(call.record()) == call
+    call = Call.from_request(CALL | {"queue": "slow", "delay_seconds": 1.5}, "continuation")
+    assert Call.from_record(call.to_record()) == call
 
 
 def test_a_call_becomes_a_task_at_its_own_address_with_the_lease_beside_the_payload() -> None:
     lease = {"semaphore": "s", "id": "l", "token": 7, "ends_at": NOW}
-    effect = Call.parse(CALL, "continuation").after(2).effect("name", NOW, lease=lease)
+    effect = Call.from_request(CALL, "continuation").after(2).effect("name", NOW, lease=lease)
     assert (effect.path, effect.not_before) == ("/tasks/cook", NOW + timedelta(seconds=2))
     assert effect.context == {"lease": lease | {"ends_at": "2026-01-02T03:04:05Z"}}
 
 
-def test_what_stands_beside_a_payload_survives_the_outbox_and_reaches_the_envelope() -> None:
-    effect = Call.parse(CALL, "continuation").effect("name", NOW, unit={"batch": "b", "index": 0, "attempt": 0})
-    assert outbox.decode(outbox.encode([effect])) == (effect,)
+def test_the_context_of_a_payload_survives_the_outbox_and_reaches_the_envelope() -> None:
+    effect = Call.from_request(CALL, "continuation").effect("name", NOW, unit={"batch": "b", "index": 0, "attempt": 0})
+    assert outbox.from_record(outbox.to_record([effect])) == (effect,)
     body = task_request(from_environment({}), effect, "")["task"]["http_request"]["body"].decode()
     assert '"unit":{"batch":"b","index":0,"attempt":0}' in body.replace(" ", "")
 
@@ -80,16 +82,28 @@ def test_what_stands_beside_a_payload_survives_the_outbox_and_reaches_the_envelo
 @pytest.fixture
 def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: Settings = from_environment(
-        {"SIGNALBOX_TASK_FUNCTIONS": '["kitchen"]', "SIGNALBOX_TASK_QUEUES": '["tasks"]'}
+        {"SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}', "SIGNALBOX_TASK_QUEUES": '["tasks"]'}
     )
     monkeypatch.setattr(continuations, "settings", lambda: listed)
 
 
 @pytest.mark.usefixtures("catalogue")
-def test_a_call_names_a_function_and_a_queue_of_the_catalogue() -> None:
-    continuations.check_deployed(continuation=Call.parse(CALL, "continuation"), on_timeout=None)
-    for change, part in (({"function": "cellar"}, "function"), ({"queue": "slow"}, "queue")):
+def test_a_call_names_a_function_a_task_and_a_queue_of_the_catalogue() -> None:
+    continuations.check_deployed(continuation=Call.from_request(CALL, "continuation"), on_timeout=None)
+    for change, part in (
+        ({"function": "cellar"}, "function"),
+        ({"task": "wash"}, "task"),
+        ({"queue": "slow"}, "queue"),
+    ):
         with pytest.raises(Problem) as refused:
-            continuations.check_deployed(on_complete=Call.parse(CALL | change, "on_complete"))
+            continuations.check_deployed(on_complete=Call.from_request(CALL | change, "on_complete"))
         assert refused.value.field == f"on_complete.{part}"
         assert next(iter(change.values())) in refused.value.detail
+
+
+def test_a_call_made_in_code_is_checked_like_one_that_arrived() -> None:
+    assert Call("kitchen", "cook", {"dish": "soup"}, delay_seconds=2).checked("cook").delay_seconds == 2.0
+    with pytest.raises(BadCall, match=r"cook\.task"):
+        Call("kitchen", "../cook", {}).checked("cook")
+    with pytest.raises(TooLarge):
+        Call("kitchen", "cook", {"x": "a" * LIMITS.task_bytes_max}).checked("cook")

@@ -3,12 +3,12 @@
 import pytest
 
 from shared.core.rules import indexes
-from shared.documents.rules import queries
+from shared.documents.rules.queries import FindRequest
 
 
 def lacking(*where: str, order_by: tuple[str, ...] = (), declared: tuple[tuple[str, ...], ...] = ()) -> str:
     """Give the fields of the index that a query of documents lacks, in one text; empty: it is served."""
-    search = queries.parse(where, order_by, "", "")
+    search = FindRequest.from_request(where, order_by, "", "")
     known = [indexes.parse("documents", fields) for fields in declared]
     index = indexes.lacking("documents", search.where, search.order_by, known)
     return "" if index is None else " ".join(map(str, index.fields))
@@ -105,7 +105,7 @@ def test_indexes_that_end_alike_are_merged_for_equalities_but_not_for_in() -> No
 
 
 def test_an_index_is_of_the_collections_with_its_id_wherever_they_lie() -> None:
-    search = queries.parse(["a==1"], ["b"], "", "")
+    search = FindRequest.from_request(["a==1"], ["b"], "", "")
     declared = [indexes.parse("units", ("a", "b"))]
     assert indexes.lacking("batches/x/units", search.where, search.order_by, declared) is None
     assert indexes.lacking("units/x/others", search.where, search.order_by, declared) is not None

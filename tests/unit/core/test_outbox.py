@@ -50,7 +50,7 @@ def test_a_commit_without_effects_leaves_nothing_in_the_outbox() -> None:
     assert (world.record("counters/a"), world.ids("outbox"), world.tasks) == ({"n": 1}, [], [])
 
 
-def test_effects_are_committed_with_the_state_then_handed_over_then_forgotten() -> None:
+def test_effects_are_committed_with_the_state_then_enqueued_then_deleted() -> None:
     world = Watching()
     committed = outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
     assert world.seen == [({"n": 1}, ["one", "two"])]
@@ -74,10 +74,10 @@ def test_a_commit_that_landed_does_not_fail_because_the_queue_does(refusal: Exce
     outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
     [record] = world.ids("outbox")
     assert world.record("counters/a") == {"n": 1}
-    assert world.told == [("handing over is left to the sweeper", {"outbox": f"outbox/{record}", "tasks": 2})]
+    assert world.told == [("tasks left to the sweeper", {"outbox": f"outbox/{record}", "tasks": 2})]
 
 
-def test_the_sweeper_hands_over_what_was_left_behind_under_the_same_names() -> None:
+def test_the_sweeper_enqueues_what_was_left_behind_under_the_same_names() -> None:
     world = QuietWorld()
     left_behind(world, *TWO)
     world.pass_time(LIMITS.outbox_patience_seconds + 1)
@@ -86,7 +86,7 @@ def test_the_sweeper_hands_over_what_was_left_behind_under_the_same_names() -> N
     assert outbox.sweep(world.ports) == 0
 
 
-def test_the_sweeper_leaves_what_may_still_be_in_its_own_operations_hands() -> None:
+def test_the_sweeper_leaves_records_whose_operation_may_still_run() -> None:
     world = QuietWorld()
     left_behind(world, *TWO)
     world.pass_time(LIMITS.outbox_patience_seconds - 1)
@@ -94,7 +94,7 @@ def test_the_sweeper_leaves_what_may_still_be_in_its_own_operations_hands() -> N
     assert (world.tasks, len(world.ids("outbox"))) == ([], 1)
 
 
-def test_tasks_that_were_handed_over_before_are_not_there_twice() -> None:
+def test_tasks_that_were_enqueued_before_are_not_there_twice() -> None:
     world = QuietWorld()
     left_behind(world, *TWO)
     world.create(TWO[:1])  # the process died in the middle of it
@@ -121,7 +121,7 @@ def test_a_record_that_the_queue_refuses_stays_and_does_not_hold_up_the_others()
     assert sorted(task.name for task in world.tasks) == ["one", "two"]
     [stays] = world.ids("outbox")
     assert world.record(f"outbox/{stays}")["tasks"][0]["name"] == "poison"
-    assert world.reported == [("the queue does not take what the outbox holds", {"outbox": f"outbox/{stays}"})]
+    assert world.reported == [("outbox tasks refused by the queue", {"outbox": f"outbox/{stays}"})]
 
 
 def test_the_sweeper_goes_through_as_many_pages_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_every_part_of_an_effect_comes_back_from_the_outbox() -> None:
     )
     left_behind(world, odd)
     [record] = world.ids("outbox")
-    [read] = outbox.decode(world.record(f"outbox/{record}"))
+    [read] = outbox.from_record(world.record(f"outbox/{record}"))
     assert (read, read.trace) == (odd, odd.trace)
 
 

@@ -53,7 +53,7 @@ class Lossy:
         return committed
 
 
-def test_a_decision_is_committed_answered_and_its_effects_are_handed_over() -> None:
+def test_a_decision_is_committed_answered_and_its_effects_are_enqueued() -> None:
     world = QuietWorld()
     answer, committed = perform(world.ports, [PATH], add_one)
     assert (answer, world.record(PATH)) == (1, {"n": 1})
@@ -118,7 +118,7 @@ def test_a_problem_of_the_decision_goes_to_the_caller_and_nothing_is_committed()
     assert (world.record(PATH), world.slept_seconds) == (None, [])
 
 
-def test_when_an_answer_is_lost_it_is_not_decided_again_but_said_to_be_unknown() -> None:
+def test_a_lost_response_is_unavailable_and_not_decided_again() -> None:
     world = QuietWorld()
     ports = Ports(Lossy(world), world, world, world)
     with pytest.raises(Unavailable):

@@ -25,7 +25,7 @@ def app() -> flask.Flask:
 
 @contextmanager
 def front_of(ports: Ports) -> Iterator[FlaskClient]:
-    """Give a client of the function on these ports."""
+    """Return a client of the function on these ports."""
     runtime.bind(ports)
     try:
         yield app().test_client()
@@ -47,21 +47,21 @@ class Front:
         return self.client.open(path, method=method, data=data, headers={"Content-Type": "application/json"} | named)
 
     def seen(self, key: str) -> Any:
-        """Give a document as a reader sees it; None: there is none."""
+        """Return a document as a reader sees it; None: there is none."""
         answer = self.client.get(f"/{key}")
         return answer.json if answer.status_code == 200 else None
 
 
 @contextmanager
 def front() -> Iterator[Front]:
-    """Give a new world with the function before it."""
+    """Return a new world with the function before it."""
     world = QuietWorld()
     with front_of(world.ports) as client:
         yield Front(world, client)
 
 
 def problem(answer: TestResponse) -> tuple[int, str, str | None]:
-    """Give status, slug and field of a refusal; each says what to do."""
+    """Return status, slug and field of a refusal; each says what to do."""
     body = json.loads(answer.data)
     assert answer.content_type == "application/problem+json"
     assert body["detail"]

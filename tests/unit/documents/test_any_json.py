@@ -13,7 +13,16 @@ from shared.documents.rules.documents import RESERVED
 from shared.documents.rules.patches import Null
 from tests.unit.documents.documents_front import Front, front, problem
 
-REFUSALS = {"bad-key", "bad-value", "too-deep", "too-large", "reserved-field", "not-json"}
+REFUSALS = {
+    "bad-key",
+    "key-mismatch",
+    "key-required",
+    "bad-value",
+    "too-deep",
+    "too-large",
+    "reserved-field",
+    "not-json",
+}
 
 
 def _nested(levels: int) -> dict[str, Any]:
@@ -36,14 +45,14 @@ deep = st.integers(1, 30).map(_nested)
 
 
 def linkless(value: Any) -> bool:
-    """Tell whether nothing in a value is a link, so that it must come back as it is."""
+    """Return whether nothing in a value is a link, so that it must come back as it is."""
     if isinstance(value, dict):
         return "key" not in value and all(map(linkless, value.values()))
     return all(map(linkless, value)) if isinstance(value, list) else True
 
 
 def own(document: dict[str, Any]) -> dict[str, Any]:
-    """Take a document's address off it, and what stands beside its links' keys."""
+    """Return a document without its key and without what stands beside its links' keys."""
     return {name: _bare(value) for name, value in document.items() if name != "key"}
 
 
@@ -74,7 +83,7 @@ EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[Heal
 @EXAMPLES
 @given(objects | deep)
 def test_any_object_that_is_put_comes_back_equal_or_is_refused_with_a_reason(sent: dict[str, Any]) -> None:
-    """D1, D3, D4, D5: lists in lists, empty ones, long texts, numbers that equal each other but are not the same."""
+    """Lists in lists, empty ones, long texts, numbers that equal each other but are not the same."""
     with front() as at:
         if holds(at.ask("PUT", "/a", sent), sent, at) and linkless(sent):
             assert canonical(at.seen("a")) == canonical({"key": "a", **sent})
@@ -82,7 +91,7 @@ def test_any_object_that_is_put_comes_back_equal_or_is_refused_with_a_reason(sen
 
 @EXAMPLES
 @given(objects)
-def test_any_object_in_a_call_of_many_ends_as_a_put_of_it_would(sent: dict[str, Any]) -> None:
+def test_any_object_in_a_bulk_put_has_the_outcome_of_a_put(sent: dict[str, Any]) -> None:
     with front() as single:
         put = single.ask("PUT", "/a", sent)
     with front() as at:
@@ -98,7 +107,7 @@ def test_any_object_in_a_call_of_many_ends_as_a_put_of_it_would(sent: dict[str, 
 
 @EXAMPLES
 @given(objects.filter(linkless), objects.filter(linkless), st.sampled_from(Null))
-def test_any_merge_gives_what_the_rfc_says_or_is_refused_with_a_reason(
+def test_any_merge_has_the_result_of_the_rfc_or_is_refused_with_a_reason(
     held: dict[str, Any], patch: dict[str, Any], null: Null
 ) -> None:
     kind = "application/json" if null is Null.IS_A_VALUE else "application/merge-patch+json"
@@ -128,7 +137,7 @@ OWN = {"version": 1, "linked": False, "link_keys": ["t"], "author": "put"}
     ],
 )
 @pytest.mark.parametrize("value", [OWN, None, {}, []])
-def test_the_kits_own_fields_can_be_set_by_nobody(method: str, path: str, kind: str, value: Any) -> None:
+def test_metadata_cannot_be_set_by_callers(method: str, path: str, kind: str, value: Any) -> None:
     with front() as at:
         before = at.ask("PUT", "/a", {"n": 1}).headers["ETag"]
         answer = at.ask(method, path, {"key": "a", RESERVED: value}, Content_Type=kind)
@@ -138,8 +147,8 @@ def test_the_kits_own_fields_can_be_set_by_nobody(method: str, path: str, kind: 
         assert at.client.get("/a").headers["ETag"] == before
 
 
-def test_the_kits_own_fields_are_seen_nowhere() -> None:
-    """D5: not in a document, a copy, a copy of a copy, an answer of many, nor by asking for them."""
+def test_metadata_is_shown_nowhere() -> None:
+    """Not in a document, a copy, a copy of a copy, an answer of many, nor by asking for them."""
     with front() as at:
         at.ask("PUT", "/t", {"n": 1})
         at.ask("PUT", "/p", {"t": {"key": "t"}})
@@ -157,7 +166,7 @@ def test_the_kits_own_fields_are_seen_nowhere() -> None:
 
 
 @pytest.mark.parametrize("name", [RESERVED, f"{RESERVED}.version"])
-def test_further_down_a_name_like_the_kits_own_is_a_name_like_any_other(name: str) -> None:
+def test_the_reserved_name_is_ordinary_in_nested_objects(name: str) -> None:
     with front() as at:
         assert at.ask("PUT", "/a", {"in": {name: OWN}}).status_code == 201
         assert at.ask("PATCH", "/a", {"in": {"m": 1}}).json == {"key": "a", "in": {name: OWN, "m": 1}}

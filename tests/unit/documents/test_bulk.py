@@ -12,8 +12,8 @@ from shared.core.operations.ports import Field, Outcome, Snapshot, Write
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.documents.operations.bulk import put_each
-from shared.documents.operations.documents import Stored
-from shared.documents.rules.bulk import waves
+from shared.documents.operations.stored_documents import StoredDocument
+from shared.documents.rules.bulk import BulkPutRequest, waves
 from shared.documents.rules.documents import RESERVED
 from tests.unit.documents.documents_front import Front, front, problem
 from tests.unit.quiet_world import QuietWorld
@@ -28,7 +28,7 @@ def at() -> Iterator[Front]:
 
 
 def results(at: Front, body: Any, kind: str = "application/json") -> list[dict[str, Any]]:
-    """Load documents; give what became of each, its problem as slug and field."""
+    """Load documents; return what became of each, its problem as slug and field."""
     answer = at.ask("POST", "/", body, Content_Type=kind)
     assert answer.status_code == 200, answer.get_data(as_text=True)
     return [_short(each) for each in json.loads(answer.data)["results"]]
@@ -50,15 +50,15 @@ def lines(*bodies: Any) -> bytes:
 # --- which go first ---
 
 
-def test_who_is_linked_to_is_written_in_an_earlier_wave() -> None:
+def test_targets_are_written_in_an_earlier_wave() -> None:
     assert list(waves({"a": ["b"], "b": ["c", "elsewhere"], "c": [], "d": []})) == [["c", "d"], ["b"], ["a"]]
 
 
-def test_a_link_to_oneself_waits_for_nobody_and_a_circle_goes_together() -> None:
+def test_a_self_link_does_not_wait_and_a_cycle_is_one_wave() -> None:
     assert list(waves({"a": ["a"], "b": ["c"], "c": ["b"], "d": ["b"]})) == [["a"], ["b", "c", "d"]]
 
 
-def test_a_chain_longer_than_the_waves_ends_in_one_that_takes_the_rest() -> None:
+def test_the_last_wave_takes_the_rest_of_a_long_chain() -> None:
     chain = {str(n): [str(n - 1)] for n in range(LIMITS.bulk_waves_max + 5)}
     parted = list(waves(chain))
     assert [len(wave) for wave in parted] == [1] * (LIMITS.bulk_waves_max - 1) + [6]
@@ -77,21 +77,24 @@ def test_one_document_with_its_key_is_a_put(at: Front) -> None:
 @pytest.mark.parametrize(
     ("body", "slug", "field"),
     [
-        ({"n": 1}, "bad-key", "key"),
+        ({"n": 1}, "key-required", "key"),
         ({"key": 1}, "bad-key", "key"),
-        ({"key": None}, "bad-key", "key"),
+        ({"key": None}, "key-required", "key"),
+        ({"key": ""}, "key-required", "key"),
         ({"key": "a/b"}, "bad-key", "key"),
         ("a", "not-an-object", None),
         ({"key": "a", "_signalbox": 1}, "reserved-field", "_signalbox"),
     ],
 )
-def test_one_without_a_good_key_or_content_is_refused(at: Front, body: Any, slug: str, field: str | None) -> None:
-    """D1: a document has a key and is an object."""
+def test_a_document_without_a_valid_key_or_content_is_refused(
+    at: Front, body: Any, slug: str, field: str | None
+) -> None:
+    """A document has a key and is an object."""
     assert problem(at.ask("POST", "/", body)) == (400, slug, field)
     assert at.world.ids("documents") == []
 
 
-def test_an_array_and_lines_end_alike_in_the_order_they_came(at: Front) -> None:
+def test_an_array_and_lines_have_the_same_results_in_request_order(at: Front) -> None:
     at.ask("PUT", "/b", {"old": 1})
     listed = results(at, [{"key": "a", "n": 1}, {"key": "b", "n": 2}])
     assert [(each["key"], each["status"]) for each in listed] == [("a", 201), ("b", 200)]
@@ -101,7 +104,7 @@ def test_an_array_and_lines_end_alike_in_the_order_they_came(at: Front) -> None:
     assert (at.seen("a"), at.seen("b")) == ({"key": "a", "n": 1}, {"key": "b", "n": 3})
 
 
-def test_nothing_to_load_ends_in_nothing(at: Front) -> None:
+def test_an_empty_request_has_no_results(at: Front) -> None:
     assert results(at, []) == results(at, b"", NDJSON) == results(at, b"\n\n", NDJSON) == []
 
 
@@ -109,7 +112,7 @@ def test_each_refusal_is_its_own_and_keeps_no_other_from_being_stored(at: Front)
     bodies = [{"key": "a", "n": 1}, {"n": 2}, [3], {"key": "b", "": 1}, {"key": "c", "_signalbox": {}}, {"key": "d"}]
     assert [(each["key"], each["status"], each.get("problem")) for each in results(at, bodies)] == [
         ("a", 201, None),
-        (None, 400, ("bad-key", "key")),
+        (None, 400, ("key-required", "key")),
         (None, 400, ("not-an-object", None)),
         ("b", 400, ("bad-value", "")),
         ("c", 400, ("reserved-field", "_signalbox")),
@@ -118,7 +121,7 @@ def test_each_refusal_is_its_own_and_keeps_no_other_from_being_stored(at: Front)
     assert at.world.ids("documents") == ["a", "d"]
 
 
-def test_a_line_that_is_not_json_is_that_lines_own_ending(at: Front) -> None:
+def test_a_line_that_is_not_json_is_refused_by_itself(at: Front) -> None:
     broken = [b"{", b'{"key": "x", "n": NaN}', b'{"key": "y"} {"key": "z"}', b'{"key": "\xff"}']
     ended = results(at, lines({"key": "a"}, *broken, {"key": "b"}), NDJSON)
     assert [(each["key"], each["status"]) for each in ended] == [("a", 201), *[(None, 400)] * 4, ("b", 201)]
@@ -126,7 +129,7 @@ def test_a_line_that_is_not_json_is_that_lines_own_ending(at: Front) -> None:
     assert at.world.ids("documents") == ["a", "b"]
 
 
-def test_a_line_says_which_it_is(at: Front) -> None:
+def test_a_refused_line_is_named_by_its_number(at: Front) -> None:
     answer = at.ask("POST", "/", b'{"key": "a"}\n\n{', Content_Type=NDJSON)
     assert json.loads(answer.data)["results"][1]["problem"]["detail"].startswith("In line 3 alone: ")
 
@@ -134,13 +137,13 @@ def test_a_line_says_which_it_is(at: Front) -> None:
 def test_of_a_key_that_comes_twice_the_first_is_stored_and_the_others_are_refused(at: Front) -> None:
     ended = results(at, [{"key": "a", "n": 1}, {"key": "b"}, {"key": "a", "n": 2}, {"key": "a", "_signalbox": 1}])
     assert [(each["key"], each["status"]) for each in ended] == [("a", 201), ("b", 201), ("a", 409), ("a", 409)]
-    assert ended[2]["problem"] == ("key-twice", "key")
+    assert ended[2]["problem"] == ("duplicate-key", "key")
     assert at.seen("a") == {"key": "a", "n": 1}
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_links_of_one_call_resolve_whatever_their_order(at: Front, reverse: bool) -> None:
-    """D7: before any event has run, a copy of a copy too."""
+def test_links_within_one_call_resolve_in_any_order(at: Front, reverse: bool) -> None:
+    """Before any event has run, a copy of a copy too."""
     bodies = [{"key": "a", "b": {"key": "b"}}, {"key": "b", "l": [{"key": "c"}, {"key": "old"}]}, {"key": "c", "n": 1}]
     at.ask("PUT", "/old", {"n": 0})
     results(at, bodies[::-1] if reverse else bodies)
@@ -150,7 +153,7 @@ def test_links_of_one_call_resolve_whatever_their_order(at: Front, reverse: bool
     assert at.seen("a") == {"key": "a", "b": b}
 
 
-def test_links_in_a_circle_are_mended_by_their_events(at: Front) -> None:
+def test_copies_in_a_cycle_are_refreshed_by_their_events(at: Front) -> None:
     results(at, [{"key": "a", "n": 1, "b": {"key": "b"}}, {"key": "b", "n": 2, "a": {"key": "a"}}])
     at.world.settle()
     cycle = {"key": "a", "link_cycle": True}
@@ -163,7 +166,7 @@ def test_a_link_to_a_document_of_the_call_that_is_refused_shows_what_is_stored(a
     assert at.seen("p") == {"key": "p", "t": {"key": "t", "n": "old"}}
 
 
-def test_more_than_a_call_may_bring_is_refused_whole_with_the_number(at: Front) -> None:
+def test_a_call_beyond_the_limit_is_refused_whole_with_the_number(at: Front) -> None:
     many = [{"key": str(n)} for n in range(LIMITS.bulk_puts_max + 1)]
     linked = [{"key": str(n), "l": [{"key": f"t{n}-{m}"} for m in range(400)]} for n in range(3)]
     large = b"[" + b" " * (8 * 1024 * 1024) + b"]"
@@ -212,10 +215,10 @@ class Contested:
 
 def load(world: QuietWorld, other: Callable[[], object], times: int, bodies: list[Any]) -> list[Any]:
     ports = replace(world.ports, store=Contested(world, other, times))
-    return [each.ending for each in put_each(ports, bodies)]
+    return [each.outcome for each in put_each(ports, BulkPutRequest.from_request(bodies))]
 
 
-def test_who_loses_the_guard_is_read_again_with_what_it_links_to() -> None:
+def test_a_document_that_loses_its_guard_is_read_again_with_its_targets() -> None:
     world = QuietWorld()
     world.put("t", n=1)
 
@@ -224,20 +227,20 @@ def test_who_loses_the_guard_is_read_again_with_what_it_links_to() -> None:
         world.put("t", n=2)
 
     [ending] = load(world, other, 1, [{"key": "p", "t": {"key": "t"}}])
-    assert isinstance(ending, Stored)
+    assert isinstance(ending, StoredDocument)
     assert (ending.created, ending.document) == (False, {"key": "p", "t": {"key": "t", "n": 2}})
     assert len(world.slept_seconds) == 1
 
 
-def test_who_loses_every_time_is_to_be_asked_for_again_and_the_others_are_stored() -> None:
+def test_a_document_that_always_loses_its_guard_is_unavailable_and_the_others_are_stored() -> None:
     world = QuietWorld()
     endings = load(world, lambda: world.put("p", n="another's"), 99, [{"key": "p", "n": 1}, {"key": "q", "n": 1}])
     assert isinstance(endings[0], Unavailable)
-    assert isinstance(endings[1], Stored)
+    assert isinstance(endings[1], StoredDocument)
     assert world.shown("p") == {"key": "p", "n": "another's"}
 
 
-def test_of_what_is_replaced_only_the_kits_knowledge_is_read_and_a_target_whole() -> None:
+def test_only_metadata_is_read_of_a_replaced_document_and_all_of_a_target() -> None:
     world = QuietWorld()
     world.put("t", n=1)
     world.put("p", t={"key": "t"}, text="x" * 1_000)
@@ -251,7 +254,7 @@ def test_of_what_is_replaced_only_the_kits_knowledge_is_read_and_a_target_whole(
             return found
 
     ports = replace(world.ports, store=Watched(world, lambda: None, 0))
-    put_each(ports, [{"key": "p", "t": {"key": "t"}}])
+    put_each(ports, BulkPutRequest.from_request([{"key": "p", "t": {"key": "t"}}]))
     assert read["documents/p"].keys() == {RESERVED}
     assert read["documents/p"][RESERVED].keys() == {"version", "author", "digest", "hops", "linked"}
     assert read["documents/t"]["n"] == 1

@@ -1,4 +1,4 @@
-"""What documents cost: round trips, reads, writes, deletes and tasks of each operation, to the unit.
+"""Costs of documents: round trips, reads, writes, deletes and tasks of each operation, to the unit.
 
 A figure that falls is good news and is to be written here; one that grows is a defect.
 """
@@ -19,9 +19,14 @@ from shared.core.rules.problems import TooLarge
 from shared.documents.operations import bulk as document_bulk
 from shared.documents.operations import documents
 from shared.documents.operations import patches as document_patches
+from shared.documents.operations.stored_documents import StoredDocument
+from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.preconditions import Precondition, Tags
-from shared.links.operations import marks as link_marks
+from shared.documents.rules.queries import CountRequest, FindRequest
+from shared.documents.rules.requests import PatchRequest, PutRequest
+from shared.links.operations import marks
 from shared.transforms.operations import transforms
+from shared.transforms.rules.transforms import PutTransformRequest
 from tests.unit.quiet_world import QuietWorld
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +44,7 @@ def world() -> QuietWorld:
 
 
 def put(world: QuietWorld, key: str, **content: object) -> Cost:
-    """Put a document; give what it cost."""
+    """Put a document; return what it cost."""
     return world.cost_of(lambda: world.put(key, **content))
 
 
@@ -48,19 +53,19 @@ def test_a_put_without_links_reads_once_and_writes_once_whether_new_or_not(world
     assert put(world, "new", n=2) == Cost(round_trips=2, reads=1, writes=1)
 
 
-def test_the_event_of_a_new_document_looks_once_who_wants_it(world: QuietWorld) -> None:
+def test_the_event_of_a_new_document_reads_its_wanted_note_once(world: QuietWorld) -> None:
     world.put("new", n=1)
     assert world.deliver() == Cost(round_trips=1, reads=1)
     assert (world.events, world.tasks) == ([], [])
 
 
-def test_the_event_of_a_change_of_what_nobody_embeds_costs_nothing(world: QuietWorld) -> None:
+def test_the_event_of_a_change_of_an_unlinked_document_costs_nothing(world: QuietWorld) -> None:
     world.put("t", n=2)
     assert world.deliver() == NOTHING
     assert (world.events, world.tasks) == ([], [])
 
 
-def test_a_put_that_brings_copies_in_reads_each_target_and_transform_at_the_put_and_once_more_at_its_event(
+def test_a_put_reads_each_input_of_new_copies_once_and_its_event_once_more(
     world: QuietWorld,
 ) -> None:
     copies = [{"key": key} for key in ("t", "u", "v")]
@@ -88,7 +93,7 @@ def test_a_put_that_changes_no_copy_has_an_event_that_costs_nothing(world: Quiet
     assert world.deliver() == NOTHING
 
 
-def test_the_event_of_a_refreshed_copy_that_nobody_embeds_costs_nothing(world: QuietWorld) -> None:
+def test_the_event_of_a_refresh_of_an_unlinked_document_costs_nothing(world: QuietWorld) -> None:
     world.put("p", a={"key": "t"})
     world.settle()
     world.put("t", n=2)
@@ -109,7 +114,7 @@ def test_a_changed_transform_costs_two_round_trips_and_the_handing_over_and_an_u
     world: QuietWorld,
 ) -> None:
     def put_transform(transform: object) -> Cost:
-        return world.cost_of(lambda: transforms.put(world.ports, "a", transform))
+        return world.cost_of(lambda: transforms.put(world.ports, PutTransformRequest.from_request("a", transform)))
 
     assert put_transform({"m": "#.n"}) == Cost(round_trips=4, reads=1, writes=2, deletes=1, tasks=1)
     assert put_transform({"m": "#.n"}) == Cost(round_trips=1, reads=1)
@@ -119,18 +124,18 @@ def test_the_walk_of_a_transform_reads_each_document_once_and_what_it_embeds_twi
     for number in range(10):
         world.put(f"p{number}", a={"key": "t"}, b=[{"key": "u"}])
     world.settle()
-    transforms.put(world.ports, "a", {"m": "#.n"})
+    transforms.put(world.ports, PutTransformRequest.from_request("a", {"m": "#.n"}))
     assert world.work() == Cost(round_trips=4, reads=10 + 2 * (1 + 1), writes=10)
     assert world.shown("p9") == {"key": "p9", "a": {"key": "t", "m": 1}, "b": [{"key": "u", "n": 1}]}
 
 
 def test_a_query_reads_what_it_finds(world: QuietWorld) -> None:
-    found = world.cost_of(lambda: documents.find(world.ports, ["n==1"], [], "", ""))
+    found = world.cost_of(lambda: documents.find(world.ports, FindRequest.from_request(["n==1"], [], "", "")))
     assert found == Cost(round_trips=1, reads=3)
 
 
 def test_a_count_reads_once_for_each_thousand_it_counts(world: QuietWorld) -> None:
-    counted = world.cost_of(lambda: documents.count(world.ports, ["n==1"]))
+    counted = world.cost_of(lambda: documents.count(world.ports, CountRequest.from_request(["n==1"])))
     assert counted == Cost(round_trips=1, reads=1)
 
 
@@ -142,7 +147,7 @@ def total(costs: list[Cost]) -> Cost:
 
 def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: QuietWorld) -> None:
     copies = LIMITS.page_copies_first + LIMITS.page_copies_max
-    world.store.commit([Change("documents/t", {link_marks.LINKED: True})])
+    world.store.commit([Change("documents/t", {marks.LINKED: True})])
     for number in range(copies):
         world.put(f"p{number:04}", a={"key": "t"})
     world.events.clear()  # a put's own event has a test of its own
@@ -188,7 +193,7 @@ def test_the_sweeper_with_nothing_to_do_asks_once_each_for_the_outbox_semaphores
 
 def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has_other_links(world: QuietWorld) -> None:
     def merge(**content: object) -> Cost:
-        return world.cost_of(lambda: document_patches.patch(world.ports, "p", content))
+        return world.cost_of(lambda: document_patches.patch(world.ports, PatchRequest.from_request("p", content)))
 
     assert merge(n=1) == Cost(round_trips=2, reads=1, writes=1)
     assert merge(n=2) == Cost(round_trips=2, reads=1, writes=1)
@@ -207,7 +212,7 @@ def test_a_delete_on_a_condition_reads_once_first(world: QuietWorld) -> None:
 
 def test_500_new_documents_without_links_come_in_with_two_round_trips(world: QuietWorld) -> None:
     bodies = [{"key": f"new{number}", "n": number} for number in range(500)]
-    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
+    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, BulkPutRequest.from_request(bodies)))
     assert cost == Cost(round_trips=2, reads=500, writes=500)
     assert world.shown("new499") == {"key": "new499", "n": 499}
 
@@ -215,12 +220,12 @@ def test_500_new_documents_without_links_come_in_with_two_round_trips(world: Qui
 def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: QuietWorld) -> None:
     people = [{"key": f"p{number}", "a": {"key": "street"}, "t": {"key": "t"}} for number in range(100)]
     bodies = [*people, {"key": "street", "town": {"key": "town"}}, {"key": "town"}]
-    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, bodies))
+    cost = world.cost_of(lambda: document_bulk.put_each(world.ports, BulkPutRequest.from_request(bodies)))
     assert cost == Cost(round_trips=2 + 3, reads=102 + 1 + 3, writes=102)  # three fields may have transforms
 
 
 def refused(world: QuietWorld, call: Callable[[], object]) -> Cost:
-    """Give what a call costs that is refused as too large."""
+    """Return what a call costs that is refused as too large."""
 
     def refusal() -> None:
         with pytest.raises(TooLarge):
@@ -231,20 +236,24 @@ def refused(world: QuietWorld, call: Callable[[], object]) -> Cost:
 
 def test_too_many_links_are_refused_before_anything_is_read(world: QuietWorld) -> None:
     body = {"l": [{"key": f"t{number}"} for number in range(LIMITS.links_max + 1)]}
-    assert refused(world, lambda: documents.put(world.ports, "p", body)) == NOTHING
-    assert refused(world, lambda: document_patches.patch(world.ports, "p", body)) == NOTHING
+    assert refused(world, lambda: documents.put(world.ports, PutRequest.from_request("p", body))) == NOTHING
+    assert refused(world, lambda: document_patches.patch(world.ports, PatchRequest.from_request("p", body))) == NOTHING
 
 
 def test_links_that_become_too_many_by_a_patch_are_refused_without_reading_their_targets(world: QuietWorld) -> None:
     half = [{"key": f"t{number}"} for number in range(LIMITS.links_max // 2 + 1)]
     world.put("p", l=half)
     more = {"m": [{"key": "t"} for _ in half]}
-    assert refused(world, lambda: document_patches.patch(world.ports, "p", more)) == Cost(round_trips=1, reads=3)
+    assert refused(world, lambda: document_patches.patch(world.ports, PatchRequest.from_request("p", more))) == Cost(
+        round_trips=1, reads=3
+    )
 
 
 def test_too_many_links_of_one_document_in_a_call_are_its_own_refusal_and_cost_nothing(world: QuietWorld) -> None:
     bodies = [{"key": "p", "l": [{"key": f"t{number}"} for number in range(LIMITS.links_max + 1)]}, {"key": "q"}]
-    endings: list[document_bulk.Loaded] = []
-    cost = world.cost_of(lambda: endings.extend(document_bulk.put_each(world.ports, bodies)))
+    endings: list[document_bulk.BulkPutResult] = []
+    cost = world.cost_of(
+        lambda: endings.extend(document_bulk.put_each(world.ports, BulkPutRequest.from_request(bodies)))
+    )
     assert cost == Cost(round_trips=2, reads=1, writes=1)
-    assert [type(each.ending) for each in endings] == [TooLarge, documents.Stored]
+    assert [type(each.outcome) for each in endings] == [TooLarge, StoredDocument]

@@ -8,18 +8,20 @@ import pytest
 from shared.core.operations.ports import Put
 from shared.core.rules.problems import BadKey, BadQuery, NotFound, Problem, ReservedField, TooLarge
 from shared.documents.operations import documents
-from shared.documents.operations.documents import Found
+from shared.documents.operations.documents import DocumentPage
 from shared.documents.rules.documents import RESERVED, path_of
+from shared.documents.rules.queries import FindRequest
+from shared.documents.rules.requests import PutRequest
 from tests.unit.quiet_world import QuietWorld
 
 
 def find(
     world: QuietWorld, *where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = ""
-) -> Found:
-    return documents.find(world.ports, where, order_by, limit, page_token)
+) -> DocumentPage:
+    return documents.find(world.ports, FindRequest.from_request(where, order_by, limit, page_token))
 
 
-def keys(found: Found) -> list[str]:
+def keys(found: DocumentPage) -> list[str]:
     return [document["key"] for document in found.documents]
 
 
@@ -33,10 +35,10 @@ def paged(world: QuietWorld, *where: str, order_by: tuple[str, ...] = ()) -> lis
     return collected
 
 
-def test_a_document_comes_back_as_it_was_put_with_its_key_and_nothing_of_the_kits() -> None:
+def test_a_document_is_returned_as_put_with_its_key_and_without_metadata() -> None:
     world = QuietWorld()
     content = {"n": 1, "f": 1.0, "l": [[1, []], {}], "m": {"[]": {"[][]": None}}, "t": "x" * 700, "é.b": True}
-    stored = documents.put(world.ports, "a", {**content, "key": "a"})
+    stored = documents.put(world.ports, PutRequest.from_request("a", {**content, "key": "a"}))
     assert stored.document == {"key": "a", **content}
     got = world.shown("a")
     assert got == {"key": "a", **content}
@@ -45,29 +47,29 @@ def test_a_document_comes_back_as_it_was_put_with_its_key_and_nothing_of_the_kit
 
 def test_a_put_replaces_all_that_was_there() -> None:
     world = QuietWorld()
-    first = documents.put(world.ports, "a", {"old": 1, "n": 1})
-    second = documents.put(world.ports, "a", {"n": 2})
+    first = documents.put(world.ports, PutRequest.from_request("a", {"old": 1, "n": 1}))
+    second = documents.put(world.ports, PutRequest.from_request("a", {"n": 2}))
     assert (first.created, second.created) == (True, False)
     assert world.shown("a") == {"key": "a", "n": 2}
 
 
 def test_every_put_has_another_etag_and_get_shows_the_last() -> None:
     world = QuietWorld()
-    etags = [documents.put(world.ports, "a", {"n": n}).etag for n in (1, 2, 1)]
+    etags = [documents.put(world.ports, PutRequest.from_request("a", {"n": n})).etag for n in (1, 2, 1)]
     assert len(set(etags)) == 3
     assert documents.get(world.ports, "a").etag == etags[-1]
 
 
 def test_an_etag_is_not_that_of_an_earlier_life() -> None:
     world = QuietWorld()
-    first = documents.put(world.ports, "a", {"n": 1}).etag
+    first = documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag
     documents.delete(world.ports, "a")
-    assert documents.put(world.ports, "a", {"n": 1}).etag != first
+    assert documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag != first
 
 
-def test_an_etag_stays_when_a_document_only_learns_that_somebody_embeds_it() -> None:
+def test_an_etag_stays_when_a_document_is_only_marked_as_linked() -> None:
     world = QuietWorld()
-    etag = documents.put(world.ports, "t", {"n": 1}).etag
+    etag = documents.put(world.ports, PutRequest.from_request("t", {"n": 1})).etag
     world.put("p", a={"key": "t"})
     world.settle()
     assert world.record(path_of("t"))[RESERVED]["linked"] is True
@@ -76,7 +78,7 @@ def test_an_etag_stays_when_a_document_only_learns_that_somebody_embeds_it() -> 
 
 def test_every_write_of_another_client_has_an_etag_of_its_own() -> None:
     world = QuietWorld()
-    etags = [documents.put(world.ports, "a", {"n": 1}).etag]
+    etags = [documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag]
     stamped = world.record(path_of("a"))
     for data in ({**stamped, "n": 2}, {"n": 2}, {"n": 1}, {**stamped, "n": 2}):
         world.pass_time(1)
@@ -87,9 +89,9 @@ def test_every_write_of_another_client_has_an_etag_of_its_own() -> None:
     assert len(set(etags)) == len(etags)
 
 
-def test_a_record_that_another_client_puts_back_whole_shows_what_its_etag_showed() -> None:
+def test_a_record_that_another_client_restores_has_its_former_etag() -> None:
     world = QuietWorld()
-    first = documents.put(world.ports, "a", {"n": 1})
+    first = documents.put(world.ports, PutRequest.from_request("a", {"n": 1}))
     record = world.record(path_of("a"))
     world.put("a", n=2)
     world.write_past("a", record)
@@ -99,7 +101,7 @@ def test_a_record_that_another_client_puts_back_whole_shows_what_its_etag_showed
 def test_a_refreshed_copy_changes_the_etag() -> None:
     world = QuietWorld()
     world.put("t", n=1)
-    etag = documents.put(world.ports, "p", {"a": {"key": "t"}}).etag
+    etag = documents.put(world.ports, PutRequest.from_request("p", {"a": {"key": "t"}})).etag
     world.settle()
     assert documents.get(world.ports, "p").etag == etag
     world.put("t", n=2)
@@ -164,7 +166,7 @@ def test_a_put_that_is_refused_leaves_what_was_there(key: str, body: Any, proble
     world.put("a", n=1)
     before = world.record("documents/a")
     with pytest.raises(problem):
-        documents.put(world.ports, key, body)
+        documents.put(world.ports, PutRequest.from_request(key, body))
     assert (world.ids("documents"), world.record("documents/a")) == (["a"], before)
 
 
@@ -220,7 +222,7 @@ def test_documents_are_found_by_what_they_hold_or_embed(
     assert paged(people, *where) == found
 
 
-def test_a_query_gives_documents_as_get_does(people: QuietWorld) -> None:
+def test_a_query_returns_documents_as_get_does(people: QuietWorld) -> None:
     [bob] = find(people, "name==Bob").documents
     assert bob == people.shown("bob")
     assert bob["address"] == {"key": "work", "zipcode": 12345, "tags": ["other"]}
@@ -244,7 +246,7 @@ def test_pages_of_an_order_follow_each_other(
     assert paged(people, *where, order_by=order_by) == found
 
 
-def test_a_page_token_stays_good_when_what_it_names_is_gone(people: QuietWorld) -> None:
+def test_a_page_token_stays_valid_when_its_document_is_deleted(people: QuietWorld) -> None:
     page = find(people, order_by=("name",), limit="2")
     documents.delete(people.ports, "bob")
     people.put("abe", name="Abe")

@@ -26,8 +26,8 @@ CONTENTS = st.dictionaries(
 
 
 def stored(content: documents.Content, author: Author = "put", *, linked: bool = False) -> dict[str, Any]:
-    document = documents.written(None, content, author, NOON, linked=linked)
-    return documents.encode(document, ["t"], ["address"])
+    document = documents.stamped(None, content, author, NOON, linked=linked)
+    return document.to_record(["t"], ["address"])
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_the_reserved_name_is_free_further_inside() -> None:
 
 
 @given(CONTENTS)
-def test_every_content_comes_back_from_its_record_in_shape(content: documents.Content) -> None:
-    document = documents.written(None, content, "put", NOON, linked=True, hops=3)
-    read = documents.decode(documents.encode(document, [], []))
+def test_every_content_round_trips_through_its_record_and_matches_its_stamp(content: documents.Content) -> None:
+    document = documents.stamped(None, content, "put", NOON, linked=True, hops=3)
+    read = documents.Document.from_record(document.to_record([], []))
     assert read == document
-    assert read.in_shape
+    assert read.stamp_matches
 
 
 def test_the_record_is_the_content_at_top_level_and_one_reserved_map() -> None:
@@ -110,33 +110,33 @@ def test_equal_contents_share_a_digest_and_others_do_not() -> None:
     assert len({documents.digest(content) for content in contents}) == len(contents)
 
 
-def test_a_document_that_just_fits_is_taken_and_one_byte_more_is_not() -> None:
+def test_a_document_of_the_largest_size_is_accepted_and_one_byte_more_is_not() -> None:
     room = LIMITS.document_bytes_max - len("n\0") - len("\0") - 2  # two empty lists of links take a byte each
-    fitting = documents.written(None, {"n": "x" * room}, "put", NOON, linked=False)
-    assert len(documents.encode(fitting, [], [])["n"]) == room
+    fitting = documents.stamped(None, {"n": "x" * room}, "put", NOON, linked=False)
+    assert len(fitting.to_record([], [])["n"]) == room
     with pytest.raises(TooLarge) as refused:
-        documents.encode(documents.written(None, {"n": "x" * (room + 1)}, "put", NOON, linked=False), [], [])
+        documents.stamped(None, {"n": "x" * (room + 1)}, "put", NOON, linked=False).to_record([], [])
     assert refused.value.status == 413
 
 
 def test_the_keys_of_links_count_since_they_are_stored_once_more() -> None:
     keys = ["k" * 1_000] * 100
     with pytest.raises(TooLarge):
-        documents.encode(documents.written(None, {"n": "x" * 900_000}, "put", NOON, linked=False), keys, [])
+        documents.stamped(None, {"n": "x" * 900_000}, "put", NOON, linked=False).to_record(keys, [])
 
 
 def test_a_version_is_the_time_in_microseconds_and_moves_on_by_one_at_least() -> None:
-    first = documents.written(None, {}, "put", NOON, linked=False)
-    again = documents.written(first, {}, "put", NOON, linked=False)
-    later = documents.written(again, {}, "put", NOON + timedelta(seconds=1), linked=False)
-    earlier = documents.written(later, {}, "put", NOON - timedelta(days=1), linked=False)
+    first = documents.stamped(None, {}, "put", NOON, linked=False)
+    again = documents.stamped(first, {}, "put", NOON, linked=False)
+    later = documents.stamped(again, {}, "put", NOON + timedelta(seconds=1), linked=False)
+    earlier = documents.stamped(later, {}, "put", NOON - timedelta(days=1), linked=False)
     versions = [one.stamp.version for one in (first, again, later, earlier) if one.stamp]
     assert versions == [NOON_VERSION, NOON_VERSION + 1, NOON_VERSION + 1_000_000, NOON_VERSION + 1_000_001]
 
 
 def test_the_next_life_of_a_key_begins_above_the_last_version_of_the_one_before() -> None:
-    last = documents.written(None, {}, "put", NOON, linked=False)
-    reborn = documents.written(None, {}, "put", NOON + timedelta(microseconds=1), linked=False)
+    last = documents.stamped(None, {}, "put", NOON, linked=False)
+    reborn = documents.stamped(None, {}, "put", NOON + timedelta(microseconds=1), linked=False)
     assert last.stamp
     assert reborn.stamp
     assert reborn.stamp.version > last.stamp.version
@@ -156,42 +156,42 @@ def test_only_a_new_document_or_a_stored_false_counts_as_unlinked(before: Docume
 
 
 def test_there_is_no_document_where_there_is_no_record() -> None:
-    assert documents.decode(None) is None
+    assert documents.Document.from_record(None) is None
     assert documents.content_of(None) is None
     assert documents.hops_of(None) == 0
 
 
 @pytest.mark.parametrize("reserved", [None, 1, "x", [], {}, {"version": 1}, {"version": "1", "author": "put"}])
-def test_a_record_without_the_kits_map_has_content_and_nothing_known(reserved: Any) -> None:
-    assert documents.decode({"n": 1, RESERVED: reserved}) == Document({"n": 1}, None, None)
-    assert documents.decode({"n": 1}) == Document({"n": 1}, None, None)
+def test_a_record_without_the_reserved_map_has_content_and_no_metadata(reserved: Any) -> None:
+    assert documents.Document.from_record({"n": 1, RESERVED: reserved}) == Document({"n": 1}, None, None)
+    assert documents.Document.from_record({"n": 1}) == Document({"n": 1}, None, None)
 
 
 @pytest.mark.parametrize(("name", "value"), [("author", "me"), ("version", None), ("digest", 1), ("hops", "0")])
-def test_a_stamp_that_is_not_whole_is_none(name: str, value: object) -> None:
+def test_an_incomplete_stamp_is_none(name: str, value: object) -> None:
     record = stored({"n": 1})
     record[RESERVED][name] = value
-    assert documents.decode(record) == Document({"n": 1}, None, linked=False)
+    assert documents.Document.from_record(record) == Document({"n": 1}, None, linked=False)
 
 
 def test_linked_is_known_only_if_it_is_true_or_false() -> None:
     record = stored({}, linked=True)
     record[RESERVED]["linked"] = 1
-    read = documents.decode(record)
+    read = documents.Document.from_record(record)
     assert read is not None
     assert (read.linked, read.stamp is None) == (None, False)
 
 
-def test_content_that_another_client_changed_under_the_stamp_is_not_in_shape() -> None:
-    read = documents.decode(stored({"n": 1}) | {"n": 2})
+def test_content_that_another_client_changed_does_not_match_its_stamp() -> None:
+    read = documents.Document.from_record(stored({"n": 1}) | {"n": 2})
     assert read is not None
-    assert (read.content, read.in_shape) == ({"n": 2}, False)
-    assert Document({"n": 1}).in_shape is False
+    assert (read.content, read.stamp_matches) == ({"n": 2}, False)
+    assert Document({"n": 1}).stamp_matches is False
 
 
 def test_a_key_that_another_client_stored_is_not_the_documents_key() -> None:
     assert documents.content_of({"key": "other", "n": 1}) == {"n": 1}
-    assert documents.shown("a", documents.content_of({"key": "other", "n": 1}) or {}) == {"key": "a", "n": 1}
+    assert documents.to_json("a", documents.content_of({"key": "other", "n": 1}) or {}) == {"key": "a", "n": 1}
 
 
 def test_hops_are_those_of_the_last_write() -> None:

@@ -1,4 +1,4 @@
-"""What documents with links promise, D1 to D9, on the reference data: an address, and Fred who lives there."""
+"""Documents with links over HTTP, on the reference data: an address, and Fred who lives there."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,14 +30,13 @@ def at() -> Iterator[Front]:
 
 
 def keys(at: Front, where: str) -> list[str]:
-    """Give the keys that a query finds."""
+    """Return the keys that a query finds."""
     answer: Any = at.client.get("/", query_string={"where": where}).json
     return [document["key"] for document in answer["documents"]]
 
 
 def test_a_document_needs_a_key_and_is_an_object(at: Front) -> None:
-    """D1."""
-    assert problem(at.ask("POST", "/", {"name": "Fred"})) == (400, "bad-key", "key")
+    assert problem(at.ask("POST", "/", {"name": "Fred"})) == (400, "key-required", "key")
     bodies: list[Any] = [[], "text", 5, True]
     for body in bodies:
         assert problem(at.ask("PUT", "/a", body)) == (400, "not-an-object", None)
@@ -45,7 +44,6 @@ def test_a_document_needs_a_key_and_is_an_object(at: Front) -> None:
 
 
 def test_a_put_replaces_and_a_merge_keeps_what_it_does_not_name(at: Front) -> None:
-    """D2."""
     assert at.ask("PATCH", "/897654", {"age": {"years": 30}}).json == {**FRED, "age": {"years": 30}}
     at.ask("PATCH", "/897654", {"age": {"months": 1}})
     assert at.seen("897654") == {**FRED, "age": {"years": 30, "months": 1}}
@@ -55,7 +53,7 @@ def test_a_put_replaces_and_a_merge_keeps_what_it_does_not_name(at: Front) -> No
 
 
 def test_fields_are_found_at_any_depth_and_lists_by_their_simple_members(at: Front) -> None:
-    """D3: the inside of objects and lists in a list is kept and not searched."""
+    """The inside of objects and lists in a list is kept and not searched."""
     at.ask("PUT", "/a", {"x": {"y": {"z": [1, "two"]}}, "l": [{"n": 1}, [2, [3]], []], "e": {}})
     assert keys(at, 'x.y.z contains "two"') == ["a"]
     assert keys(at, "l.n==1") == keys(at, "l contains 2") == []
@@ -66,38 +64,34 @@ def test_fields_are_found_at_any_depth_and_lists_by_their_simple_members(at: Fro
 
 @pytest.mark.parametrize("letters", [600, 1_501, 100_000])
 def test_long_strings_come_back(at: Front, letters: int) -> None:
-    """D4."""
     at.ask("PUT", "/a", {"t": "é" * letters})
     assert at.seen("a") == {"key": "a", "t": "é" * letters}
 
 
-def test_a_read_gives_the_json_and_the_key_and_no_field_of_the_kits_own(at: Front) -> None:
-    """D5."""
+def test_a_read_returns_the_json_and_the_key_without_metadata(at: Front) -> None:
     assert (at.seen("1234567"), at.seen("897654")) == (COPY, FRED)
 
 
 def test_a_link_is_any_object_with_a_key_at_any_depth_and_only_its_key_counts(at: Front) -> None:
-    """D6: in a list among other things too."""
+    """In a list among other things too."""
     link = {"key": "1234567", "city": "elsewhere", "more": [1]}
     at.ask("PUT", "/a", {"in": {"deep": link}, "l": [1, link, "x", {"no": "link"}, [link]]})
     assert at.seen("a") == {"key": "a", "in": {"deep": COPY}, "l": [1, COPY, "x", {"no": "link"}, [COPY]]}
 
 
 @pytest.mark.parametrize("key", ["nobody", None, "", 5])
-def test_a_link_to_what_is_unknown_null_or_empty_says_so(at: Front, key: Any) -> None:
-    """D7."""
+def test_a_link_to_an_unknown_null_or_empty_key_is_marked_missing(at: Front, key: Any) -> None:
     missing = {"key": key, "link_missing": True}
     assert at.ask("PUT", "/a", {"l": {"key": key}}).json == {"key": "a", "l": missing}
     assert at.ask("PATCH", "/a", {"m": {"key": key}}).json == {"key": "a", "l": missing, "m": missing}
 
 
-def test_a_put_brings_the_targets_own_links_along(at: Front) -> None:
-    """D7."""
+def test_a_put_embeds_the_targets_own_copies(at: Front) -> None:
     assert at.ask("PUT", "/a", {"who": {"key": "897654"}}).json == {"key": "a", "who": FRED}
 
 
 def test_every_copy_follows_a_change_a_merge_a_delete_and_a_new_life(at: Front) -> None:
-    """D8: over two links, with fields that come and go."""
+    """Over two links, with fields that come and go."""
     at.ask("PUT", "/a", {"who": {"key": "897654"}})
     at.ask("PATCH", "/1234567", {"city": "newville"})
     at.world.settle()
@@ -114,8 +108,8 @@ def test_every_copy_follows_a_change_a_merge_a_delete_and_a_new_life(at: Front) 
     assert at.seen("a") == {"key": "a", "who": FRED}
 
 
-def test_cycles_and_links_to_oneself_come_to_rest(at: Front) -> None:
-    """D8: whichever of them changes."""
+def test_fan_outs_of_cycles_and_self_links_end(at: Front) -> None:
+    """Whichever of them changes."""
     at.ask("PATCH", "/1234567", {"who": {"key": "897654"}, "me": {"key": "1234567"}})
     at.world.settle()
     at.ask("PATCH", "/897654", {"name": "Freda"})
@@ -127,7 +121,6 @@ def test_cycles_and_links_to_oneself_come_to_rest(at: Front) -> None:
 
 
 def test_a_fan_out_that_runs_twice_and_backwards_leaves_the_newest_copies_and_every_users_write(at: Front) -> None:
-    """D9."""
     for city in "abc":
         at.ask("PATCH", "/1234567", {"city": city})
     events = list(at.world.events)
@@ -139,13 +132,13 @@ def test_a_fan_out_that_runs_twice_and_backwards_leaves_the_newest_copies_and_ev
         tasks += at.world.tasks
     at.world.settle()
     for task in tasks:
-        links.follow(at.world.ports, task.payload)
+        links.run_link_task(at.world.ports, task.payload)
     assert at.seen("897654") == {**FRED, "name": "Freda", "address": {**COPY, "city": "c"}}
 
 
 @pytest.mark.parametrize("order", ["target first", "target last"])
-def test_a_copy_whose_names_would_make_too_long_a_path_is_marked_and_the_rest_is_stored(at: Front, order: str) -> None:
-    """D7, D8: at a put and at a refresh alike."""
+def test_a_copy_with_too_long_a_field_path_is_marked_and_the_rest_is_stored(at: Front, order: str) -> None:
+    """At a put and at a refresh alike."""
     target = {"n" * 1_000: {"m" * 400: 1}}
     bodies: list[tuple[str, Any]] = [("/t", target), ("/p", {"l": {"key": "t"}, "o" * 100: [{"key": "t"}], "n": 1})]
     for path, body in bodies if order == "target first" else bodies[::-1]:

@@ -19,16 +19,17 @@ from tests.unit.quiet_world import QuietWorld
 from tests.unit.served import bound_world, check_refusal, served
 
 TITLES = {
-    "not-json": "Send a body that is JSON",
-    "not-an-object": "Send a JSON object",
-    "bad-key": "Use a key of 1 to 1,500 bytes of UTF-8, without '/' and control signs, not '.', '..' or '__…__'",
-    "reserved-field": "Choose another field name: this one belongs to the kit",
-    "bad-value": "Send values that a document can hold",
-    "too-deep": "Nest less deeply",
-    "too-large": "Send less in one call",
-    "bad-query": "Ask with where=FIELD==VALUE, order_by, limit and page_token",
-    "not-found": "There is nothing under that name",
-    "method-not-allowed": "Use one of the methods this address has",
+    "not-json": "Invalid JSON",
+    "not-an-object": "JSON object required",
+    "bad-key": "Invalid key",
+    "key-mismatch": "Key in body differs from key in URL",
+    "reserved-field": "Reserved field name",
+    "bad-value": "Invalid value",
+    "too-deep": "Nested too deep",
+    "too-large": "Request too large",
+    "bad-query": "Invalid query",
+    "not-found": "Not found",
+    "method-not-allowed": "Method not allowed",
 }
 
 
@@ -119,7 +120,7 @@ def test_every_json_value_comes_back_exactly(client: FlaskClient, content: dict[
     ("path", "key"),
     [("/%C3%A9%20", "é "), ("/...", "..."), ("/__", "__"), ("/a%252Fb", "a%2Fb"), ("/" + "a" * 1_500, "a" * 1_500)],
 )
-def test_odd_keys_are_keys(client: FlaskClient, world: QuietWorld, path: str, key: str) -> None:
+def test_unusual_keys_are_valid(client: FlaskClient, world: QuietWorld, path: str, key: str) -> None:
     assert client.put(path, json={}).status_code == 201
     answer = client.get(path)
     assert (answer.status_code, answer.json) == (200, {"key": key})
@@ -137,7 +138,7 @@ def test_a_query_finds_documents_by_what_they_embed(client: FlaskClient) -> None
     assert client.get("/?where=address.zipcode==1").json == {"documents": []}
 
 
-def test_a_query_takes_several_conditions_an_order_and_pages(client: FlaskClient) -> None:
+def test_a_query_has_several_conditions_an_order_and_pages(client: FlaskClient) -> None:
     for n in range(5):
         client.put(f"/d{n}", json={"n": n, "even": n % 2 == 0})
     query = "/?where=n>=0&where=even==true&order_by=-n&limit=2"
@@ -147,7 +148,7 @@ def test_a_query_takes_several_conditions_an_order_and_pages(client: FlaskClient
     assert last == {"documents": [{"key": "d0", "n": 0, "even": True}]}
 
 
-def test_a_store_that_is_away_is_503_with_a_time_to_ask_again(client: FlaskClient, world: QuietWorld) -> None:
+def test_an_unavailable_store_is_503_with_retry_after(client: FlaskClient, world: QuietWorld) -> None:
     class Away:
         def __init__(self) -> None:
             self.query, self.count = world.store.query, world.store.count
@@ -188,8 +189,8 @@ DEEP = 20 * '{"a":' + "{}" + 20 * "}"
         (b'{"l": ' + b"[" * 11 + b"]" * 11 + b"}", 400, "too-deep", "l" + "[0]" * 10),
         (b'{"a":' * 100 + b"1" + b"}" * 100, 400, "too-deep", ".".join("a" * 20)),
         (b'{"a":' * 101 + b"1" + b"}" * 101, 400, "too-deep", None),
-        (b'{"key": "b"}', 400, "bad-key", "key"),
-        (b'{"key": null}', 400, "bad-key", "key"),
+        (b'{"key": "b"}', 400, "key-mismatch", "key"),
+        (b'{"key": null}', 400, "key-mismatch", "key"),
         (b'{"_signalbox": {"linked": true}}', 400, "reserved-field", "_signalbox"),
         (b'{"a": {"b": ["\\ud800"]}}', 400, "bad-value", "a.b[0]"),
         (b'{"a": {"\\ud800": 1}}', 400, "bad-value", "a.\\ud800"),
@@ -200,7 +201,7 @@ DEEP = 20 * '{"a":' + "{}" + 20 * "}"
         (b'{"' + b"a" * 1_501 + b'": 1}', 400, "bad-value", "a" * 1_501),
     ],
 )
-def test_a_body_that_is_no_document_is_refused_and_nothing_stored(
+def test_an_invalid_document_is_refused_and_nothing_stored(
     client: FlaskClient, world: QuietWorld, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
     refused(client.put("/a", data=body), status, slug, field)
@@ -230,6 +231,11 @@ def test_a_document_without_a_key_in_its_address_is_not_put(client: FlaskClient,
 def test_another_address_is_not_found_and_nothing_stored(client: FlaskClient, world: QuietWorld, path: str) -> None:
     refused(client.put(path, json={}), 404, "not-found", None)
     untouched(world)
+
+
+@pytest.mark.parametrize("address", ["/?name=Fred", "/?where=n==1&name=", "/a?name=1", "/a?name"])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, address: str) -> None:
+    refused(client.get(address), 400, "bad-query", "name")
 
 
 @pytest.mark.parametrize(
@@ -283,5 +289,5 @@ def test_every_other_method_is_405_with_those_that_are_allowed(
         ("order_by=n&page_token=" + base64.urlsafe_b64encode(b'[[[1]], "a"]').decode(), "bad-query", "page_token"),
     ],
 )
-def test_a_query_that_cannot_be_asked_is_refused(client: FlaskClient, query: str, slug: str, field: str | None) -> None:
+def test_an_invalid_query_is_refused(client: FlaskClient, query: str, slug: str, field: str | None) -> None:
     refused(client.get(f"/?{query}"), 400, slug, field)

@@ -10,8 +10,8 @@ from shared.core.operations.ports import Committed, Field, Ports, Snapshot, Writ
 from shared.core.rules.problems import PreconditionFailed
 from shared.documents.operations import documents
 from shared.documents.operations.patches import patch
-from shared.documents.rules.patches import Null
 from shared.documents.rules.preconditions import Precondition, Tags
+from shared.documents.rules.requests import PatchRequest, PutRequest
 from tests.unit.documents.documents_front import Front, front, problem
 from tests.unit.quiet_world import QuietWorld
 
@@ -26,7 +26,7 @@ def at() -> Iterator[Front]:
 
 @pytest.fixture
 def tag(at: Front) -> str:
-    """Put a document; give its tag."""
+    """Put a document; return its tag."""
     return at.ask("PUT", "/a", {"n": 1}).headers["ETag"]
 
 
@@ -56,7 +56,7 @@ WRITES = [("PUT", {"n": 2}, 200), ("PATCH", {"n": 2}, 200), ("DELETE", None, 204
 
 @pytest.mark.parametrize(("method", "body", "status"), WRITES)
 @pytest.mark.parametrize(("header", "form"), HOLD)
-def test_a_write_whose_condition_holds_goes_on(
+def test_a_write_whose_precondition_holds_succeeds(
     at: Front, tag: str, method: str, body: Any, status: int, header: str, form: str
 ) -> None:
     assert at.ask(method, "/a", body, **{header: listed(tag, form)}).status_code == status
@@ -65,7 +65,7 @@ def test_a_write_whose_condition_holds_goes_on(
 
 @pytest.mark.parametrize(("method", "body", "status"), WRITES)
 @pytest.mark.parametrize(("header", "form"), FAIL)
-def test_a_write_whose_condition_fails_is_412_and_changes_nothing(
+def test_a_write_whose_precondition_fails_is_412_and_changes_nothing(
     at: Front, tag: str, method: str, body: Any, status: int, header: str, form: str
 ) -> None:
     answer = at.ask(method, "/a", body, **{header: listed(tag, form)})
@@ -75,25 +75,25 @@ def test_a_write_whose_condition_fails_is_412_and_changes_nothing(
 
 
 @pytest.mark.parametrize(("header", "form"), HOLD)
-def test_a_read_whose_condition_holds_answers_the_document(at: Front, tag: str, header: str, form: str) -> None:
+def test_a_read_whose_precondition_holds_returns_the_document(at: Front, tag: str, header: str, form: str) -> None:
     answer = at.ask("GET", "/a", **{header: listed(tag, form)})
     assert (answer.status_code, answer.json, answer.headers["ETag"]) == (200, {"key": "a", "n": 1}, tag)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("form", ["TAG", "W/TAG", "OTHER, TAG", "*"])
-def test_who_has_seen_a_document_is_answered_304_without_it(at: Front, tag: str, method: str, form: str) -> None:
+def test_a_reader_who_has_the_document_gets_304_without_it(at: Front, tag: str, method: str, form: str) -> None:
     answer = at.ask(method, "/a", If_None_Match=listed(tag, form))
     assert (answer.status_code, answer.data, answer.headers["ETag"]) == (304, b"", tag)
 
 
-def test_a_read_of_another_state_than_asked_for_is_412(at: Front, tag: str) -> None:
+def test_a_read_whose_if_match_fails_is_412(at: Front, tag: str) -> None:
     assert problem(at.ask("GET", "/a", If_Match=OTHER)) == (412, "precondition-failed", None)
     assert problem(at.ask("GET", "/a", If_Match=f"W/{tag}")) == (412, "precondition-failed", None)
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_where_nothing_is_none_match_creates_and_match_is_412(at: Front, method: str) -> None:
+def test_without_a_document_none_match_creates_and_match_is_412(at: Front, method: str) -> None:
     for form in ("*", OTHER):
         assert problem(at.ask(method, "/a", {"n": 1}, If_Match=form)) == (412, "precondition-failed", None)
     assert at.world.ids("documents") == []
@@ -103,13 +103,11 @@ def test_where_nothing_is_none_match_creates_and_match_is_412(at: Front, method:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("header", ["If_Match", "If_None_Match"])
-def test_where_nothing_is_a_read_and_a_delete_are_404_whatever_the_condition(
-    at: Front, method: str, header: str
-) -> None:
+def test_without_a_document_read_and_delete_are_404_under_any_precondition(at: Front, method: str, header: str) -> None:
     assert problem(at.ask(method, "/a", **{header: "*"})) == (404, "not-found", "key")
 
 
-def test_if_match_is_looked_at_first_and_both_must_hold(at: Front, tag: str) -> None:
+def test_if_match_is_checked_first_and_both_must_hold(at: Front, tag: str) -> None:
     assert at.ask("GET", "/a", If_Match=tag, If_None_Match=tag).status_code == 304
     assert at.ask("GET", "/a", If_Match=OTHER, If_None_Match=tag).status_code == 412
     assert at.ask("PUT", "/a", {}, If_Match=tag, If_None_Match=tag).status_code == 412
@@ -120,7 +118,9 @@ def test_if_match_is_looked_at_first_and_both_must_hold(at: Front, tag: str) -> 
     ("form", "status"), [("", 400), (" ", 400), (",", 400), ("OTHER, *", 412), ('""', 412), ('"*"', 412)]
 )
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
-def test_a_header_that_names_nothing_is_no_licence(at: Front, tag: str, method: str, form: str, status: int) -> None:
+def test_a_header_without_a_matching_tag_permits_nothing(
+    at: Front, tag: str, method: str, form: str, status: int
+) -> None:
     assert at.ask(method, "/a", {"n": 2}, If_Match=listed(tag, form)).status_code == status
     assert at.client.get("/a").headers["ETag"] == tag
 
@@ -157,14 +157,14 @@ def seen_tag(world: QuietWorld, key: str) -> Precondition:
 
 
 WRITE: dict[str, Callable[[Ports, Precondition], object]] = {
-    "put": lambda ports, condition: documents.put(ports, "a", {"n": 2}, condition),
-    "patch": lambda ports, condition: patch(ports, "a", {"n": 2}, Null.IS_A_VALUE, condition),
+    "put": lambda ports, condition: documents.put(ports, PutRequest.from_request("a", {"n": 2}, condition)),
+    "patch": lambda ports, condition: patch(ports, PatchRequest.from_request("a", {"n": 2}, precondition=condition)),
     "delete": lambda ports, condition: documents.delete(ports, "a", condition),
 }
 
 
 @pytest.mark.parametrize("write", WRITE)
-def test_a_condition_that_held_at_the_read_only_is_not_met(write: str) -> None:
+def test_a_precondition_that_held_only_at_the_read_fails(write: str) -> None:
     world = QuietWorld()
     world.put("a", n=1)
     condition = seen_tag(world, "a")
@@ -175,7 +175,7 @@ def test_a_condition_that_held_at_the_read_only_is_not_met(write: str) -> None:
 
 
 @pytest.mark.parametrize("write", ["put", "patch"])
-def test_of_two_who_create_only_what_is_not_there_one_is_refused(write: str) -> None:
+def test_of_two_racing_conditional_creates_one_is_refused(write: str) -> None:
     world = QuietWorld()
     ports = replace(world.ports, store=Overtaken(world, lambda: world.put("a", n="another's")))
     with pytest.raises(PreconditionFailed):
@@ -183,8 +183,8 @@ def test_of_two_who_create_only_what_is_not_there_one_is_refused(write: str) -> 
     assert world.shown("a") == {"key": "a", "n": "another's"}
 
 
-def test_a_merge_that_was_overtaken_keeps_what_the_other_wrote() -> None:
+def test_a_merge_that_lost_its_guard_keeps_the_other_write() -> None:
     world = QuietWorld()
     world.put("a", n=1)
     ports = replace(world.ports, store=Overtaken(world, lambda: world.put("a", n=1, m="another's")))
-    assert patch(ports, "a", {"n": 2}).document == {"key": "a", "n": 2, "m": "another's"}
+    assert patch(ports, PatchRequest.from_request("a", {"n": 2})).document == {"key": "a", "n": 2, "m": "another's"}

@@ -1,4 +1,4 @@
-"""What people write in a URL to find documents, and what it means."""
+"""Query parameters of a URL, and the query they are parsed into."""
 
 import base64
 import json
@@ -11,11 +11,11 @@ from shared.core.rules import queries as core_queries
 from shared.core.rules.problems import BadQuery
 from shared.core.rules.queries import Condition, Order
 from shared.documents.rules import queries
-from shared.documents.rules.queries import Search
+from shared.documents.rules.queries import CountRequest, FindRequest
 
 
-def search(*where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = "") -> Search:
-    return queries.parse(where, order_by, limit, page_token)
+def search(*where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = "") -> FindRequest:
+    return FindRequest.from_request(where, order_by, limit, page_token)
 
 
 def condition(text: str) -> Condition:
@@ -168,7 +168,7 @@ def test_an_order_by_key_that_firestore_keeps_no_index_of_is_refused(
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("", False), ("true", True)])
-def test_a_count_is_asked_for_with_true(text: str, wanted: bool) -> None:
+def test_count_is_true_or_absent(text: str, wanted: bool) -> None:
     assert queries.wants_count(text) is wanted
 
 
@@ -179,9 +179,9 @@ def test_a_count_that_is_neither_true_nor_left_out_is_refused() -> None:
 
 
 def test_a_count_takes_conditions_and_nothing_else() -> None:
-    assert queries.parse_count(["n==1"], ()) == (Condition(("n",), "==", 1),)
+    assert CountRequest.from_request(["n==1"], ()).where == (Condition(("n",), "==", 1),)
     with pytest.raises(BadQuery) as refused:
-        queries.parse_count(["n==1"], {"limit"})
+        CountRequest.from_request(["n==1"], {"limit"})
     assert refused.value.field == "limit"
 
 
@@ -231,12 +231,12 @@ def test_another_limit_is_refused(limit: str) -> None:
 @pytest.mark.parametrize("value", [1, 1.5, "é", None, True, [1, {"a": 2}], {"m": {}}, datetime(2026, 1, 1, tzinfo=UTC)])
 def test_a_page_token_names_the_place_after_which_to_go_on(value: object) -> None:
     asked = search(order_by=("a.b", "-n"))
-    token = queries.token("k é", {"a": {"b": value}, "n": 2}, asked)
+    token = asked.page_token("k é", {"a": {"b": value}, "n": 2})
     assert search(order_by=("a.b", "-n"), page_token=token).after == (value, 2, "k é")
 
 
 def test_without_an_order_a_page_token_names_the_key() -> None:
-    token = queries.token("k", {}, search())
+    token = search().page_token("k", {})
     assert token == token_of([search().mark, "k"])
     assert search(page_token=token).after == ("k",)
 
@@ -245,7 +245,7 @@ ORDERED = search(order_by=("n",))
 
 
 def test_a_page_token_holds_for_another_limit_and_for_its_conditions_in_another_order() -> None:
-    token = queries.token("k", {}, search("a==1", "b==2", limit="5"))
+    token = search("a==1", "b==2", limit="5").page_token("k", {})
     assert search("b==2", "a==1", limit="7", page_token=token).after == ("k",)
 
 

@@ -12,11 +12,11 @@ IDENTITY = "of a user"
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
-def client(handler: Handler, pauses: list[float] | None = None, patience_seconds: float = 60) -> Documents:
+def client(handler: Handler, pauses: list[float] | None = None, retry_seconds: float = 60) -> Documents:
     record = [] if pauses is None else pauses
     transport = httpx.MockTransport(handler)
     return Documents(
-        "http://test/", token=IDENTITY, patience_seconds=patience_seconds, transport=transport, sleep=record.append
+        "http://test/", token=IDENTITY, retry_seconds=retry_seconds, transport=transport, sleep=record.append
     )
 
 
@@ -69,7 +69,7 @@ def test_a_bug_of_the_service_is_not_asked_again() -> None:
 
 def test_patience_ends() -> None:
     with pytest.raises(GaveUp, match="no answer in 1 s"):
-        client(lambda _: httpx.Response(503, headers={"Retry-After": "5"}), patience_seconds=1).get("a")
+        client(lambda _: httpx.Response(503, headers={"Retry-After": "5"}), retry_seconds=1).get("a")
 
 
 def test_nothing_under_a_key_reads_as_none() -> None:
@@ -128,4 +128,4 @@ def test_many_documents_are_sent_in_one_call_and_only_those_without_an_answer_ag
 def test_patience_ends_with_documents_too() -> None:
     busy = {"results": [{"key": "a", "status": 503, "problem": {"status": 503}}]}
     with pytest.raises(GaveUp, match="1 documents, the first a"):
-        client(lambda _: httpx.Response(200, json=busy), patience_seconds=0).put_many({"a": {}})
+        client(lambda _: httpx.Response(200, json=busy), retry_seconds=0).put_many({"a": {}})

@@ -54,7 +54,7 @@ class Service:
         return {key: answer for key in list(self.documents) if (answer := self.answer(key)) is not None}
 
 
-class Nowhere:
+class BlindSite:
     """A site of which nothing is to be seen, unless that it is busy."""
 
     def __init__(self, *, busy: bool = False) -> None:
@@ -63,7 +63,7 @@ class Nowhere:
     def counts(self) -> Mapping[str, int]:
         return {}
 
-    def wait_until_quiet(self, seconds_max: float) -> None:
+    def wait_until_idle(self, seconds_max: float) -> None:
         if self.busy:
             raise TimeoutError(f"not idle after {seconds_max:g} s")
 
@@ -71,7 +71,7 @@ class Nowhere:
 def run(fault: Callable[[Document], Document | None], *, busy: bool = False) -> dict[str, Result]:
     documents = gazetteer(CITIES)
     with Documents("http://test/", transport=httpx.MockTransport(Service(fault))) as client:
-        job = Job(client, Nowhere(busy=busy), lambda *_: None, settle_seconds_max=0)
+        job = Job(client, BlindSite(busy=busy), lambda *_: None, settle_seconds_max=0)
         results = [*job.run(plan(documents)), job.perform(removal(documents))]
     return {result.step.name: result for result in results}
 

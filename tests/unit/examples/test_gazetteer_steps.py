@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from examples.gazetteer.checks import check_query, check_reads
+from examples.gazetteer.cost import Counts, Spent
 from examples.gazetteer.data import Document, gazetteer, matching, shown
-from examples.gazetteer.ledger import Counts, Spent
 from examples.gazetteer.steps import Step, plan, removal
 
 Answers = dict[str, Document]
@@ -43,24 +43,22 @@ def test_the_load_puts_cities_before_their_countries_and_is_the_same_every_time(
 
 def test_what_is_outdated_is_met_by_nothing_once_every_copy_has_followed(steps: dict[str, Step]) -> None:
     for step in steps.values():
-        assert [matching(condition, answers(dict(step.after))) for condition in step.outdated] == [{}] * len(
-            step.outdated
-        )
+        assert [matching(condition, answers(dict(step.after))) for condition in step.stale] == [{}] * len(step.stale)
 
 
 def test_what_is_outdated_is_met_by_every_document_that_has_yet_to_follow(steps: dict[str, Step]) -> None:
     for name in ("rename a country", "rename a continent", "delete a country", "create it again"):
         step = steps[name]
-        late = [matching(condition, answers(dict(step.before))) for condition in step.outdated]
-        assert set().union(*late) == set(step.followers()), name
+        late = [matching(condition, answers(dict(step.before))) for condition in step.stale]
+        assert set().union(*late) == set(step.affected()), name
 
 
 def test_a_rename_of_a_continent_reaches_its_countries_and_their_cities(steps: dict[str, Step]) -> None:
     step = steps["rename a continent"]
-    types = {step.after[key]["type"] for key in step.followers()}
+    types = {step.after[key]["type"] for key in step.affected()}
     assert types == {"country", "city"}
     asked = set().union(*(matching(condition, answers(dict(step.after))) for condition in step.queries))
-    assert asked == set(step.followers())
+    assert asked == set(step.affected())
 
 
 def test_every_document_is_read_back_at_the_end(steps: dict[str, Step]) -> None:
@@ -71,7 +69,7 @@ def test_a_removal_takes_the_documents_that_link_before_those_they_link_to() -> 
     documents = gazetteer(5)
     types = [documents[change.key]["type"] for change in removal(documents).changes]
     assert types == ["city"] * 5 + ["country"] * types.count("country") + ["continent"] * 7
-    assert removal(documents).followers() == []
+    assert removal(documents).affected() == []
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,11 @@ def test_the_kits_own_catalogue_is_sound_and_no_two_functions_share_an_address()
 
 
 def test_calls_may_name_what_is_a_users_own_and_takes_tasks_and_queues_that_never_give_up(root: Path) -> None:
-    own = {"keep": {"invoked_by": ["people", "queue"]}, "tidy": {"invoked_by": ["queue"], "folder": "elsewhere/tidy"}}
+    tidy = {"invoked_by": ["queue"], "folder": "elsewhere/tidy", "tasks": ["sweep"]}
+    own = {"keep": {"invoked_by": ["people", "queue"]}, "tidy": tidy}
     queues = {"later": QUEUE, "soon": QUEUE | {"attempts_max": 5}}
     catalogue = parse({"functions": own, "queues": queues}, root)
-    assert (catalogue.task_functions, catalogue.task_queues) == (frozenset({"tidy"}), frozenset({"later"}))
+    assert (catalogue.task_functions, catalogue.task_queues) == ({"tidy": frozenset({"sweep"})}, frozenset({"later"}))
 
 
 def test_an_instance_is_what_the_catalogue_says_of_it(root: Path) -> None:

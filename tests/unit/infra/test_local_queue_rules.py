@@ -15,29 +15,37 @@ from google.cloud.tasks_v2.types import cloudtasks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.local.cloud_tasks.agenda import Agenda, Waiting
-from infra.local.cloud_tasks.calls import TaskCalls
-from infra.local.cloud_tasks.chaos import Chaos, parse
+from infra.local.chaos import Chaos, parse
 from infra.local.cloud_tasks.configuration import read_queues
-from infra.local.cloud_tasks.dispatch import RETRY_AFTER_SECONDS_MAX, headers_of, retry_after_seconds
-from infra.local.cloud_tasks.journal import Journal
-from infra.local.cloud_tasks.lines import Lines
+from infra.local.cloud_tasks.context import QueueContext
+from infra.local.cloud_tasks.dispatcher import RETRY_AFTER_SECONDS_MAX, headers_of, retry_after_seconds
+from infra.local.cloud_tasks.due_tasks import DueTasks, QueuedTask
+from infra.local.cloud_tasks.errors import RpcError
 from infra.local.cloud_tasks.messages import Queue, Task
-from infra.local.cloud_tasks.progress import LATE, UNREACHED, Answer, Executions, Progress
-from infra.local.cloud_tasks.queues import RETENTION_SECONDS, SHARE_MIN, Pace, Rates, Retries, Throttle, Tombstones
-from infra.local.cloud_tasks.refusals import Refusal
-from infra.local.cloud_tasks.requests import shape_queue, shape_task
-from infra.local.cloud_tasks.surroundings import Surroundings
+from infra.local.cloud_tasks.methods import TaskMethods
+from infra.local.cloud_tasks.progress import DEADLINE_EXCEEDED, UNAVAILABLE, DispatchResult, Executions, Progress
+from infra.local.cloud_tasks.queue_registry import QueueRegistry
+from infra.local.cloud_tasks.queue_rules import (
+    RETENTION_SECONDS,
+    SHARE_MIN,
+    RateLimits,
+    RetryPolicy,
+    Throttle,
+    ThrottleShare,
+    Tombstones,
+)
+from infra.local.cloud_tasks.storage import TaskStorage
+from infra.local.cloud_tasks.validation import validate_queue, validate_task
 
 CreateTaskRequest: Any = cloudtasks.CreateTaskRequest.pb()
 
 QUEUE = "projects/p/locations/l/queues/q"
 NOW = 1_700_000_000.0
-FOREVER = Retries(-1, 0, backoff_min_seconds=10, backoff_max_seconds=300, doublings_max=3)
+FOREVER = RetryPolicy(-1, 0, backoff_min_seconds=10, backoff_max_seconds=300, doublings_max=3)
 
 
-def limited(attempts_max: int, retry_seconds_max: float) -> Retries:
-    return Retries(attempts_max, retry_seconds_max, backoff_min_seconds=1, backoff_max_seconds=1, doublings_max=0)
+def limited(attempts_max: int, retry_seconds_max: float) -> RetryPolicy:
+    return RetryPolicy(attempts_max, retry_seconds_max, backoff_min_seconds=1, backoff_max_seconds=1, doublings_max=0)
 
 
 def test_the_interval_doubles_then_grows_by_steps_then_stays_as_documented() -> None:
@@ -45,18 +53,18 @@ def test_the_interval_doubles_then_grows_by_steps_then_stays_as_documented() -> 
 
 
 def test_without_doublings_the_interval_grows_by_steps_from_the_start() -> None:
-    retries = Retries(-1, 0, backoff_min_seconds=2, backoff_max_seconds=7, doublings_max=0)
+    retries = RetryPolicy(-1, 0, backoff_min_seconds=2, backoff_max_seconds=7, doublings_max=0)
     assert [retries.backoff_seconds(attempt) for attempt in range(1, 6)] == [2, 4, 6, 7, 7]
 
 
 @given(attempt=st.integers(1, 10**6), doublings=st.integers(0, 10**6))
 def test_the_interval_stays_between_its_bounds_and_never_shrinks(attempt: int, doublings: int) -> None:
-    retries = Retries(-1, 0, backoff_min_seconds=0.1, backoff_max_seconds=3600, doublings_max=doublings)
+    retries = RetryPolicy(-1, 0, backoff_min_seconds=0.1, backoff_max_seconds=3600, doublings_max=doublings)
     assert 0.1 <= retries.backoff_seconds(attempt) <= retries.backoff_seconds(attempt + 1) <= 3600
 
 
 @pytest.mark.parametrize(
-    ("retries", "attempts", "seconds", "given_up"),
+    ("retries", "attempts", "seconds", "expired"),
     [
         (limited(3, 0), 2, 1e9, False),
         (limited(3, 0), 3, 0, True),
@@ -69,19 +77,19 @@ def test_the_interval_stays_between_its_bounds_and_never_shrinks(attempt: int, d
     ],
 )
 def test_a_task_is_given_up_when_attempts_and_time_are_both_used_up(
-    retries: Retries, attempts: int, seconds: float, given_up: bool
+    retries: RetryPolicy, attempts: int, seconds: float, expired: bool
 ) -> None:
-    assert retries.exhausted(attempts, seconds) is given_up
+    assert retries.exhausted(attempts, seconds) is expired
 
 
 def test_a_task_of_31_days_is_given_up_whatever_its_limits() -> None:
     progress = Progress(NOW).dispatched(NOW)
-    assert not progress.given_up(limited(-1, 0), NOW - RETENTION_SECONDS + 1, NOW)
-    assert progress.given_up(limited(-1, 0), NOW - RETENTION_SECONDS, NOW)
+    assert not progress.expired(limited(-1, 0), NOW - RETENTION_SECONDS + 1, NOW)
+    assert progress.expired(limited(-1, 0), NOW - RETENTION_SECONDS, NOW)
 
 
 def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
-    throttle = Throttle(Rates(10, burst=3, concurrent_max=1), tokens=3, at=NOW)
+    throttle = Throttle(RateLimits(10, burst=3, concurrent_max=1), tokens=3, at=NOW)
     for _ in range(3):
         assert throttle.wait_seconds() == 0
         throttle = throttle.taken()
@@ -92,21 +100,21 @@ def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
 
 
 def test_a_clock_that_goes_back_fills_no_bucket() -> None:
-    throttle = Throttle(Rates(10, burst=3, concurrent_max=1), tokens=0, at=NOW)
+    throttle = Throttle(RateLimits(10, burst=3, concurrent_max=1), tokens=0, at=NOW)
     assert throttle.refilled(NOW - 100).tokens == 0
 
 
 def test_push_back_halves_the_rate_and_time_brings_it_back() -> None:
-    throttle = Throttle(Rates(10, burst=3, concurrent_max=1), tokens=0, at=NOW).pushed_back(NOW)
+    throttle = Throttle(RateLimits(10, burst=3, concurrent_max=1), tokens=0, at=NOW).throttled(NOW)
     assert throttle.wait_seconds() == pytest.approx(0.2)
     assert throttle.refilled(NOW + 5).pace.share_at(NOW + 5) == 1
 
 
 def test_push_back_of_one_overload_counts_once_and_never_stops_a_queue() -> None:
-    pace = Pace().pushed_back(NOW).pushed_back(NOW + 0.1).pushed_back(NOW + 0.9)
+    pace = ThrottleShare().throttled(NOW).throttled(NOW + 0.1).throttled(NOW + 0.9)
     assert pace.share == 0.5
     for second in range(1, 100):
-        pace = pace.pushed_back(NOW + second)
+        pace = pace.throttled(NOW + second)
     assert SHARE_MIN <= pace.share < 0.1
 
 
@@ -123,7 +131,9 @@ def test_a_tombstone_holds_its_name_until_its_end() -> None:
 def test_an_attempt_is_counted_when_it_begins_and_its_answer_when_it_comes() -> None:
     progress = Progress(NOW).dispatched(NOW + 1)
     assert (progress.dispatches, progress.responses, progress.first_dispatched_at) == (1, 0, NOW + 1)
-    progress = progress.failed(Answer(404, "no"), FOREVER, Executions.ANSWERED, NOW + 2, NOW + 2).dispatched(NOW + 12)
+    progress = progress.failed(DispatchResult(404, "no"), FOREVER, Executions.ANSWERED, NOW + 2, NOW + 2).dispatched(
+        NOW + 12
+    )
     assert (progress.dispatches, progress.responses, progress.executions) == (2, 1, 1)
     assert (progress.first_dispatched_at, progress.last_dispatched_at, progress.due_at) == (NOW + 1, NOW + 12, NOW + 12)
 
@@ -134,27 +144,27 @@ def test_an_attempt_is_counted_when_it_begins_and_its_answer_when_it_comes() -> 
 def test_which_attempts_are_executions_depends_on_the_reading(
     status: int | None, answered: int, documented: int
 ) -> None:
-    progress, answer = Progress(NOW).dispatched(NOW), Answer(status, LATE)
+    progress, answer = Progress(NOW).dispatched(NOW), DispatchResult(status, DEADLINE_EXCEEDED)
     assert progress.failed(answer, FOREVER, Executions.ANSWERED, NOW, NOW).executions == answered
     assert progress.failed(answer, FOREVER, Executions.DOCUMENTED, NOW, NOW).executions == documented
 
 
 def test_a_retry_after_that_is_longer_than_the_interval_wins() -> None:
     progress = Progress(NOW).dispatched(NOW)
-    longer, shorter = Answer(503, retry_after_seconds=60), Answer(503, retry_after_seconds=5)
+    longer, shorter = DispatchResult(503, retry_after_seconds=60), DispatchResult(503, retry_after_seconds=5)
     assert progress.failed(longer, FOREVER, Executions.ANSWERED, NOW, NOW).due_at == NOW + 60
     assert progress.failed(shorter, FOREVER, Executions.ANSWERED, NOW, NOW).due_at == NOW + 10
 
 
 def test_the_interval_after_a_forced_run_counts_from_when_it_was_asked_for() -> None:
     progress = Progress(NOW + 1000).dispatched(NOW)
-    assert progress.failed(Answer(500), FOREVER, Executions.ANSWERED, NOW, NOW + 8).due_at == NOW + 10
+    assert progress.failed(DispatchResult(500), FOREVER, Executions.ANSWERED, NOW, NOW + 8).due_at == NOW + 10
 
 
 def test_only_2xx_succeeds_and_only_429_and_503_push_back() -> None:
     statuses = (199, 200, 299, 300, 404, 429, 500, 503, None)
-    assert [status for status in statuses if Answer(status).succeeded] == [200, 299]
-    assert [status for status in statuses if Answer(status).pushes_back] == [429, 503]
+    assert [status for status in statuses if DispatchResult(status).succeeded] == [200, 299]
+    assert [status for status in statuses if DispatchResult(status).throttles] == [429, 503]
 
 
 def test_retry_after_is_read_as_seconds_or_as_a_date_within_its_bound() -> None:
@@ -177,18 +187,20 @@ def test_the_headers_tell_the_counts_and_what_came_before() -> None:
         "X-CloudTasks-TaskExecutionCount": "0",
         "X-CloudTasks-TaskETA": "1700000000.000000",
     }
-    unanswered = progress.failed(Answer(None, UNREACHED), FOREVER, Executions.ANSWERED, NOW, NOW).dispatched(NOW)
-    assert headers_of(spec, unanswered)["X-CloudTasks-TaskRetryReason"] == UNREACHED
+    unanswered = progress.failed(DispatchResult(None, UNAVAILABLE), FOREVER, Executions.ANSWERED, NOW, NOW).dispatched(
+        NOW
+    )
+    assert headers_of(spec, unanswered)["X-CloudTasks-TaskRetryReason"] == UNAVAILABLE
     assert "X-CloudTasks-TaskPreviousResponse" not in headers_of(spec, unanswered)
     assert headers_of(spec, unanswered)["X-CloudTasks-TaskRetryCount"] == "1"
 
 
-def waiting(name: str) -> Waiting:
-    return Waiting(Task(name=name), Progress(NOW), named=True)
+def waiting(name: str) -> QueuedTask:
+    return QueuedTask(Task(name=name), Progress(NOW), named=True)
 
 
 def test_an_agenda_gives_tasks_by_time_and_then_as_they_came() -> None:
-    agenda = Agenda()
+    agenda = DueTasks()
     for name, due_at in (("c", 3.0), ("a", 1.0), ("b", 1.0)):
         agenda.put(waiting(name), due_at)
     assert agenda.length == 3
@@ -197,7 +209,7 @@ def test_an_agenda_gives_tasks_by_time_and_then_as_they_came() -> None:
 
 
 def test_an_agenda_forgets_the_old_place_of_what_was_moved_or_removed() -> None:
-    agenda, moved, removed, cancelled = Agenda(), waiting("moved"), waiting("removed"), waiting("cancelled")
+    agenda, moved, removed, cancelled = DueTasks(), waiting("moved"), waiting("removed"), waiting("cancelled")
     for task in (moved, removed, cancelled):
         agenda.put(task, 1.0)
     agenda.put(moved, 9.0)
@@ -214,7 +226,7 @@ def new_task(**fields: Any) -> Any:
 
 def test_a_task_gets_the_services_defaults() -> None:
     task = new_task(dispatch_count=7)
-    shape_task(task, QUEUE, NOW + 0.5)
+    validate_task(task, QUEUE, NOW + 0.5)
     assert task.http_request.http_method == 1
     assert task.dispatch_deadline.seconds == 600
     assert (task.schedule_time.seconds, task.schedule_time.nanos) == (int(NOW), 500_000_000)
@@ -224,7 +236,7 @@ def test_a_task_gets_the_services_defaults() -> None:
 
 def test_a_retry_configuration_of_a_tasks_own_gets_the_services_defaults() -> None:
     task = new_task(retry_config={"max_attempts": 2})
-    shape_task(task, QUEUE, NOW)
+    validate_task(task, QUEUE, NOW)
     config = task.retry_config
     assert (config.max_attempts, config.max_doublings, config.max_backoff.seconds) == (2, 16, 3600)
     assert config.min_backoff.nanos == 100_000_000
@@ -243,7 +255,7 @@ def test_a_retry_configuration_of_a_tasks_own_gets_the_services_defaults() -> No
         ({"http_request": {"url": "http://x", "http_method": 2, "body": b"x"}}, "GET"),
         ({"http_request": {"url": "http://x", "body": b"x" * 1_000_000}}, "too large"),
         ({"http_request": {"url": "http://x", "headers": {"a": "x" * 80_000}}}, "80KB"),
-        ({"http_request": {"url": "http://x", "headers": {"a": "x\r\nb: y"}}}, "invalid header"),
+        ({"http_request": {"url": "http://x", "headers": {"a": "x\r\nb: y"}}}, "invalid_argument header"),
         ({"schedule_time": {"seconds": int(NOW) + 30 * 86400 + 1}}, "720h"),
         ({"dispatch_deadline": {"seconds": 14}}, "15s"),
         ({"dispatch_deadline": {"seconds": 1801}}, "30m"),
@@ -251,14 +263,14 @@ def test_a_retry_configuration_of_a_tasks_own_gets_the_services_defaults() -> No
     ],
 )
 def test_a_task_beyond_the_services_limits_is_refused(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal, match=words) as refused:
-        shape_task(new_task(**fields), QUEUE, NOW)
+    with pytest.raises(RpcError, match=words) as refused:
+        validate_task(new_task(**fields), QUEUE, NOW)
     assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_what_the_stand_in_lacks_is_refused_and_not_ignored() -> None:
-    with pytest.raises(Refusal) as refused:
-        shape_task(Task(app_engine_http_request={"relative_uri": "/"}), QUEUE, NOW)
+    with pytest.raises(RpcError) as refused:
+        validate_task(Task(app_engine_http_request={"relative_uri": "/"}), QUEUE, NOW)
     assert refused.value.code is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -290,8 +302,8 @@ def test_a_late_delivery_and_one_out_of_order_stay_within_their_bounds() -> None
         assert seconds_max / 2 < max(delays) <= seconds_max
 
 
-class HeldJournal(Journal):
-    """A journal whose disk says nothing until it is told to."""
+class HeldJournal(TaskStorage):
+    """A storage whose disk says nothing until it is told to."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -303,42 +315,42 @@ class HeldJournal(Journal):
 
 async def two_creates_of_one_name(path: Path, error: Exception | None) -> tuple[bool, list[object], set[str]]:
     """Create a task twice before it is on disk; give whether one was answered by then, the answers, the tasks."""
-    journal = HeldJournal(path)
-    around = Surroundings(journal, no_delivery, Tombstones(), lambda: NOW, Chaos(), Executions.ANSWERED, 3600)
-    lines = Lines(around)
+    storage = HeldJournal(path)
+    context = QueueContext(storage, no_delivery, Tombstones(), lambda: NOW, Chaos(), Executions.ANSWERED, 3600)
+    lines = QueueRegistry(context)
     await lines.configure([shaped_queue()])
     request = CreateTaskRequest(parent=QUEUE, task=new_task(name=f"{QUEUE}/tasks/t"))
-    creates = [asyncio.ensure_future(TaskCalls(lines).create_task(copy.deepcopy(request))) for _ in range(2)]
+    creates = [asyncio.ensure_future(TaskMethods(lines).create_task(copy.deepcopy(request))) for _ in range(2)]
     await asyncio.sleep(0.05)
     answered = any(create.done() for create in creates)
-    journal.disk.set_result(None) if error is None else journal.disk.set_exception(error)
+    storage.disk.set_result(None) if error is None else storage.disk.set_exception(error)
     answers = await asyncio.gather(*creates, return_exceptions=True)
-    await journal.close()
+    await storage.close()
     return answered, list(answers), set(lines.find(QUEUE).tasks)
 
 
-async def no_delivery(_: object, __: Progress) -> Answer:
-    return Answer(200)
+async def no_delivery(_: object, __: Progress) -> DispatchResult:
+    return DispatchResult(200)
 
 
 def shaped_queue() -> Any:
     queue = Queue(name=QUEUE)
-    shape_queue(queue)
+    validate_queue(queue)
     return queue
 
 
 def test_neither_created_nor_exists_is_said_before_the_task_is_on_disk(tmp_path: Path) -> None:
-    answered, answers, tasks = asyncio.run(two_creates_of_one_name(tmp_path / "journal.db", None))
+    answered, answers, tasks = asyncio.run(two_creates_of_one_name(tmp_path / "storage.db", None))
     assert not answered
     assert getattr(answers[0], "name", None) == f"{QUEUE}/tasks/t"
-    assert isinstance(answers[1], Refusal)
+    assert isinstance(answers[1], RpcError)
     assert answers[1].code is grpc.StatusCode.ALREADY_EXISTS
     assert tasks == {f"{QUEUE}/tasks/t"}
 
 
 def test_a_disk_that_fails_leaves_the_name_free_and_says_neither(tmp_path: Path) -> None:
     full = sqlite3.OperationalError("disk full")
-    answered, answers, tasks = asyncio.run(two_creates_of_one_name(tmp_path / "journal.db", full))
+    answered, answers, tasks = asyncio.run(two_creates_of_one_name(tmp_path / "storage.db", full))
     assert (answered, answers, tasks) == (False, [full, full], set())
 
 

@@ -1,23 +1,16 @@
 """What the kit's own part of a user's task costs, as every handled call logs it."""
 
-import json
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from shared.adapters import runtime
+from shared.adapters.meter import Cost
 from shared.kit import Function, Lease, Unit, batch, semaphore
-from tests.unit.kit.kit_town import Town
+from shared.testing import Harness
+from shared.testing.fixtures import harness as harness
 
-COUNTED = ("round_trips", "reads", "writes", "deletes", "tasks")
 
-
-@pytest.fixture
-def town() -> Iterator[Town]:
-    created = Town()
+@pytest.fixture(autouse=True)
+def kitchen(harness: Harness) -> None:
     app = Function("kitchen")
-    app.bind(created.store, created, created)
 
     @app.task
     def taste(unit: Unit) -> int:
@@ -26,35 +19,29 @@ def town() -> Iterator[Town]:
     @app.task
     def stir(lease: Lease) -> None: ...
 
-    created.functions["kitchen"] = app.entry_point()
+    harness.add(app)
     batch("menu").populate(taste.call() for _ in range(10))
     semaphore("stove").ensure(permits=1)
     semaphore("stove").wait(stir.call(), release_on_return=True)
-    yield created
-    runtime.bind(None)
 
 
-def costs(town: Town, task: str, capsys: pytest.CaptureFixture[str]) -> list[tuple[int, ...]]:
-    """Deliver everything until all tasks of that name have run, and give what each has cost."""
+def costs(harness: Harness, task: str) -> list[Cost]:
+    """Deliver everything, and return what each task of that name has cost."""
     found = []
-    while town.waiting:
-        effect = town.waiting.pop(next(iter(town.waiting)))
-        capsys.readouterr()
-        assert town.deliver(effect) == 204
-        said: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-        if effect.task == task:
-            found.append(tuple(said[name] for name in COUNTED))
+    while harness.tasks:
+        delivery = harness.deliver_task(harness.tasks[0])
+        assert delivery.status == 204
+        if delivery.what == f"kitchen/{task}":
+            found.append(delivery.cost)
     return found
 
 
-def test_a_unit_costs_one_round_trip_and_two_writes_and_its_batch_is_looked_up_once(
-    town: Town, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, *others, last = costs(town, "taste", capsys)
-    assert first == (2, 1, 2, 0, 0)
-    assert set(others) == {(1, 0, 2, 0, 0)}
-    assert last > others[0], "whoever fills a counter passes it on"
+def test_a_unit_costs_one_round_trip_and_two_writes_and_its_batch_is_looked_up_once(harness: Harness) -> None:
+    first, *others, last = costs(harness, "taste")
+    assert first == Cost(round_trips=2, reads=1, writes=2)
+    assert all(other == Cost(round_trips=1, writes=2) for other in others)
+    assert last.round_trips > others[0].round_trips, "whoever fills a counter increments its parent"
 
 
-def test_a_continuation_costs_a_claim_and_a_signal(town: Town, capsys: pytest.CaptureFixture[str]) -> None:
-    assert costs(town, "stir", capsys) == [(4, 2, 2, 0, 0)]
+def test_a_continuation_costs_a_claim_and_a_signal(harness: Harness) -> None:
+    assert costs(harness, "stir") == [Cost(round_trips=4, reads=2, writes=2)]

@@ -1,16 +1,14 @@
 """A user's function as the framework calls it: addresses for people, tasks from queues, semaphores and batches."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from shared.adapters import runtime
 from shared.core.operations.ports import Query
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadArgument, BadBatch, BadKey
+from shared.core.rules.problems import BadBatch, BadKey
 from shared.kit import (
     Call,
     Function,
@@ -25,27 +23,21 @@ from shared.kit import (
     semaphore,
     sub_batch,
 )
-from tests.unit.kit.kit_town import Town
+from shared.tasks.rules.signatures import WrongArguments
+from shared.testing import Faults, Harness
+from shared.testing.fixtures import harness as harness
+
+
+class TooSour(Problem):
+    title = "Too sour"
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    created = Town()
-    Function("any").bind(created.store, created, created)
-    yield created
-    runtime.bind(None)
-
-
-class Sour(Problem):
-    title = "Cook something sweeter"
-
-
-@pytest.fixture
-def kitchen(town: Town) -> Function:
+def kitchen(harness: Harness) -> Function:
     app = Function("kitchen")
 
     @app.http("GET", "/{dish}")
-    def look(request: Request, dish: str) -> dict[str, Any]:
+    def show(request: Request, dish: str) -> dict[str, Any]:
         return {"dish": dish, "query": request.query.get("q")}
 
     @app.http("PUT", "/{dish}")
@@ -53,12 +45,12 @@ def kitchen(town: Town) -> Function:
         return Response(201, {"dish": dish, **request.json_object()})
 
     @app.http("DELETE", "/{dish}")
-    def forget(request: Request, dish: str) -> None: ...
+    def remove(request: Request, dish: str) -> None: ...
 
     @app.task
     def cook(dish: str, salt: float = 0) -> str:
         if dish == "lemon":
-            raise Sour("It is sour.")
+            raise TooSour("It is sour.")
         if dish == "fire":
             raise RuntimeError
         documents.put(dish, {"salt": salt})
@@ -78,22 +70,23 @@ def kitchen(town: Town) -> Function:
     def course(unit: Unit, dishes: int) -> SubBatch:
         return sub_batch(taste.call(dish=f"dish {unit.index}-{number}") for number in range(dishes))
 
-    town.functions["kitchen"] = app.entry_point()
+    harness.add(app)
     app.cook, app.stir, app.taste, app.course = cook, stir, taste, course  # type: ignore[attr-defined]
     return app
 
 
 @pytest.mark.usefixtures("kitchen")
-def test_people_are_answered_with_what_a_handler_returns(town: Town) -> None:
-    entry = town.functions["kitchen"]
-    assert town.ask(entry, "/soup?q=1", "GET") == (200, {"dish": "soup", "query": "1"})
-    assert town.ask(entry, "/soup", "PUT", {"hot": True}) == (201, {"dish": "soup", "hot": True})
-    assert town.ask(entry, "/soup", "DELETE")[0] == 204
-    assert town.ask(entry, "/soup", "PATCH")[0] == 405
-    assert town.ask(entry, "/tasks/cook", "GET")[0] == 405
+def test_what_a_handler_returns_is_the_response(harness: Harness) -> None:
+    soup = harness.get("kitchen/soup?q=1")
+    assert (soup.status, soup.json) == (200, {"dish": "soup", "query": "1"})
+    soup = harness.put("kitchen/soup", json={"hot": True})
+    assert (soup.status, soup.json) == (201, {"dish": "soup", "hot": True})
+    assert harness.delete("kitchen/soup").status == 204
+    assert harness.patch("kitchen/soup").status == 405
+    assert harness.get("kitchen/tasks/cook").status == 405
 
 
-@pytest.mark.usefixtures("town")
+@pytest.mark.usefixtures("harness")
 def test_a_document_is_merged_into_and_none_removes_only_if_told_to() -> None:
     assert documents.patch("soup", {"salt": {"sea": 1}}) == {"key": "soup", "salt": {"sea": 1}}
     assert documents.patch("soup", {"salt": {"rock": 2}, "hot": None})["hot"] is None
@@ -101,8 +94,8 @@ def test_a_document_is_merged_into_and_none_removes_only_if_told_to() -> None:
     assert documents.get("soup") == {"key": "soup", "salt": {"rock": 2}}
 
 
-@pytest.mark.usefixtures("town")
-def test_many_documents_end_each_for_itself_and_embed_each_other() -> None:
+@pytest.mark.usefixtures("harness")
+def test_documents_put_together_have_results_of_their_own_and_embed_each_other() -> None:
     bodies: list[dict[str, Any]] = [{"key": "soup", "with": {"key": "salt"}}, {"n": 1}, {"key": "salt", "n": 1}]
     soup, keyless, salt = documents.put_many(bodies)
     assert (soup, salt) == ({"key": "soup", "with": {"key": "salt", "n": 1}}, {"key": "salt", "n": 1})
@@ -110,21 +103,25 @@ def test_many_documents_end_each_for_itself_and_embed_each_other() -> None:
     assert documents.get("soup") == soup
 
 
-def test_a_task_says_how_it_is_called_and_can_be_run_in_a_test(kitchen: Any) -> None:
+def test_a_task_makes_calls_and_can_be_called_directly(kitchen: Any) -> None:
     assert kitchen.cook.call(dish="soup", salt=1.5) == Call("kitchen", "cook", {"dish": "soup", "salt": 1.5})
-    with pytest.raises(BadArgument) as refused:
+    with pytest.raises(WrongArguments) as error:
         kitchen.cook.call(dish=7)
-    assert (refused.value.field, refused.value.detail) == ("dish", "cook: dish must be str, not int.")
+    assert (error.value.argument, str(error.value)) == ("dish", "cook: dish must be str, not int.")
     assert kitchen.cook(dish="soup") == "soup done"
 
 
-def effect(call: Call, **beside: Any) -> Effect:
-    return call.effect("operation", datetime(2026, 1, 1, tzinfo=UTC), **beside)
+def effect(call: Call, **context: Any) -> Effect:
+    return call.effect("operation", datetime(2026, 1, 1, tzinfo=UTC), **context)
 
 
-def test_a_task_runs_when_a_queue_delivers_it(town: Town, kitchen: Any) -> None:
-    assert town.deliver(effect(kitchen.cook.call(dish="soup", salt=2))) == 204
-    assert town.documents() == {"soup": {"key": "soup", "salt": 2}}
+def stored(harness: Harness) -> dict[str, Any]:
+    return {each.id: documents.get(each.id) for each in harness.store.query(Query("documents"))}
+
+
+def test_a_task_runs_when_a_queue_delivers_it(harness: Harness, kitchen: Any) -> None:
+    assert harness.deliver_task(effect(kitchen.cook.call(dish="soup", salt=2))).status == 204
+    assert stored(harness) == {"soup": {"key": "soup", "salt": 2}}
 
 
 @pytest.mark.parametrize(
@@ -139,96 +136,153 @@ def test_a_task_runs_when_a_queue_delivers_it(town: Town, kitchen: Any) -> None:
     ],
 )
 @pytest.mark.usefixtures("kitchen")
-def test_a_queue_is_told_to_ask_again_only_where_that_may_help(town: Town, call: Call, status: int) -> None:
-    assert town.deliver(effect(call)) == status
-    assert town.documents() == {}
+def test_only_transient_errors_of_a_task_are_retried(harness: Harness, call: Call, status: int) -> None:
+    assert harness.deliver_task(effect(call)).status == status
+    assert stored(harness) == {}
 
 
 @pytest.mark.usefixtures("kitchen")
-def test_a_task_that_died_every_time_is_not_run_any_more(town: Town) -> None:
+def test_a_task_that_failed_in_every_attempt_is_not_run_again(harness: Harness) -> None:
     call = Call("kitchen", "cook", {"dish": "fire"})
-    assert [town.deliver(effect(call), execution=count) for count in (0, 9, 10)] == [500, 500, 204]
+    assert [harness.deliver_task(effect(call), executions=count).status for count in (0, 9, 10)] == [500, 500, 204]
 
 
-def test_a_continuation_runs_under_its_lease_and_the_permit_is_back_when_it_returns(town: Town, kitchen: Any) -> None:
+def test_a_continuation_runs_with_its_lease_which_is_released_when_it_returns(harness: Harness, kitchen: Any) -> None:
     semaphore("stove").ensure(permits=1)
     assert semaphore("stove").wait(kitchen.stir.call(dish="soup"), release_on_return=True)
     assert not semaphore("stove").wait(kitchen.stir.call(dish="rice"), release_on_return=True)
     assert semaphore("stove").acquire() is None
-    town.run()
-    assert town.documents().keys() == {"stirred-soup", "stirred-rice"}
+    harness.run()
+    assert stored(harness).keys() == {"stirred-soup", "stirred-rice"}
     assert semaphore("stove").acquire() is not None
 
 
-def test_a_continuation_that_dies_every_time_gives_its_permit_back(town: Town, kitchen: Any) -> None:
+def test_a_continuation_that_fails_in_every_attempt_releases_its_lease(harness: Harness, kitchen: Any) -> None:
     semaphore("stove").ensure(permits=1)
     semaphore("stove").wait(kitchen.stir.call(dish="fire"))
-    [effect] = [each for each in town.waiting.values() if each.task == "stir"]
-    assert [town.deliver(effect, execution=count) for count in (0, 1, 2)] == [500, 500, 204]
+    task = harness.take("stir")
+    assert [harness.deliver_task(task, executions=count).status for count in (0, 1, 2)] == [500, 500, 204]
     assert semaphore("stove").acquire() is not None
 
 
-def test_a_lease_is_renewed_and_signalled_once(town: Town) -> None:
+def test_a_lease_is_renewed_and_signalled_once(harness: Harness) -> None:
     semaphore("stove").ensure(permits=1, lease_seconds=10)
     lease = semaphore("stove").acquire()
     assert lease is not None
-    town.sleep(8)
+    harness.advance(8)
     assert semaphore("stove").renew(lease)
-    town.sleep(8)
+    harness.advance(8)
     assert semaphore("stove").signal(lease)
     assert not semaphore("stove").signal(lease)
     assert not semaphore("stove").renew(lease.id)
 
 
-def test_a_batch_of_calls_is_done_and_counted(town: Town, kitchen: Any) -> None:
+def test_a_batch_of_calls_completes_and_counts_them(harness: Harness, kitchen: Any) -> None:
     calls = [kitchen.taste.call(dish=f"dish {number}") for number in range(5)]
     batch("menu").populate(calls)
-    town.run(twice=1)
-    assert {name: batch("menu").status()[name] for name in ("state", "size", "done", "failed")} == {
+    harness.run(Faults(duplicate=1))
+    assert {name: batch("menu").status()[name] for name in ("state", "size", "succeeded", "failed")} == {
         "state": "completed",
         "size": 5,
-        "done": 5,
+        "succeeded": 5,
         "failed": 0,
     }
     assert batch("menu").populate(calls)["state"] == "completed"
 
 
-def test_a_batch_counts_what_its_task_refuses_as_failed(town: Town, kitchen: Any) -> None:
+def test_a_batch_counts_units_that_raise_a_problem_as_failed(harness: Harness, kitchen: Any) -> None:
     batch("menu").populate([kitchen.cook.call(dish=dish) for dish in ("soup", "lemon")])
-    town.run()
+    harness.run()
     assert (batch("menu").status()["state"], batch("menu").status()["failed"]) == ("completed", 1)
 
 
 @pytest.mark.parametrize("twice", [0, 1])
-def test_a_unit_that_has_units_of_its_own_is_done_when_they_are(town: Town, kitchen: Any, twice: float) -> None:
+def test_a_unit_with_a_sub_batch_is_done_when_that_completes(harness: Harness, kitchen: Any, twice: float) -> None:
     batch("dinner").populate(kitchen.course.call(dishes=dishes) for dishes in (0, 1, 3))
-    town.run(twice)
-    assert [batch("dinner").status()[name] for name in ("state", "size", "done", "failed")] == ["completed", 3, 3, 0]
-    inner = [each for each in town.store.query(Query("batches", limit=100)) if each.id != "dinner"]
+    harness.run(Faults(duplicate=twice))
+    assert [batch("dinner").status()[name] for name in ("state", "size", "succeeded", "failed")] == [
+        "completed",
+        3,
+        3,
+        0,
+    ]
+    inner = [each for each in harness.store.query(Query("batches", limit=100)) if each.id != "dinner"]
     assert sorted(batch(each.id).status()["size"] for each in inner) == [0, 1, 3]
 
 
-def test_a_batch_is_of_one_task(kitchen: Any) -> None:
+def test_the_units_of_a_batch_are_calls_of_one_task(kitchen: Any) -> None:
     with pytest.raises(BadBatch):
         batch("menu").populate([kitchen.cook.call(dish="soup"), kitchen.taste.call(dish="soup")])
 
 
-def test_a_batch_larger_than_one_call_takes_is_loaded_page_by_page(
-    town: Town, kitchen: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_larger_than_one_call_is_loaded_in_pages(
+    harness: Harness, kitchen: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LIMITS, "call_units_max", 3)
     batch("menu").populate(kitchen.taste.call(dish="soup") for _ in range(250))
-    town.run()
+    harness.run()
     assert (batch("menu").status()["state"], batch("menu").status()["size"]) == ("completed", 250)
 
 
-def test_two_tasks_of_one_name_and_a_handler_among_the_tasks_are_refused() -> None:
+def test_wrong_arguments_in_a_handlers_own_call_are_a_500_with_a_traceback_in_the_log(harness: Harness) -> None:
+    app = Function("waiter")
+
+    @app.task
+    def serve(table: int) -> None: ...
+
+    @app.http("POST")
+    def order(_: Request) -> None:
+        semaphore("table").wait(serve.call(table="seven"))
+
+    harness.add(app)
+    answer = harness.post("waiter")
+    assert (answer.status, answer.json["type"]) == (500, "urn:signalbox:problem:internal")
+    [(_, values)] = harness.log.errors
+    assert isinstance(values["exception"], WrongArguments)
+
+
+def test_wrong_arguments_in_a_tasks_own_call_are_retried_and_those_of_a_request_are_not(harness: Harness) -> None:
+    app = Function("waiter")
+
+    @app.task
+    def serve(table: int) -> None:
+        serve.call(tabel=table)
+
+    harness.add(app)
+    assert harness.deliver_task(effect(Call("waiter", "serve", {"table": 7}))).status == 500
+    assert harness.deliver_task(effect(Call("waiter", "serve", {"tabel": 7}))).status == 204
+
+
+def test_a_call_names_a_task_that_exists_under_the_name_it_is_delivered_to(harness: Harness, kitchen: Any) -> None:
+    for task in (kitchen.cook, kitchen.taste):
+        batch(task.name).populate([task.call(dish="soup")])
+    harness.run()
+    assert [batch(name).status()["failed"] for name in ("cook", "taste")] == [0, 0]
+    assert harness.abandoned == []
+
+
+def test_a_second_task_of_one_name_is_refused() -> None:
     app = Function("kitchen")
     app.task(_cook)
     with pytest.raises(ValueError, match="two tasks"):
         app.task(_cook)
-    with pytest.raises(ValueError, match="where the tasks are"):
-        app.http("POST", "/tasks/{name}")
+
+
+@pytest.mark.parametrize("pattern", ["/tasks", "/tasks/{name}", "tasks/x", "dict", ""])
+def test_a_pattern_among_the_tasks_or_without_a_leading_slash_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"reserved for tasks|write \"/"):
+        Function("kitchen").http("POST", pattern)
+
+
+def test_query_parameters_are_unrestricted_unless_the_route_names_them(harness: Harness) -> None:
+    app = Function("kitchen")
+    app.http("GET", "/any")(lambda request: dict(request.query))
+    app.http("GET", "/named", query=("dish",))(lambda request: dict(request.query))
+    harness.add(app)
+    assert harness.get("kitchen/any?wine=red").json == {"wine": "red"}
+    assert harness.get("kitchen/named?dish=soup").json == {"dish": "soup"}
+    refused = harness.get("kitchen/named?wine=red")
+    assert (refused.status, refused.json["field"]) == (400, "wine")
 
 
 def _cook() -> None: ...

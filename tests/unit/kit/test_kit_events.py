@@ -1,4 +1,4 @@
-"""What a user's function is given of writes, and how a task's requests are named."""
+"""Event handlers of a user's function, idempotency keys of a task's calls, and the cache of batches' liveness."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from cloudevents.http import CloudEvent
 from google.events.cloud.firestore import DocumentEventData
 
 from shared.adapters import runtime
-from shared.batches.rules.identity import Unit
+from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.kit import DocumentEvent, Function
-from shared.kit.batch_liveness_cache import FRESH_SECONDS, is_wanted
-from shared.kit.idempotency import acting_for, id_for
+from shared.kit.batch_liveness_cache import FRESH_SECONDS, is_live
+from shared.kit.idempotency import idempotency_key, idempotent_calls
 from shared.testing.memory_store import MemoryStore
 
 
@@ -37,39 +37,39 @@ def test_a_write_under_the_pattern_reaches_its_handler_with_the_parts_of_its_pat
     assert entry.__name__ == "orders"
 
 
-def asked() -> list[str | None]:
-    return [id_for("wait", "s"), id_for("wait", "s"), id_for("wait", "t")]
+def keys() -> list[str | None]:
+    return [idempotency_key("wait", "s"), idempotency_key("wait", "s"), idempotency_key("wait", "t")]
 
 
-def test_what_a_task_asks_for_has_the_same_ids_in_every_delivery_and_no_two_are_alike() -> None:
-    with acting_for("operation"):
-        first = asked()
-    with acting_for("operation"):
-        assert asked() == first
-    with acting_for("another"):
-        other = asked()
+def test_a_tasks_calls_have_the_same_keys_in_every_delivery_and_different_ones_each() -> None:
+    with idempotent_calls("operation"):
+        first = keys()
+    with idempotent_calls("operation"):
+        assert keys() == first
+    with idempotent_calls("another"):
+        other = keys()
     assert len({*first, *other}) == 6
 
 
-def test_outside_of_a_task_nothing_says_whether_a_call_is_a_repeat() -> None:
-    assert asked() == [None, None, None]
+def test_a_call_outside_of_a_task_has_no_key() -> None:
+    assert keys() == [None, None, None]
 
 
-def test_whether_a_batch_goes_on_is_asked_of_the_store_once_in_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked_for: list[int] = []
+def test_the_liveness_of_a_batch_is_read_once_in_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
     now = [1000.0]
 
-    def answer(_: Ports, unit: Unit) -> bool:
-        asked_for.append(unit.index)
+    def answer(_: Ports, unit: PlacedUnit) -> bool:
+        read.append(unit.index)
         return True
 
     quiet: Any = None
     runtime.bind(Ports(MemoryStore(lambda: quiet), quiet, quiet, quiet))
-    monkeypatch.setattr("shared.kit.batch_liveness_cache.batch_units.unit_is_wanted", answer)
+    monkeypatch.setattr("shared.kit.batch_liveness_cache.batch_units.unit_is_live", answer)
     monkeypatch.setattr("shared.kit.batch_liveness_cache.time.monotonic", lambda: now[0])
-    units = [Unit("fresh", "i", index, 0, 0, index, 9) for index in range(3)]
-    assert all(map(is_wanted, units))
+    units = [PlacedUnit("fresh", "i", index, 0, 0, index, 9) for index in range(3)]
+    assert all(map(is_live, units))
     now[0] += FRESH_SECONDS
-    assert is_wanted(units[2])
+    assert is_live(units[2])
     runtime.bind(None)
-    assert asked_for == [0, 2]
+    assert read == [0, 2]

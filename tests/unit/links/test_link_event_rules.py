@@ -1,10 +1,10 @@
-"""What an event of a document calls for: whose write it was, which copies it brought in, and who must follow."""
+"""The reaction to an event of a document: which client wrote it, which copies it brought in, what must follow."""
 
 import pytest
 
 from shared.documents.rules import documents
 from shared.documents.rules.documents import Author, Content, Document, Stamp
-from shared.links.rules import events as link_events
+from shared.links.rules import events
 from shared.links.rules.events import Reaction
 
 
@@ -22,18 +22,18 @@ CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", documents.digest({"
     ("before", "after", "reaction"),
     [
         (None, None, Reaction()),
-        (None, document({}), Reaction(look=True)),
-        (None, document(LINKING_A), Reaction(look=True, verify=("t",))),
-        (None, document({}, linked=True), Reaction(pages=True)),
+        (None, document({}), Reaction(check_wanted_note=True)),
+        (None, document(LINKING_A), Reaction(check_wanted_note=True, verify_targets=("t",))),
+        (None, document({}, linked=True), Reaction(start_fan_out=True)),
         (document({}), document({"n": 1}, version=2), Reaction()),
-        (document({}, linked=True), document({"n": 1}, version=2, linked=True), Reaction(pages=True)),
-        (document({}, linked=None), document({"n": 1}, version=2, linked=True), Reaction(pages=True)),
+        (document({}, linked=True), document({"n": 1}, version=2, linked=True), Reaction(start_fan_out=True)),
+        (document({}, linked=None), document({"n": 1}, version=2, linked=True), Reaction(start_fan_out=True)),
         (document({}, linked=True), document({}, version=2, linked=True), Reaction()),
         (document({}), document({}, linked=True), Reaction()),
         (document({}), None, Reaction()),
-        (document({}, linked=True), None, Reaction(pages=True)),
-        (FOREIGN, None, Reaction(pages=True)),
-        (document({}, linked=True), document({"n": 1.0}, version=2, linked=True), Reaction(pages=True)),
+        (document({}, linked=True), None, Reaction(start_fan_out=True)),
+        (FOREIGN, None, Reaction(start_fan_out=True)),
+        (document({}, linked=True), document({"n": 1.0}, version=2, linked=True), Reaction(start_fan_out=True)),
     ],
     ids=[
         "nothing and nothing",
@@ -51,10 +51,8 @@ CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", documents.digest({"
         "changed only in kind",
     ],
 )
-def test_an_event_of_the_kits_own_write_calls_for(
-    before: Document | None, after: Document | None, reaction: Reaction
-) -> None:
-    assert link_events.react(before, after) == reaction
+def test_reaction_to_the_kits_own_write(before: Document | None, after: Document | None, reaction: Reaction) -> None:
+    assert events.react(before, after) == reaction
 
 
 @pytest.mark.parametrize(
@@ -89,21 +87,21 @@ def test_an_event_of_the_kits_own_write_calls_for(
 def test_the_targets_of_copies_that_a_put_changed_are_verified(
     before: Document, after: Document, verified: tuple[str, ...]
 ) -> None:
-    assert link_events.react(before, after).verify == verified
+    assert events.react(before, after).verify_targets == verified
 
 
 @pytest.mark.parametrize(
     ("before", "after", "reaction"),
     [
-        (None, FOREIGN, Reaction(reshape=True, pages=True)),
-        (document({}), FOREIGN, Reaction(reshape=True, pages=True)),
-        (document({"n": 2}), FOREIGN, Reaction(reshape=True)),
-        (document({"n": 1}), CHANGED_UNDER_ITS_STAMP, Reaction(reshape=True, pages=True)),
-        (None, CHANGED_UNDER_ITS_STAMP, Reaction(reshape=True, pages=True)),
-        (document({}, version=2), document(LINKING_A, version=1), Reaction(reshape=True, pages=True)),
-        (document({}, version=2), document({}, version=1), Reaction(reshape=True)),
-        (document({}, linked=True), document({}), Reaction(reshape=True)),
-        (document({}, linked=None), document({}), Reaction(reshape=True)),
+        (None, FOREIGN, Reaction(normalize=True, start_fan_out=True)),
+        (document({}), FOREIGN, Reaction(normalize=True, start_fan_out=True)),
+        (document({"n": 2}), FOREIGN, Reaction(normalize=True)),
+        (document({"n": 1}), CHANGED_UNDER_ITS_STAMP, Reaction(normalize=True, start_fan_out=True)),
+        (None, CHANGED_UNDER_ITS_STAMP, Reaction(normalize=True, start_fan_out=True)),
+        (document({}, version=2), document(LINKING_A, version=1), Reaction(normalize=True, start_fan_out=True)),
+        (document({}, version=2), document({}, version=1), Reaction(normalize=True)),
+        (document({}, linked=True), document({}), Reaction(normalize=True)),
+        (document({}, linked=None), document({}), Reaction(normalize=True)),
     ],
     ids=[
         "created",
@@ -117,21 +115,19 @@ def test_the_targets_of_copies_that_a_put_changed_are_verified(
         "a mark where nothing was known",
     ],
 )
-def test_another_clients_write_is_brought_into_shape(
-    before: Document | None, after: Document, reaction: Reaction
-) -> None:
-    assert link_events.react(before, after) == reaction
+def test_another_clients_write_is_normalized(before: Document | None, after: Document, reaction: Reaction) -> None:
+    assert events.react(before, after) == reaction
 
 
 @pytest.mark.parametrize(
     ("after", "reaction"),
     [
-        (None, Reaction(pages=True)),
-        (document(LINKING_A), Reaction(verify=("t",), look=True, pages=True)),
-        (document({}, linked=True), Reaction(pages=True)),
-        (FOREIGN, Reaction(reshape=True, pages=True)),
+        (None, Reaction(start_fan_out=True)),
+        (document(LINKING_A), Reaction(verify_targets=("t",), check_wanted_note=True, start_fan_out=True)),
+        (document({}, linked=True), Reaction(start_fan_out=True)),
+        (FOREIGN, Reaction(normalize=True, start_fan_out=True)),
     ],
     ids=["nothing there", "a document", "an embedded one", "another client's"],
 )
-def test_an_event_without_its_data_counts_as_a_change_of_everything(after: Document | None, reaction: Reaction) -> None:
-    assert link_events.react_to_unknown(after) == reaction
+def test_an_event_without_data_counts_as_a_change_of_everything(after: Document | None, reaction: Reaction) -> None:
+    assert events.react_to_unknown(after) == reaction

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from shared.core.rules import values
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import TooLarge
-from shared.documents.rules import documents, links
+from shared.documents.rules import documents, links, refreshes
 from shared.documents.rules.copies import Embedding, Sources, copy_of
 from shared.documents.rules.documents import Author, Content, Document, Stamp
-from shared.documents.rules.links import Refresh
+from shared.documents.rules.refreshes import Refresh
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HALF = "x" * 600_000
@@ -27,12 +27,12 @@ def document(
 
 
 def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Content:
-    return links.shape(key, content, Embedding(sources), hops)
+    return links.embed_links(key, content, Embedding(sources), hops)
 
 
 def refresh(key: str, read: Document, source_key: str, source: Content | None) -> Content | Refresh:
     no_transforms = dict.fromkeys(links.link_fields(read.content))
-    return links.refresh(key, read, Embedding({source_key: source}, no_transforms))
+    return refreshes.refresh_copies(key, read, Embedding({source_key: source}, no_transforms))
 
 
 def nested(levels: int, inner: Any) -> Any:
@@ -84,12 +84,12 @@ def test_a_document_without_links_stays_as_it_is() -> None:
     assert shape("p", content, {}) == content
 
 
-def test_a_link_to_nothing_says_so() -> None:
+def test_a_link_to_a_missing_document_is_marked() -> None:
     assert shape("p", {"a": {"key": "t", "n": 1}}, {"t": None}) == {"a": {"key": "t", "link_missing": True}}
 
 
 @pytest.mark.parametrize("key", [None, "", 5, True, "a/b", "..", "__x__", "a" * 1_501, {"key": "t"}, ["t"]])
-def test_a_link_to_what_can_be_no_key_says_so_and_needs_no_source(key: Any) -> None:
+def test_a_link_with_an_invalid_key_is_marked_and_needs_no_source(key: Any) -> None:
     assert shape("p", {"a": {"key": key, "n": 1}}, {}) == {"a": {"key": key, "link_missing": True}}
 
 
@@ -148,7 +148,7 @@ def test_what_the_kit_must_know_of_the_links_counts_as_part_of_the_document() ->
     keys = [f"{number:03}" + "k" * 200 for number in range(LIMITS.links_max)]
     text = "x" * 280_000
     shaped = shape("p", {"l": [{"key": key} for key in keys]}, {key: {"x": text} for key in keys})
-    record = documents.encode(document(shaped), links.link_keys(shaped), links.link_fields(shaped))
+    record = document(shaped).to_record(links.link_keys(shaped), links.link_fields(shaped))
     assert values.size_bytes(record) < 1_048_576 - 2_000  # what a record's name takes
     assert sum("x" in copy for copy in shaped["l"]) == 2
 
@@ -172,13 +172,13 @@ def test_a_document_must_have_room_for_a_mark_at_each_link() -> None:
     assert refused.value.status == 413
 
 
-def test_500_links_are_taken_and_one_more_is_not() -> None:
+def test_500_links_are_accepted_and_one_more_is_not() -> None:
     assert len(shape("p", {"l": [{"key": "t"}] * LIMITS.links_max}, {"t": {}})["l"]) == 500
     with pytest.raises(TooLarge):
         shape("p", {"l": [{"key": "t"}] * (LIMITS.links_max + 1)}, {"t": {}})
 
 
-def test_a_change_that_has_come_too_far_unmarks_nothing() -> None:
+def test_a_change_beyond_the_last_hop_unmarks_nothing() -> None:
     marked = {"key": "t", "link_too_large": True}
     content = {"a": marked, "b": {"key": "t"}}
     copy = {"key": "t", "n": 1}
@@ -186,7 +186,7 @@ def test_a_change_that_has_come_too_far_unmarks_nothing() -> None:
     assert shape("p", content, {"t": {"n": 1}}, hops=LIMITS.hops_max + 1) == {"a": marked, "b": copy}
 
 
-def test_shaping_again_changes_nothing() -> None:
+def test_embedding_again_changes_nothing() -> None:
     sources: dict[str, Content | None] = {"t": {"u": {"key": "u", "p": {"key": "p"}}}, "u": None, "big": {"x": HALF}}
     content = {"a": {"key": "t"}, "l": [{"key": "big"}, {"key": "big"}, {"key": "p"}, {"key": None}, {"key": "u"}]}
     once = shape("p", content, {**sources, "p": content})
@@ -218,7 +218,7 @@ def test_a_refresh_marks_what_is_gone_and_fills_what_is_back() -> None:
         ({"n": 1}, {"n": 2}),
     ],
 )
-def test_a_refresh_that_would_change_nothing_says_so(content: Content, source: Content | None) -> None:
+def test_a_refresh_that_would_change_nothing_is_unchanged(content: Content, source: Content | None) -> None:
     assert refresh("p", document(content), "t", source) is Refresh.UNCHANGED
 
 
@@ -238,8 +238,8 @@ def test_equal_to_python_is_not_the_same(n: Any) -> None:
     ],
     ids=["without a stamp", "changed under its stamp", "has a mark", "too large", "too deep"],
 )
-def test_what_cannot_be_decided_by_one_source_is_left_to_reshaping(read: Document, source: Content) -> None:
-    assert refresh("p", read, "t", source) is Refresh.RESHAPE
+def test_a_refresh_that_needs_all_targets_is_left_to_normalization(read: Document, source: Content) -> None:
+    assert refresh("p", read, "t", source) is Refresh.NORMALIZE
 
 
 KEYS = st.sampled_from(["p", "t", "u", "v", None])
@@ -253,7 +253,7 @@ SOURCES = st.fixed_dictionaries(dict.fromkeys("ptuv", st.none() | CONTENTS))
 
 
 @given(CONTENTS, SOURCES, st.none() | CONTENTS)
-def test_a_refresh_gives_what_a_put_now_would_embed(
+def test_a_refresh_returns_what_a_put_now_would_embed(
     content: Content, sources: dict[str, Content | None], moved: Content | None
 ) -> None:
     before = shape("p", content, sources)

@@ -1,5 +1,6 @@
 """A verification finds and repairs what no event will repair any more, counts it, and writes nothing else."""
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -42,10 +43,10 @@ def lose_events(world: QuietWorld) -> None:
 
 
 def walked(world: QuietWorld, operation: str = "test") -> dict[str, Any]:
-    """Begin a walk, let everything run, and give the report without its times."""
-    run = verification.begin(world.ports, operation)["run"]
+    """Run a walk to its end; return its report without its times."""
+    run = verification.begin(world.ports, operation).run
     world.settle()
-    report = verification.get(world.ports, run)
+    report = verification.get(world.ports, run).to_json()
     assert report.pop("begun_at") <= report.pop("ended_at")
     return report | {"run": ""}
 
@@ -88,7 +89,7 @@ def test_a_change_and_a_deletion_whose_events_were_lost_reach_all_copies(embeddi
     assert embedding.shown("q")["a"] == {"key": "t", "link_missing": True}
 
 
-def test_a_repair_travels_on_to_those_who_embed_what_was_repaired(embedding: QuietWorld) -> None:
+def test_a_repair_refreshes_the_copies_of_the_repaired_document(embedding: QuietWorld) -> None:
     embedding.put("a", q={"key": "q"})
     embedding.settle()
     embedding.put("t", n=2)
@@ -97,7 +98,7 @@ def test_a_repair_travels_on_to_those_who_embed_what_was_repaired(embedding: Qui
     assert embedding.shown("a")["q"] == {"key": "q", "a": {"key": "t", "n": 2}}
 
 
-def test_a_target_that_says_nobody_embeds_it_is_marked_and_its_next_change_is_followed(embedding: QuietWorld) -> None:
+def test_an_unmarked_target_is_marked_and_its_next_change_is_copied(embedding: QuietWorld) -> None:
     embedding.store.commit([Change("documents/t", {(RESERVED, "linked"): False})])
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=4, drifted=1, repaired=1)
@@ -116,7 +117,7 @@ def test_a_missing_target_without_its_note_gets_one(embedding: QuietWorld) -> No
 
 
 @pytest.mark.parametrize("field", ["link_keys", "link_fields"])
-def test_a_record_that_does_not_list_its_links_is_written_anew(embedding: QuietWorld, field: str) -> None:
+def test_a_record_without_its_link_keys_is_rewritten(embedding: QuietWorld, field: str) -> None:
     whole = embedding.record("documents/p")[RESERVED][field]
     embedding.store.commit([Change("documents/p", {(RESERVED, field): REMOVE})])
     lose_events(embedding)
@@ -127,7 +128,7 @@ def test_a_record_that_does_not_list_its_links_is_written_anew(embedding: QuietW
     assert embedding.shown("p")["a"] == {"key": "t", "n": 2}
 
 
-def test_what_another_client_wrote_and_no_event_told_of_is_brought_into_shape(embedding: QuietWorld) -> None:
+def test_a_write_of_another_client_whose_event_was_lost_is_normalized(embedding: QuietWorld) -> None:
     embedding.write_past("new", {"a": {"key": "t"}})
     embedding.write_past("t", {"n": 5})
     lose_events(embedding)
@@ -143,7 +144,7 @@ def test_what_no_put_would_take_is_reported_left_and_counted(embedding: QuietWor
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=5, drifted=1, refused=1)
     assert embedding.record("documents/new") == {"l": [{"key": "t"}] * 501}
-    assert [message for message, _ in embedding.reported] == ["a document cannot be brought into shape"]
+    assert [message for message, _ in embedding.reported] == ["document normalization rejected"]
 
 
 def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: QuietWorld) -> None:
@@ -156,7 +157,7 @@ def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: QuietW
 def test_pages_follow_each_other_and_each_tells_what_it_found(
     embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LIMITS, "verify_page", 2)
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
     embedding.put("t", n=2)
     lose_events(embedding)
     embedding.told.clear()
@@ -168,38 +169,39 @@ def test_pages_follow_each_other_and_each_tells_what_it_found(
     ]
 
 
-def test_a_page_that_comes_twice_is_counted_once(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LIMITS, "verify_page", 2)
-    run = verification.begin(embedding.ports, "test")["run"]
+def test_a_redelivered_page_is_counted_once(embedding: QuietWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
+    run = verification.begin(embedding.ports, "test").run
     first = embedding.tasks[0].payload
     for _ in range(3):
-        verification.follow(embedding.ports, first)
-    assert (verification.get(embedding.ports, run)["looked"], len(embedding.tasks)) == (2, 2)
+        verification.run_verification_task(embedding.ports, first)
+    assert (verification.get(embedding.ports, run).found.looked, len(embedding.tasks)) == (2, 2)
     embedding.settle()
-    verification.follow(embedding.ports, first)
-    assert (verification.get(embedding.ports, run)["looked"], embedding.tasks) == (4, [])
+    verification.run_verification_task(embedding.ports, first)
+    assert (verification.get(embedding.ports, run).found.looked, embedding.tasks) == (4, [])
 
 
-def test_one_walk_goes_at_a_time_and_an_operation_begins_one(embedding: QuietWorld) -> None:
+def test_one_walk_runs_at_a_time_and_an_operation_begins_one(embedding: QuietWorld) -> None:
     first = verification.begin(embedding.ports, "night 1")
     assert verification.begin(embedding.ports, "night 1") == first
     assert verification.begin(embedding.ports, "by hand") == first
     assert len(embedding.tasks) == 1
     embedding.settle()
-    assert verification.begin(embedding.ports, "night 1")["state"] == "ended"
+    assert verification.begin(embedding.ports, "night 1").ended_at
     second = verification.begin(embedding.ports, "night 2")
-    assert (second["state"], second["run"] == first["run"]) == ("walking", False)
-    assert [each["run"] for each in verification.newest(embedding.ports)] == [second["run"], first["run"]]
+    assert second.ended_at is None
+    assert [each.run for each in verification.newest(embedding.ports)] == [second.run, first.run]
+    assert second.run != first.run
 
 
-def test_a_walk_that_was_lost_keeps_no_other_from_beginning(embedding: QuietWorld) -> None:
+def test_an_abandoned_walk_does_not_keep_another_from_beginning(embedding: QuietWorld) -> None:
     first = verification.begin(embedding.ports, "night 1")
     embedding.tasks.clear()
     embedding.pass_time(LIMITS.verify_abandoned_seconds)
-    assert verification.begin(embedding.ports, "night 2")["run"] != first["run"]
+    assert verification.begin(embedding.ports, "night 2").run != first.run
 
 
-def test_a_beginning_that_another_overtakes_is_to_be_asked_again(embedding: QuietWorld) -> None:
+def test_a_walk_that_begins_while_another_does_is_unavailable(embedding: QuietWorld) -> None:
     class Overtaken:
         """Another walk begins between the two reads of a beginning."""
 
@@ -219,12 +221,12 @@ def test_a_beginning_that_another_overtakes_is_to_be_asked_again(embedding: Quie
     assert len(embedding.tasks) == 1
 
 
-def test_an_unknown_walk_is_not_found_and_another_payload_is_no_page(embedding: QuietWorld) -> None:
+def test_an_unknown_walk_is_not_found_and_an_invalid_payload_is_refused(embedding: QuietWorld) -> None:
     with pytest.raises(NotFound):
         verification.get(embedding.ports, "nothing")
     with pytest.raises(BadValue):
-        verification.follow(embedding.ports, {"cursor": ""})
-    verification.follow(embedding.ports, {"run": "gone", "cursor": ""})
+        verification.run_verification_task(embedding.ports, {"cursor": ""})
+    verification.run_verification_task(embedding.ports, {"run": "gone", "cursor": ""})
     assert embedding.told == []
 
 
@@ -265,11 +267,11 @@ def test_a_scheduled_call_that_is_repeated_begins_one_walk(client: FlaskClient, 
     assert (runs[0] == runs[1], runs[1] == runs[2]) == (True, False)
 
 
-def test_people_begin_a_walk_and_read_its_report(client: FlaskClient, embedding: QuietWorld) -> None:
+def test_a_caller_begins_a_walk_and_reads_its_report(client: FlaskClient, embedding: QuietWorld) -> None:
     begun = client.post("/").get_json()
     assert begun == {
         "run": begun["run"],
-        "state": "walking",
+        "state": "running",
         "begun_at": begun["begun_at"],
         "pages": 0,
         "looked": 0,
@@ -284,3 +286,9 @@ def test_people_begin_a_walk_and_read_its_report(client: FlaskClient, embedding:
     assert ended == begun | {"state": "ended", "pages": 1, "looked": 4}
     assert [each["run"] for each in client.get("/").get_json()["verifications"]] == [begun["run"]]
     assert client.get("/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/?now=1"), ("GET", "/?now=1"), ("GET", "/run?now=1")])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, method: str, path: str) -> None:
+    answer = client.open(path, method=method)
+    assert (answer.status_code, json.loads(answer.data)["field"]) == (400, "now")

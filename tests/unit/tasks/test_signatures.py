@@ -7,7 +7,7 @@ import pytest
 
 from shared.core.rules.problems import BadArgument
 from shared.core.rules.task_context import Lease, Unit
-from shared.tasks.rules.signatures import Signature
+from shared.tasks.rules.signatures import Signature, WrongArguments
 
 UNIT = Unit("b", 3)
 
@@ -33,8 +33,8 @@ def picky(unit: Unit, how: Literal["raw", "done"], anything: Any, x: list[list[i
         {"dish": "", "pot": 1, "names": None, "salt": 0.5},
     ],
 )
-def test_arguments_that_fit_are_given_as_they_are(given: dict[str, Any]) -> None:
-    assert Signature.of(plain).filled(given, None) == given
+def test_valid_arguments_are_bound_unchanged(given: dict[str, Any]) -> None:
+    assert Signature.from_function(plain).bind(given, None) == given
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_arguments_that_fit_are_given_as_they_are(given: dict[str, Any]) -> None
         ({"dish": "soup", "pot": True}, "pot", "must be int, not bool"),
         ({"dish": "soup", "pot": 1.0}, "pot", "must be int, not float"),
         ({"dish": "soup", "pot": 1, "salt": True}, "salt", "must be float, not bool"),
-        ({"dish": "soup", "pot": 1, "salt": float("inf")}, "salt", "JSON cannot say"),
+        ({"dish": "soup", "pot": 1, "salt": float("inf")}, "salt", "is not JSON"),
         ({"dish": "soup", "pot": 1, "hot": 1}, "hot", "must be bool"),
         ({"dish": "soup", "pot": 1, "names": "a"}, "names", "not str"),
         ({"dish": "soup", "pot": 1, "names": [1]}, "names", "names[0] must be str, not int"),
@@ -56,28 +56,31 @@ def test_arguments_that_fit_are_given_as_they_are(given: dict[str, Any]) -> None
         ({"dish": "soup", "pot": 1, "cup": 1}, "cup", "takes no argument 'cup'"),
     ],
 )
-def test_an_argument_that_does_not_fit_is_named(given: dict[str, Any], field: str, said: str) -> None:
+def test_an_invalid_argument_is_named(given: dict[str, Any], field: str, said: str) -> None:
+    signature = Signature.from_function(plain)
+    with pytest.raises(WrongArguments) as error:
+        signature.check(given)
+    assert (error.value.argument, said in str(error.value)) == (field, True)
     with pytest.raises(BadArgument) as refused:
-        Signature.of(plain).check(given)
-    assert refused.value.field == field
-    assert said in refused.value.detail
+        signature.bind(given, None)
+    assert (refused.value.field, refused.value.detail) == (field, str(error.value))
 
 
-def test_what_a_task_runs_for_is_given_by_its_type_and_is_no_argument() -> None:
-    signature = Signature.of(picky)
+def test_a_context_is_bound_by_its_type_and_is_no_argument() -> None:
+    signature = Signature.from_function(picky)
     given = {"how": "raw", "anything": [[1]], "x": [[1], []]}
-    assert signature.filled(given, UNIT) == given | {"unit": UNIT}
+    assert signature.bind(given, UNIT) == given | {"unit": UNIT}
     wrong: dict[str, Any]
     for wrong in (given | {"unit": {}}, given | {"how": "burnt"}, given | {"x": [["1"]]}):
-        with pytest.raises(BadArgument):
+        with pytest.raises(WrongArguments):
             signature.check(wrong)
 
 
-def test_a_task_that_runs_for_a_lease_is_refused_without_one() -> None:
+def test_a_task_that_needs_a_lease_is_refused_without_one() -> None:
     def eat(lease: Lease) -> None: ...
 
-    with pytest.raises(BadArgument, match="runs for a Lease"):
-        Signature.of(eat).filled({}, UNIT)
+    with pytest.raises(BadArgument, match="needs a Lease"):
+        Signature.from_function(eat).bind({}, UNIT)
 
 
 def gather(*dishes: str) -> None: ...
@@ -96,6 +99,6 @@ def by_number(dishes: dict[int, str]) -> None: ...
 
 
 @pytest.mark.parametrize("code", [gather, spread, by_place, of_a_set, by_number])
-def test_a_parameter_that_no_json_could_fill_is_refused_when_the_task_is_declared(code: Callable[..., None]) -> None:
+def test_a_parameter_that_no_json_value_fits_is_refused_when_the_task_is_declared(code: Callable[..., None]) -> None:
     with pytest.raises(TypeError, match="dish"):
-        Signature.of(code)
+        Signature.from_function(code)

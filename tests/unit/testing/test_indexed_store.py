@@ -53,12 +53,12 @@ def test_the_clouds_own_refusal_says_the_same() -> None:
     assert ENTRY in answer.detail
 
 
-def test_an_index_that_is_still_being_built_is_to_be_asked_again() -> None:
+def test_an_index_that_is_still_being_built_is_unavailable() -> None:
     building = "The query requires an index. That index is currently building and cannot be used yet."
     assert isinstance(refused(QUERY, building), Unavailable)
 
 
-def test_a_missing_index_that_no_rule_explains_is_told_in_firestores_words() -> None:
+def test_a_missing_index_that_no_rule_explains_keeps_firestores_message() -> None:
     answer = refused(Query("documents", (Condition(("a",), "==", 1),)), "exempted")
     assert isinstance(answer, BadQuery)
     assert "exempted" in answer.detail

@@ -8,7 +8,6 @@ import pytest
 
 from shared.core.operations.ports import (
     AlreadyExists,
-    ArrayUnion,
     Change,
     Conflict,
     Delete,
@@ -41,7 +40,7 @@ class Observed:
 def test_what_was_put_does_not_change_with_the_callers_data() -> None:
     store = MemoryStore(stopped)
     data = {"m": {"x": 1}, "l": [{"y": 1}]}
-    store.commit([Put("d/a", data), Put("d/b", {"l": ArrayUnion((data,))})])
+    store.commit([Put("d/a", data), Put("d/b", {"l": [data]})])
     store.commit([Change("d/a", {("n",): data})])
     data["m"]["x"] = 2  # type: ignore[index]
     data["l"].append(3)  # type: ignore[attr-defined]
@@ -73,7 +72,7 @@ def test_a_clock_in_another_zone_gives_times_in_utc() -> None:
     assert (committed, committed.tzinfo) == (NOON, UTC)
 
 
-def test_the_observer_hears_of_each_real_change_in_commit_order() -> None:
+def test_the_observer_is_called_for_each_real_change_in_commit_order() -> None:
     observed = Observed()
     observed.store.commit([Put("d/a", {"n": 1}), Put("d/b", {"n": Increment(2)})])
     observed.store.write_each([Change("d/a", {("n",): 5}), Delete("d/b")])
@@ -85,7 +84,7 @@ def test_the_observer_hears_of_each_real_change_in_commit_order() -> None:
     ]
 
 
-def test_the_observer_hears_nothing_of_what_changed_nothing() -> None:
+def test_the_observer_is_not_called_for_a_write_that_changes_nothing() -> None:
     observed = Observed()
     observed.store.commit([Put("d/a", {"n": 1})])
     observed.store.commit([Put("d/a", {"n": 1})])

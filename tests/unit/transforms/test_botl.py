@@ -46,7 +46,11 @@ S: dict[str, Any] = {
         ("#.arr @3", None),
         ("#.arr @x", None),
         ("#.arr @", None),
-        ("#.name @0", None),
+        ("#.name @0", "F"),
+        ("#.name @-1", "d"),
+        ("#.name @4", None),
+        ("#.first @0", None),
+        ("{{.name @0}}.", "F."),
         ("#!nope", None),
         # in lists
         (["a", "#.first .second >third", "b"], ["a", 3, "three", "b"]),
@@ -59,6 +63,11 @@ S: dict[str, Any] = {
         (["#.arr @::2"], [1, [3]]),
         (["#.arr @::-1"], [[3], 2, 1]),
         (["#.arr @::0"], []),
+        (["#.name @0"], ["F"]),
+        (["#.name @0:2"], ["F", "r"]),
+        (["#.name @::-1"], ["d", "e", "r", "F"]),
+        (["#.name @:0"], []),
+        (["#.n @:"], []),
         ([["#.arr @:1"], []], [[1], []]),
         # in objects
         ({"k": "#.nope"}, {"k": None}),
@@ -92,15 +101,15 @@ S: dict[str, Any] = {
         ("{{.name", "{{.name"),
     ],
 )
-def test_a_transform_makes_what_the_language_says(transform: Any, made: Any) -> None:
+def test_output_of_each_construct(transform: Any, made: Any) -> None:
     assert canonical(botl.apply(transform, S)) == canonical(made)
 
 
-def test_true_is_written_as_python_does() -> None:
+def test_true_is_printed_as_python_does() -> None:
     assert botl.apply("{{.t}}", {"t": True}) == "True"
 
 
-def test_what_has_been_put_into_a_text_is_never_looked_at_again() -> None:
+def test_substituted_text_is_never_scanned_again() -> None:
     source = {"secret": "s3cret", "a": "{{.secret}}", "b": "#.secret", "open": "{{", "close": ".secret}}"}
     assert botl.apply("{{.a}} {{.b}} {{.open}}{{.close}}", source) == "{{.secret}} #.secret {{.secret}}"
     assert botl.apply(["#.a", "#.b"], source) == ["{{.secret}}", "#.secret"]
@@ -134,9 +143,7 @@ TRANSFORMS = st.recursive(
 
 
 @given(TRANSFORMS, JSON)
-def test_any_transform_of_any_value_makes_the_same_json_every_time_and_changes_neither(
-    transform: Any, source: Any
-) -> None:
+def test_any_transform_of_any_value_is_deterministic_and_changes_neither(transform: Any, source: Any) -> None:
     before = copy.deepcopy((transform, source))
     made = canonical(botl.apply(transform, source))
     assert canonical(botl.apply(transform, source)) == made
@@ -144,13 +151,13 @@ def test_any_transform_of_any_value_makes_the_same_json_every_time_and_changes_n
 
 
 @given(TRANSFORMS, JSON)
-def test_only_what_may_give_an_object_ever_does(transform: Any, source: Any) -> None:
-    if not botl.may_give_an_object(transform):
+def test_only_what_may_produce_an_object_ever_does(transform: Any, source: Any) -> None:
+    if not botl.may_produce_an_object(transform):
         assert not isinstance(botl.apply(transform, source), dict)
 
 
 @given(st.text("ab{}.#!@>: ", max_size=12))
-def test_a_selected_text_comes_to_the_letter_whatever_it_is(text: str) -> None:
+def test_any_selected_text_is_output_unchanged(text: str) -> None:
     source = {"a": text, "b": "never"}
     assert botl.apply("{{.a}}", source) == text
     assert botl.apply({"x": ["#.a"]}, source) == {"x": [text]}
@@ -185,19 +192,41 @@ def test_a_run_is_bounded_in_steps_and_bytes(transform: Any) -> None:
         {"ref": ".first"},
         {"ref": ".first", "transform": {}},
         {},
+        {"a": ["lit={{", "#.{{", "}} {{.a}} }}", "{{{.a}}}"], "{{": "keys are literal"},
+        {"ref": ".first", "transform": {}, "other": "{{ is not evaluated"},
     ],
 )
-def test_what_may_make_an_object_can_be_stored_and_comes_back(transform: Any) -> None:
-    assert transforms.decode(transforms.encode(transforms.check(transform))) == transform
+def test_a_transform_that_may_produce_an_object_round_trips(transform: Any) -> None:
+    assert transforms.from_record(transforms.to_record(transforms.check(transform))) == transform
 
 
 @pytest.mark.parametrize(
     "transform",
     [5, None, True, [], ["#"], "text", "{{.a}}", "lit=#", "#a", "#.a ?b", {"ref": ".a", "transform": 5}],
 )
-def test_what_never_makes_an_object_is_refused(transform: Any) -> None:
+def test_a_transform_that_never_produces_an_object_is_refused(transform: Any) -> None:
     with pytest.raises(BadTransform):
         transforms.check(transform)
+
+
+@pytest.mark.parametrize(
+    ("transform", "field"),
+    [
+        ({"a": "{{.name"}, "a"),
+        ({"a": "{{"}, "a"),
+        ({"a": "{{.name}"}, "a"),
+        ({"a": "{{.name}} {{.name"}, "a"),
+        ({"a": "{{.first, {{.last}}"}, "a"),
+        ({"a": "{{{{.a}}}}"}, "a"),
+        ({"a": [1, {"b": "x {{"}]}, "a[1].b"),
+        ({"ref": ".l", "id": "e", "transform": {"a": ["{{!e"]}}, "transform.a[0]"),
+        ({"a": [{"ref": ".l @:", "transform": "{{"}]}, "a[0].transform"),
+    ],
+)
+def test_unclosed_braces_are_refused_with_their_field(transform: Any, field: str) -> None:
+    with pytest.raises(BadTransform) as refusal:
+        transforms.check(transform)
+    assert refusal.value.field == field
 
 
 def nested(levels: int) -> Any:
@@ -214,17 +243,17 @@ def nested(levels: int) -> Any:
         ({"a": "x" * LIMITS.transform_bytes_max}, TooLarge),
     ],
 )
-def test_a_transform_makes_nothing_that_no_document_could_hold(transform: Any, problem: type[Problem]) -> None:
+def test_a_transform_with_values_that_no_document_holds_is_refused(transform: Any, problem: type[Problem]) -> None:
     with pytest.raises(problem):
         transforms.check(transform)
 
 
 @pytest.mark.parametrize("name", ["key", "", "a/b", ".", "__x__", "x" * 1_501, "\x00"])
-def test_a_name_that_no_field_with_links_has_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(BadKey):
         transforms.check_name(name)
 
 
 @pytest.mark.parametrize("data", [None, {}, {"botl": 5}, {"botl": "{"}])
-def test_a_record_that_another_client_wrote_and_is_no_transform_counts_as_none(data: Any) -> None:
-    assert transforms.decode(data) is None
+def test_an_invalid_record_of_another_client_counts_as_no_transform(data: Any) -> None:
+    assert transforms.from_record(data) is None

@@ -1,7 +1,4 @@
-"""Transforms: what stands under links in a field is what they make of the target, and it follows target and transform.
-
-D10 and D11 in the names are the acceptance criteria that a test holds the kit to.
-"""
+"""Transforms: what stands under links in a field is their output, and it follows target and transform."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,8 +12,10 @@ from shared.core.operations.ports import Outcome, Put, Write
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadKey, BadTransform, NotFound, TransformFailed, Unavailable
 from shared.documents.operations import documents
+from shared.documents.rules.queries import FindRequest
 from shared.links.operations import fan_out as links
 from shared.transforms.operations import transforms
+from shared.transforms.rules.transforms import PutTransformRequest
 from tests.unit.quiet_world import QuietWorld
 
 ADDRESS: dict[str, Any] = {
@@ -34,21 +33,21 @@ SHOWN_FULL = {"key": "1234567", "fulladdr": "1 thing st, stuffville 54321"}
 def world() -> QuietWorld:
     """A world at rest in which Fred lives at an address, and a transform makes one line of addresses."""
     world = QuietWorld()
-    transforms.put(world.ports, "address", FULL)
+    transforms.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.put("1234567", **ADDRESS)
     world.put("897654", type="Person", name="Fred", address={"key": "1234567"})
     world.settle()
     return world
 
 
-def test_d10_a_put_places_what_the_transform_of_the_field_makes_of_the_target(world: QuietWorld) -> None:
+def test_a_put_embeds_the_output_of_the_fields_transform(world: QuietWorld) -> None:
     assert world.shown("897654") == {"key": "897654", "type": "Person", "name": "Fred", "address": SHOWN_FULL}
-    assert documents.find(world.ports, ["address.fulladdr==1 thing st, stuffville 54321"], [], "", "").documents == [
-        world.shown("897654")
-    ]
+    assert documents.find(
+        world.ports, FindRequest.from_request(["address.fulladdr==1 thing st, stuffville 54321"], [], "", "")
+    ).documents == [world.shown("897654")]
 
 
-def test_d10_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: QuietWorld) -> None:
+def test_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: QuietWorld) -> None:
     link = {"key": "1234567"}
     shown = world.put("p", address=[link, "text", [link]], home={"address": link, "other": link})
     plain = {"key": "1234567", **ADDRESS}
@@ -59,8 +58,8 @@ def test_d10_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(worl
     }
 
 
-def test_d10_what_a_transform_makes_follows_its_target_under_every_field(world: QuietWorld) -> None:
-    transforms.put(world.ports, "town", {"name": "#.city"})
+def test_output_follows_its_target_under_every_field(world: QuietWorld) -> None:
+    transforms.put(world.ports, PutTransformRequest.from_request("town", {"name": "#.city"}))
     world.put("p", address={"key": "1234567"}, town=[{"key": "1234567"}], plain={"key": "1234567"})
     world.settle()
     moved = {"addr1": "2 thing st", "city": "somewheretown", "zipcode": 12345}
@@ -74,8 +73,11 @@ def test_d10_what_a_transform_makes_follows_its_target_under_every_field(world: 
     }
 
 
-def test_d10_a_links_own_key_wins_and_the_source_has_its_key(world: QuietWorld) -> None:
-    transforms.put(world.ports, "l", {"key": "another", "of": "#.key", "inner": {"key": "1234567", "n": 1}})
+def test_a_links_own_key_wins_and_the_source_has_its_key(world: QuietWorld) -> None:
+    transforms.put(
+        world.ports,
+        PutTransformRequest.from_request("l", {"key": "another", "of": "#.key", "inner": {"key": "1234567", "n": 1}}),
+    )
     assert world.put("p", l={"key": "1234567"})["l"] == {
         "key": "1234567",
         "of": "1234567",
@@ -83,7 +85,7 @@ def test_d10_a_links_own_key_wins_and_the_source_has_its_key(world: QuietWorld) 
     }
 
 
-def test_d10_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(world: QuietWorld) -> None:
+def test_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(world: QuietWorld) -> None:
     assert world.put("p", address=[{"key": "nobody"}, {"key": None}, {"key": "p"}])["address"] == [
         {"key": "nobody", "link_missing": True},
         {"key": None, "link_missing": True},
@@ -98,8 +100,8 @@ def test_d10_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself
     assert world.shown("897654")["address"] == SHOWN_FULL
 
 
-def test_d10_a_put_is_refused_where_a_transform_makes_no_object_and_nothing_is_lost(world: QuietWorld) -> None:
-    transforms.put(world.ports, "part", "#.detail")
+def test_a_put_is_refused_where_output_is_not_an_object_and_nothing_is_lost(world: QuietWorld) -> None:
+    transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
     world.put("t", detail={"n": 1})
     world.put("p", part=[{"key": "t"}])
     before = world.record("documents/p")
@@ -110,34 +112,34 @@ def test_d10_a_put_is_refused_where_a_transform_makes_no_object_and_nothing_is_l
     assert world.record("documents/p") == before
 
 
-def test_d10_a_copy_whose_target_can_no_longer_be_transformed_is_marked_and_reported_until_it_can(
+def test_a_copy_whose_transform_fails_is_marked_and_logged_until_it_succeeds(
     world: QuietWorld,
 ) -> None:
-    transforms.put(world.ports, "part", "#.detail")
+    transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
     world.put("t", detail={"n": 1})
     world.put("p", part={"key": "t"}, n=1)
     world.settle()
     world.put("t", detail=5)
     world.settle()
     assert world.shown("p") == {"key": "p", "part": {"key": "t", "link_transform_failed": True}, "n": 1}
-    assert world.reported == [("a transform makes no object", {"document": "p", "field": "part"})]
+    assert world.reported == [("transform output is not an object", {"document": "p", "field": "part"})]
     world.put("t", detail={"n": 2})
     world.settle()
     assert world.shown("p")["part"] == {"key": "t", "n": 2}
 
 
-def test_d10_a_transform_that_contains_a_key_is_no_link_and_comes_back_to_the_letter(world: QuietWorld) -> None:
+def test_a_key_in_a_transform_is_not_a_link(world: QuietWorld) -> None:
     transform = {"a": {"key": "1234567"}, "b": [[{"key": "x"}]]}
-    stored = transforms.put(world.ports, "l", transform)
+    stored = transforms.put(world.ports, PutTransformRequest.from_request("l", transform))
     assert (stored.transform, stored.created) == (transform, True)
     assert transforms.get(world.ports, "l") == replace(stored, created=False)
     assert world.events == []
     assert world.ids("wanted") == []
 
 
-def test_d10_a_transform_is_replaced_when_stored_again_and_an_unknown_one_is_not_found(world: QuietWorld) -> None:
+def test_a_put_replaces_a_transform_and_an_unknown_one_is_not_found(world: QuietWorld) -> None:
     first = transforms.get(world.ports, "address")
-    again = transforms.put(world.ports, "address", {"n": 1})
+    again = transforms.put(world.ports, PutTransformRequest.from_request("address", {"n": 1}))
     assert (again.transform, again.created) == ({"n": 1}, False)
     assert again.etag != first.etag
     for call in (transforms.get, transforms.delete):
@@ -145,52 +147,52 @@ def test_d10_a_transform_is_replaced_when_stored_again_and_an_unknown_one_is_not
             call(world.ports, "nobody")
 
 
-def test_d10_what_is_no_transform_or_no_fields_name_is_refused_and_stores_nothing() -> None:
+def test_an_invalid_transform_or_name_is_refused_and_stores_nothing() -> None:
     world = QuietWorld()
     with pytest.raises(BadTransform):
-        transforms.put(world.ports, "address", "text")
+        transforms.put(world.ports, PutTransformRequest.from_request("address", "text"))
     with pytest.raises(BadKey):
-        transforms.put(world.ports, "key", FULL)
+        transforms.put(world.ports, PutTransformRequest.from_request("key", FULL))
     assert [world.ids(collection) for collection in ("transforms", "outbox")] == [[], []]
 
 
-def test_d11_the_documents_follow_when_a_transform_is_changed_deleted_and_stored_again(world: QuietWorld) -> None:
-    transforms.put(world.ports, "address", {"town": "#.city"})
+def test_documents_follow_a_transform_that_is_changed_deleted_and_stored_again(world: QuietWorld) -> None:
+    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.settle()
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
     transforms.delete(world.ports, "address")
     world.settle()
     assert world.shown("897654")["address"] == {"key": "1234567", **ADDRESS}
-    transforms.put(world.ports, "address", FULL)
+    transforms.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.settle()
     assert world.shown("897654")["address"] == SHOWN_FULL
     assert world.ids("outbox") == []
 
 
-def test_d11_a_change_of_a_transform_travels_on_to_those_who_embed_the_documents(world: QuietWorld) -> None:
+def test_a_change_of_a_transform_reaches_copies_of_its_documents(world: QuietWorld) -> None:
     world.put("team", members=[{"key": "897654"}])
     world.settle()
-    transforms.put(world.ports, "address", {"town": "#.city"})
+    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.settle()
     assert world.shown("team")["members"][0]["address"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_d11_a_transform_stored_as_it_was_has_no_walk(world: QuietWorld) -> None:
+def test_a_put_of_an_equal_transform_starts_no_walk(world: QuietWorld) -> None:
     before = transforms.get(world.ports, "address")
-    cost = world.cost_of(lambda: transforms.put(world.ports, "address", dict(FULL)))
+    cost = world.cost_of(lambda: transforms.put(world.ports, PutTransformRequest.from_request("address", dict(FULL))))
     assert cost == Cost(round_trips=1, reads=1)
     assert world.tasks == []
     assert transforms.get(world.ports, "address") == before
 
 
-def test_d11_a_walk_takes_page_after_page_and_hands_its_cursor_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_enqueues_its_cursor_before_each_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "walk_documents_max", 2)
     world = QuietWorld()
     world.put("t", n=1)
     for number in range(5):
         world.put(f"p{number}", a={"key": "t"}, b={"key": "t"})
     world.settle()
-    transforms.put(world.ports, "a", {"made": "#.n"})
+    transforms.put(world.ports, PutTransformRequest.from_request("a", {"made": "#.n"}))
     [task] = world.tasks
     assert task.payload["work"] == {"transform": "a", "cursor": ""}
     world.work()
@@ -200,9 +202,9 @@ def test_d11_a_walk_takes_page_after_page_and_hands_its_cursor_on_first(monkeypa
     assert [world.shown(f"p{n}") for n in range(5)] == [{"key": f"p{n}", "a": made, "b": plain} for n in range(5)]
 
 
-def test_d11_the_walk_of_a_change_whose_process_died_is_the_sweepers(world: QuietWorld) -> None:
+def test_the_sweeper_starts_the_walk_of_a_process_that_died(world: QuietWorld) -> None:
     world.refusal = Unavailable("the queue is away")
-    transforms.put(world.ports, "address", {"town": "#.city"})
+    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     assert world.tasks == []
     world.refusal = None
     world.pass_time(11)
@@ -211,30 +213,30 @@ def test_d11_the_walk_of_a_change_whose_process_died_is_the_sweepers(world: Quie
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_d11_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: QuietWorld) -> None:
+def test_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: QuietWorld) -> None:
     for change in (FULL | {"n": 1}, FULL, None, FULL):
         if change is None:
             transforms.delete(world.ports, "address")
         else:
-            transforms.put(world.ports, "address", change)
+            transforms.put(world.ports, PutTransformRequest.from_request("address", change))
     assert len({task.name for task in world.tasks}) == len(world.tasks) == 4
 
 
 def test_a_transform_stored_while_a_document_is_put_is_noticed_by_the_puts_event(world: QuietWorld) -> None:
     world.put("p", other={"key": "1234567"})
-    transforms.put(world.ports, "other", {"town": "#.city"})
+    transforms.put(world.ports, PutTransformRequest.from_request("other", {"town": "#.city"}))
     world.tasks.clear()  # the walk came before the document was there
     world.settle()
     assert world.shown("p")["other"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_a_walk_makes_a_target_known_before_it_copies_it_though_the_puts_event_is_still_to_come() -> None:
+def test_a_walk_marks_a_target_before_it_copies_it() -> None:
     world = QuietWorld()
     world.put("p", address={"key": "t"})
     put = world.events.pop()
     world.put("t", **ADDRESS)
     world.settle()
-    transforms.put(world.ports, "address", FULL)
+    transforms.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.settle()
     documents.delete(world.ports, "t")
     links.fan_out(world.ports, put)
@@ -257,10 +259,10 @@ class Changing:
 
 
 @pytest.mark.parametrize("work", [{"transform": "address", "cursor": ""}, {"key": "1234567", "cursor": ""}])
-def test_a_page_whose_transform_changed_meanwhile_starts_anew(world: QuietWorld, work: dict[str, str]) -> None:
-    transforms.put(world.ports, "address", {"town": "#.city"})
+def test_a_page_whose_transform_changed_starts_over(world: QuietWorld, work: dict[str, str]) -> None:
+    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     latest = world.record("transforms/address") | {"botl": '{"code": "#.zipcode"}'}
-    links.follow(replace(world.ports, store=Changing(world, latest)), {"event": "e", "work": work})
+    links.run_link_task(replace(world.ports, store=Changing(world, latest)), {"event": "e", "work": work})
     assert world.shown("897654")["address"] == {"key": "1234567", "code": 54321}
 
 
@@ -270,9 +272,9 @@ def test_a_walk_reads_the_targets_of_many_links_in_parts(world: QuietWorld) -> N
         world.put(name, address=[{"key": f"{name}{number}"} for number in range(half)])
     world.put("q7", **ADDRESS)
     world.settle()
-    transforms.put(world.ports, "address", {"town": "#.city"})
+    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.tasks, [walk] = [], world.tasks
-    cost = world.cost_of(lambda: links.follow(world.ports, walk.payload))
+    cost = world.cost_of(lambda: links.run_link_task(world.ports, walk.payload))
     made_known, written, looked_at_again = (
         3 * 3,
         2,
@@ -290,7 +292,7 @@ def test_a_walk_reads_the_targets_of_many_links_in_parts(world: QuietWorld) -> N
 def chain() -> QuietWorld:
     """A world in which a change travels through transforms over more links than any may."""
     world = QuietWorld()
-    transforms.put(world.ports, "x", {"n": "{{.n}}{{.x .n}}"})
+    transforms.put(world.ports, PutTransformRequest.from_request("x", {"n": "{{.n}}{{.x .n}}"}))
     world.put("d0", n="a")
     for number in range(1, LIMITS.hops_max + 4):
         world.put(f"d{number}", x={"key": f"d{number - 1}"})
@@ -306,7 +308,7 @@ def test_a_change_travels_through_transforms_over_a_bounded_number_of_links(chai
     assert chain.shown(f"d{LIMITS.hops_max + 1}")["x"] == {"key": f"d{LIMITS.hops_max}", "link_cycle": True}
 
 
-def test_a_put_of_what_had_come_too_far_fills_the_copies_again_though_it_changes_nothing(chain: QuietWorld) -> None:
+def test_a_put_fills_copies_that_were_cut_at_the_last_hop(chain: QuietWorld) -> None:
     chain.put("d0", n="b")
     chain.settle()
     far = f"d{LIMITS.hops_max}"
@@ -322,9 +324,9 @@ def test_a_put_of_what_had_come_too_far_fills_the_copies_again_though_it_changes
     [{"x": "{{.x .x}}+"}, {"x": ["#.x .x", "#.n"]}, {"x": ["#.x .x @:", "{{.x .x}}"]}, {"x": {"x": "#.x .x"}}],
     ids=["a letter a hop", "a level a hop", "twice as long each hop", "an object a hop"],
 )
-def test_what_grows_round_a_cycle_of_documents_comes_to_rest(transform: Any) -> None:
+def test_growth_round_a_cycle_of_documents_ends(transform: Any) -> None:
     world = QuietWorld()
-    transforms.put(world.ports, "x", transform)
+    transforms.put(world.ports, PutTransformRequest.from_request("x", transform))
     for key, target in ("ab", "bc", "ca"):
         world.put(key, x={"key": target}, n=1)
     world.settle()

@@ -16,14 +16,15 @@ from tests.unit.served import bound_world, check_refusal, served
 FULL = {"fulladdr": "{{.addr1}}, {{.city}} {{.zipcode}}"}
 
 TITLES = {
-    "not-json": "Send a body that is JSON",
-    "bad-key": "Use a key of 1 to 1,500 bytes of UTF-8, without '/' and control signs, not '.', '..' or '__…__'",
-    "bad-value": "Send values that a document can hold",
-    "bad-transform": "Store a transform that can make an object of a document",
-    "too-deep": "Nest less deeply",
-    "too-large": "Send less in one call",
-    "not-found": "There is nothing under that name",
-    "method-not-allowed": "Use one of the methods this address has",
+    "not-json": "Invalid JSON",
+    "bad-key": "Invalid key",
+    "bad-value": "Invalid value",
+    "bad-query": "Invalid query",
+    "bad-transform": "Invalid transform",
+    "too-deep": "Nested too deep",
+    "too-large": "Request too large",
+    "not-found": "Not found",
+    "method-not-allowed": "Method not allowed",
 }
 
 
@@ -97,7 +98,7 @@ def test_documents_follow_a_transform_that_is_stored_and_deleted(client: FlaskCl
 @pytest.mark.parametrize(
     "transform", ["#", "#.part", {}, {"key": "t", "a": [[1, 2.0, None]]}, {"é": "{{.x}}", "link_missing": True}]
 )
-def test_a_transform_comes_back_to_the_letter(client: FlaskClient, transform: object) -> None:
+def test_a_transform_is_returned_unchanged(client: FlaskClient, transform: object) -> None:
     client.put("/address", json=transform)
     assert json.dumps(client.get("/address").json, sort_keys=True) == json.dumps(transform, sort_keys=True)
 
@@ -106,7 +107,7 @@ def test_a_transform_comes_back_to_the_letter(client: FlaskClient, transform: ob
     ("path", "name"),
     [("/%C3%A9%20", "é "), ("/_signalbox", "_signalbox"), ("/__", "__"), ("/" + "a" * 1_500, "a" * 1_500)],
 )
-def test_odd_names_are_names(client: FlaskClient, world: QuietWorld, path: str, name: str) -> None:
+def test_unusual_names_are_valid(client: FlaskClient, world: QuietWorld, path: str, name: str) -> None:
     assert client.put(path, json=FULL).status_code == 201
     assert client.get(path).json == FULL
     assert world.ids("transforms") == [name]
@@ -117,7 +118,7 @@ def test_odd_names_are_names(client: FlaskClient, world: QuietWorld, path: str, 
 
 @pytest.mark.parametrize("path", ["/key", "/.", "/..", "/__x__", "/" + "a" * 1_501, "/a%2Fb", "/a%0Ab"])
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
-def test_a_name_that_no_transform_has_is_refused(
+def test_an_invalid_name_of_a_transform_is_refused(
     client: FlaskClient, world: QuietWorld, method: str, path: str
 ) -> None:
     refused(client.open(path, method=method, json=FULL), 400, "bad-key", "name")
@@ -134,16 +135,26 @@ def test_a_name_that_no_transform_has_is_refused(
         (b"5", 400, "bad-transform", None),
         (b'["#.a"]', 400, "bad-transform", None),
         (b'"{{.a}}"', 400, "bad-transform", None),
+        (b'{"a": "{{.a"}', 400, "bad-transform", "a"),
+        (b'{"a": ["{{.a}}", {"b": "{{.a}} {{.b"}]}', 400, "bad-transform", "a[1].b"),
+        (b'{"a": "{{.first, {{.last}}"}', 400, "bad-transform", "a"),
+        (b'{"a": {"ref": ".l @:", "transform": ["x {{"]}}', 400, "bad-transform", "a.transform[0]"),
         (b'{"a": 9223372036854775808}', 400, "bad-value", "a"),
         (b'{"a": {"__x__": 1}}', 400, "bad-value", "a.__x__"),
         (b'{"a":' * 101 + b"1" + b"}" * 101, 400, "too-deep", None),
         (json.dumps({"a": "x" * LIMITS.transform_bytes_max}).encode(), 413, "too-large", None),
     ],
 )
-def test_a_body_that_is_no_transform_is_refused_and_nothing_stored(
+def test_an_invalid_transform_is_refused_and_nothing_stored(
     client: FlaskClient, world: QuietWorld, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
     refused(client.put("/address", data=body), status, slug, field)
+    untouched(world)
+
+
+@pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
+def test_an_unknown_query_parameter_is_refused_by_its_name(client: FlaskClient, world: QuietWorld, method: str) -> None:
+    refused(client.open("/address?force=true", method=method, json=FULL), 400, "bad-query", "force")
     untouched(world)
 
 

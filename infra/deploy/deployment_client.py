@@ -1,0 +1,111 @@
+"""Call the deployed functions as a user does: over HTTPS, with an identity token.
+
+A person's token is good for every function. A service account's names its audience, so each function gets one of its
+own. Transient errors are retried; any other unexpected response raises `SmokeTestFailed`.
+"""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from infra import http_client
+from infra.deploy.commands import CommandFailed, Run
+from infra.deploy.prerequisites import is_service_account
+from infra.deploy.target import Target
+
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+PAUSE_SECONDS = 0.5
+RETRY_SECONDS_MAX = 60.0
+TIMEOUT_SECONDS = 60.0
+SHOWN = 300  # characters of an unexpected answer
+
+Found = TypeVar("Found")
+
+
+class SmokeTestFailed(Exception):
+    """The deployed functions did not behave as expected."""
+
+
+class DeploymentClient:
+    """A client of one base URL, which ends in ``/`` or ``/PREFIX-``; `token` returns the token for a function's URL."""
+
+    def __init__(
+        self, base_url: str, token: Callable[[str], str], transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._base_url = base_url
+        self._token = token
+        self._http = http_client.client(TIMEOUT_SECONDS, transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._http.close()
+
+    def request(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = (200, 201, 202, 204)) -> Any:
+        """Send an idempotent request and return the response's JSON, or None. Raises `SmokeTestFailed`."""
+        answers: list[str] = []
+
+        def definite() -> httpx.Response | None:
+            response, said = self._try(method, path, body)
+            answers.append(said)
+            return response
+
+        try:
+            response = poll(definite, RETRY_SECONDS_MAX, f"{method} {path} has no answer")
+        except SmokeTestFailed as error:
+            raise SmokeTestFailed(f"{error}; the last was: {answers[-1]}") from error
+        if response.status_code not in expect:
+            raise SmokeTestFailed(f"{method} {path}: {answers[-1]}")
+        return response.json() if response.content and response.status_code != 404 else None
+
+    def status(self, path: str, *, signed: bool = True) -> int:
+        """Return the status of a GET, with or without a token; 0 without a response."""
+        try:
+            return self._send("GET", path, None, signed=signed).status_code
+        except httpx.TransportError:
+            return 0
+
+    def _try(self, method: str, path: str, body: Any) -> tuple[httpx.Response | None, str]:
+        """Return a definite response or None, and a description of what happened."""
+        try:
+            response = self._send(method, path, body)
+        except httpx.TransportError as error:
+            return None, repr(error)
+        said = f"{response.status_code} {response.text[:SHOWN]}"
+        return (None if response.status_code in RETRIED_STATUSES else response), said
+
+    def _send(self, method: str, path: str, body: Any, *, signed: bool = True) -> httpx.Response:
+        function = self._base_url + path.partition("/")[0].partition("?")[0]
+        headers = {"Authorization": f"Bearer {self._token(function)}"} if signed else {}
+        return self._http.request(method, self._base_url + path, json=body, headers=headers)
+
+
+def poll(look: Callable[[], Found | None], seconds: float, otherwise: str) -> Found:
+    """Call `look` until it returns something. Raises `SmokeTestFailed` with `otherwise` after so many seconds."""
+    give_up_at = time.monotonic() + seconds
+    while (found := look()) is None:
+        if time.monotonic() > give_up_at:
+            raise SmokeTestFailed(f"{otherwise} after {seconds:g} s")
+        time.sleep(PAUSE_SECONDS)
+    return found
+
+
+def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
+    """Return a function that returns identity tokens for a URL; each is requested once, and valid for an hour."""
+    kept: dict[str, str] = {}
+
+    def token(url: str) -> str:
+        audience = [f"--audiences={url}"] if is_service_account(account) else []
+        key = url if audience else ""
+        if key not in kept:
+            outcome = run(("gcloud", "auth", "print-identity-token", *audience), folder=target.root)
+            if not outcome.ok:
+                raise CommandFailed(outcome.error.strip())
+            kept[key] = outcome.text.strip()
+        return kept[key]
+
+    return token

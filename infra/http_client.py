@@ -1,0 +1,46 @@
+"""The HTTP client of this package, for calls that wait for their response.
+
+Two places use something else, for their speed: the local queues and the event bridge deliver with `aiohttp`, many at
+once; the embedded store posts its events from within the functions' process, over one connection of `http.client`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+
+import httpx
+
+
+class HttpError(OSError):
+    """There was no response, or one outside 200 to 299."""
+
+
+def client(timeout_seconds: float, transport: httpx.BaseTransport | None = None) -> httpx.Client:
+    """Return a client for addresses anywhere; the environment's proxies count."""
+    return httpx.Client(timeout=timeout_seconds, transport=transport)
+
+
+def send(
+    method: str,
+    url: str,
+    *,
+    content: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float,
+) -> bytes:
+    """Send a request to a service on this machine and return the body of its response. Raises `HttpError`.
+
+    No connection is kept: a service that was restarted would close it under the next request.
+    """
+    try:
+        response = _local().request(method, url, content=content, headers=headers, timeout=timeout_seconds)
+    except httpx.HTTPError as error:
+        raise HttpError(f"{method} {url}: {error}") from error
+    if not response.is_success:
+        raise HttpError(f"{method} {url}: {response.status_code} {response.text}")
+    return response.content
+
+
+@cache
+def _local() -> httpx.Client:
+    """Return the client of this process, without proxies or certificates: it never leaves this machine."""
+    return httpx.Client(trust_env=False, verify=False, limits=httpx.Limits(max_keepalive_connections=0))  # noqa: S501

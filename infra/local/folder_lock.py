@@ -1,0 +1,37 @@
+"""Keep a second local stack out of a folder that one uses: it would delete the first one's databases and logs.
+
+The lock is the operating system's (``flock``): it ends with the process that holds it, however that ends. The file
+holds that process's id for the message only, and stays.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+LOCK_FILE = "stack.lock"
+
+
+class FolderInUse(Exception):
+    """Another process holds the folder. The message names it."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made when missing. Raises `FolderInUse` if another process holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK_FILE).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FolderInUse(_in_use(folder)) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def _in_use(folder: Path) -> str:
+    process = (folder / LOCK_FILE).read_text("utf-8").strip() or "unknown"
+    return f"Another local stack (process {process}) uses {folder}. End it, or start this one in another clone."

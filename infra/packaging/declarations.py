@@ -1,0 +1,147 @@
+"""Compare what a function's code does with what its entry of the catalogue declares: its tasks and its queues.
+
+The code is read, not run. The tasks are the functions decorated with ``@app.task``. The queues follow from the use of
+`shared.kit`: a semaphore enqueues to `admit` and `tasks`, a batch to `batches` and `tasks`, and so does the task of a
+batch's unit, since the last unit completes the batch. A queue that the code names (``queue="slow"``) counts too.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.catalogue_entries import Function
+from infra.packaging.imports import PackagingError, parsed
+from shared.core.rules.calls import QUEUE_DEFAULT
+
+KIT = "shared.kit"
+SEMAPHORE_QUEUES = ("admit", QUEUE_DEFAULT)
+BATCH_QUEUES = ("batches", QUEUE_DEFAULT)
+QUEUES = {"semaphore": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES, "sub_batch": BATCH_QUEUES}
+NAMES_A_QUEUE = frozenset({"Call", "replace"})
+READ_ONLY = frozenset({"status"})
+"""Methods of a batch that enqueue nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a function's code declares and uses: places (``main.py:12``) by the name of the task or queue.
+
+    `complete` is false if a task is made in a way that reading cannot follow; then there may be more.
+    """
+
+    tasks: Mapping[str, str]
+    queues: Mapping[str, str]
+    complete: bool = True
+
+
+def usage_of(sources: Mapping[str, bytes]) -> Usage:
+    """Read the Python files of a function, by path. Raises `PackagingError` for one that does not compile."""
+    tasks: dict[str, str] = {}
+    queues: dict[str, str] = {}
+    complete = True
+    for path, source in sorted(sources.items()):
+        module = _Module(path, parsed(path, source))
+        tasks = {**module.tasks(), **tasks}
+        queues = {**module.queues(), **queues}
+        complete = complete and not module.makes_tasks_otherwise()
+    return Usage(tasks, queues, complete)
+
+
+def check_declared(function: Function, usage: Usage) -> None:
+    """Raise `PackagingError` with the lines to add if the entry of the catalogue lacks what the code needs."""
+    if complaints := list(_complaints(function, usage)):
+        raise PackagingError("; ".join(complaints))
+
+
+def _complaints(function: Function, usage: Usage) -> Iterator[str]:
+    entry = f"in the catalogue, functions.{function.name}, write"
+    for task, where in list(usage.tasks.items())[:1]:
+        if "queue" not in function.invoked_by:
+            yield f"{where} declares the task {task}: {entry}  invoked_by: {_list([*function.invoked_by, 'queue'])}"
+    declared = set(function.tasks)
+    if (declared - usage.tasks.keys() and usage.complete) or usage.tasks.keys() - declared:
+        yield f"its tasks are {_named(usage.tasks) or 'none'}: {entry}  tasks: {_list(usage.tasks)}"
+    missing = {queue: where for queue, where in usage.queues.items() if queue not in function.enqueues}
+    if missing:
+        yield f"{_named(missing)} not in enqueues: {entry}  enqueues: {_list([*function.enqueues, *missing])}"
+
+
+def _named(places: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({where})" for name, where in places.items())
+
+
+def _list(names: Sequence[str] | Mapping[str, str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+class _Module:
+    """One file, with the local names of what it imports from the kit."""
+
+    def __init__(self, path: str, tree: ast.Module) -> None:
+        self._path = path
+        self._nodes = list(ast.walk(tree))
+        self._kit = dict(self._kit_names())
+        self._read_only = {
+            id(node.value) for node in self._nodes if isinstance(node, ast.Attribute) and node.attr in READ_ONLY
+        }
+
+    def tasks(self) -> dict[str, str]:
+        """Return the places of the functions that a decorator makes tasks."""
+        return {
+            node.name: f"{self._path}:{node.lineno}"
+            for node in self._nodes
+            if isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list))
+        }
+
+    def makes_tasks_otherwise(self) -> bool:
+        """Return whether ``app.task`` is called on something other than a function below it."""
+        decorators = {
+            id(each) for node in self._nodes if isinstance(node, ast.FunctionDef) for each in node.decorator_list
+        }
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
+        return any(_is_task_decorator(call) for call in calls)
+
+    def queues(self) -> dict[str, str]:
+        """Return the places of the first use of each queue."""
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            for queue in self._queues_of(node):
+                found.setdefault(queue, f"{self._path}:{node.lineno}")  # type: ignore[attr-defined]
+        return found
+
+    def _queues_of(self, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Call) and id(node) not in self._read_only:
+            yield from QUEUES.get(self._kit_name(node.func), ())
+            yield from _queue_named(node)
+        elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
+            annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
+            if any(annotation is not None and self._kit_name(annotation) == "Unit" for annotation in annotations):
+                yield from BATCH_QUEUES
+
+    def _kit_name(self, node: ast.expr) -> str:
+        """Return the name that the kit has for an expression, or an empty text."""
+        if isinstance(node, ast.Attribute):
+            return node.attr if self._kit.get(ast.unparse(node.value)) == KIT else ""
+        return self._kit.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def _kit_names(self) -> Iterator[tuple[str, str]]:
+        for node in self._nodes:
+            if isinstance(node, ast.ImportFrom) and node.module == KIT:
+                yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module == "shared":
+                yield from ((alias.asname or alias.name, KIT) for alias in node.names if alias.name == "kit")
+            elif isinstance(node, ast.Import):
+                yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+
+
+def _is_task_decorator(node: ast.expr) -> bool:
+    """Return whether an expression is ``app.task`` or ``app.task(…)``, of any `app`."""
+    target = node.func if isinstance(node, ast.Call) else node
+    return isinstance(target, ast.Attribute) and target.attr == "task" and isinstance(target.value, ast.Name)
+
+
+def _queue_named(call: ast.Call) -> Iterator[str]:
+    if ast.unparse(call.func).rpartition(".")[2] in NAMES_A_QUEUE:
+        for keyword in call.keywords:
+            if keyword.arg == "queue" and isinstance(keyword.value, ast.Constant):
+                yield str(keyword.value.value)

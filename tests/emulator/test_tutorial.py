@@ -1,0 +1,85 @@
+"""The tutorial and the README's function, followed in a copy of the project: files, test and calls."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.local import processes
+from tests.emulator.pages import PROJECT, README, block, run_calls, serving
+
+NOT_CLONED = (".git", ".venv", ".local", "dist", "__pycache__", ".*_cache", ".hypothesis")
+PAGE = "docs/tutorial.md"
+TEXT = (PROJECT / PAGE).read_text("utf-8")
+FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
+INSERT = re.compile(r"<!-- insert: (\S+) (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which a reader has made the README's function and followed the tutorial."""
+    folder = tmp_path_factory.mktemp("tutorial") / "clone"
+    shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns(*NOT_CLONED))
+    (folder / ".venv").symlink_to((PROJECT / ".venv").resolve())
+    for text in (README, TEXT):
+        for name, content in FILE.findall(text):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(content)
+        for name, heading, content in INSERT.findall(text):
+            before, line, after = (folder / name).read_text().partition(f"\n{heading}\n")
+            assert line
+            (folder / name).write_text(before + line + content + after)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dev(clone: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """`make dev` in that copy, on a free port."""
+    port = processes.free_port()
+    with serving(clone, port) as process:
+        yield process, port
+
+
+def test_the_tutorials_test_passes(clone: Path) -> None:
+    command = block("run: tutorial test", PAGE)
+    done = subprocess.run(["bash", "-c", command], cwd=clone, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_the_tutorials_calls_answer_as_it_shows(dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, port = dev
+    posted, shown = block("run: tutorial calls", PAGE).split("sleep 3\n")
+    assert run_calls(posted, port) == [{"batch": "paris", "photos": 2}]
+    assert processes.wait_until(lambda: is_printed("paris", port), process, timeout_seconds=20)
+    assert processes.wait_until(lambda: permit_is_free("press", port), process, timeout_seconds=20)
+    batch, units, document, press = run_calls(shown, port)
+    assert (batch["state"], batch["size"], batch["failed"]) == ("completed", 2, 0)
+    assert [unit["result"]["thumbnail"] for unit in units["units"]] == ["small-seine.jpg", "small-louvre.jpg"]
+    assert (document["photos"], document["printed_with_token"] > 0) == (2, True)
+    assert press["free"] == 1
+
+
+def test_the_readmes_function_and_the_http_pages_calls_work(dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, port = dev
+    assert httpx.post(f"http://127.0.0.1:{port}/printers").status_code == 202
+    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+    _, wait, batch, shown = run_calls(block("run: coordination", "docs/http.md"), port)
+    assert wait["acquired"] is True
+    assert (batch["size"], shown["size"]) == (2, 2)
+    assert processes.wait_until(lambda: is_printed("lisbon", port), process, timeout_seconds=20)
+    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+
+
+def is_printed(album: str, port: int) -> bool:
+    return httpx.get(f"http://127.0.0.1:{port}/documents/album-{album}").status_code == 200
+
+
+def permit_is_free(semaphore: str, port: int) -> bool:
+    shown: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/semaphores/{semaphore}").json()
+    return bool(shown["free"] == shown["permits"])

@@ -1,0 +1,160 @@
+"""What a function's code needs and its folder or its entry lacks is refused, with the place and the line to add."""
+
+from pathlib import Path
+
+import pytest
+
+from infra.catalogue import load
+from infra.local.stack import Stack, StackError
+from infra.packaging.checks import check, check_all
+from infra.packaging.imports import PackagingError
+from tests.packaging.conftest import LOCKED, Project
+
+TASKS = """from shared.kit import Function, Unit, batch, semaphore
+
+app = Function("one")
+
+
+@app.task
+def cook(dish: str) -> None:
+    {body}
+
+
+@app.task(attempts_max=3)
+def wash(dish: str) -> None: ...
+
+
+one = app.entry_point()
+"""
+ENTRY = """functions:
+  one: {{folder: mine/one, {entry}}}
+queues:
+  {queues}
+"""
+QUEUE = (
+    "{dispatches_per_second: 1, concurrent_max: 1, attempts_max: -1, backoff_min_seconds: 1, "
+    "backoff_max_seconds: 1, doublings_max: 0}"
+)
+QUEUES = "\n  ".join(f"{name}: {QUEUE}" for name in ("admit", "batches", "slow", "tasks"))
+
+
+def refusal(project: Path) -> str:
+    with pytest.raises(PackagingError) as refused:
+        check_all(load(project / "infra/catalogue.yaml"), project)
+    return str(refused.value)
+
+
+def with_main(main: str, **files: str) -> dict[str, str]:
+    return {"functions/one/main.py": f"{main}\none = print\n", **files}
+
+
+@pytest.mark.parametrize(
+    ("main", "complaint"),
+    [
+        ("import neighbours", "one: main.py:1 imports neighbours: the zip has no such module."),
+        ("def later():\n    from httpx import get", "one: main.py:2 imports httpx"),
+        ("import numpy.random", "imports numpy.random"),
+        ("from google.cloud import storage", "imports google.cloud.storage"),
+        ("import imp", "imports imp"),
+        ("import rates.missing", "imports rates.missing"),
+        ("from texts import welcome", "imports texts"),
+        ("import two", "imports two"),
+    ],
+)
+def test_an_import_that_the_cloud_cannot_resolve_is_refused(project: Project, main: str, complaint: str) -> None:
+    root = project(
+        {
+            "functions/requirements.txt": LOCKED + "google-cloud-firestore==2.21.0 --hash=sha256:00\n",
+            "functions/one/rates/__init__.py": "",
+            "functions/one/texts/welcome.txt": "",
+            "functions/two.py": "",
+            "neighbours/__init__.py": "",
+            **with_main(main),
+        }
+    )
+    message = refusal(root)
+    assert complaint in message
+    assert "Put a module of your own into one/" in message
+    assert "one/requirements.in and run `make lock`" in message
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "import json, os.path, xml.etree.ElementTree",
+        "import rates\nfrom rates import deep\nfrom rates.deep import answer\nimport single",
+        "from google.cloud import firestore\nfrom google.cloud.firestore import Client",
+        "import yaml_extra.parts",
+        "from shared.rules import a",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import httpx",
+        "try:\n    import httpx\nexcept ImportError:\n    httpx = None",
+    ],
+)
+def test_an_import_that_the_cloud_resolves_is_accepted(project: Project, main: str) -> None:
+    root = project(
+        {
+            "functions/requirements.txt": LOCKED + "google-cloud-firestore==2.21.0 --hash=sha256:00\n",
+            "functions/one/requirements.txt": "yaml-extra==1.0 --hash=sha256:00\n",
+            "functions/one/single.py": "",
+            "functions/one/rates/__init__.py": "",
+            "functions/one/rates/deep.py": "from . import deeper\nanswer = deeper.answer\n",
+            "functions/one/rates/deeper.py": "answer = 1\n",
+            **with_main(main),
+        }
+    )
+    check(load(root / "infra/catalogue.yaml").functions["one"], root)
+
+
+def declared(project: Project, entry: str, body: str = "...") -> Path:
+    return project(
+        {
+            "infra/catalogue.yaml": ENTRY.format(entry=entry, queues=QUEUES),
+            "mine/one/main.py": TASKS.format(body=body),
+        }
+    )
+
+
+ALL = "invoked_by: [queue], tasks: [cook, wash]"
+
+
+@pytest.mark.parametrize(
+    ("entry", "body", "line"),
+    [
+        ("invoked_by: [people]", "...", "invoked_by: [people, queue]"),
+        ("invoked_by: [queue]", "...", "tasks: [cook, wash]"),
+        ("invoked_by: [queue], tasks: [cook]", "...", "tasks: [cook, wash]"),
+        ("invoked_by: [queue], tasks: [cook, wash, dry]", "...", "tasks: [cook, wash]"),
+        (ALL, 'semaphore("s").wait(wash.call(dish=dish))', "enqueues: [admit, tasks]"),
+        (f"{ALL}, enqueues: [tasks]", 'semaphore("s").signal("x")', "enqueues: [tasks, admit]"),
+        (f"{ALL}, enqueues: [tasks]", 'batch("b").populate([])', "enqueues: [tasks, batches]"),
+        (f"{ALL}, enqueues: [tasks]", 'replace(wash.call(dish=dish), queue="slow")', "enqueues: [tasks, slow]"),
+    ],
+)
+def test_what_the_entry_lacks_is_named_with_the_line_to_write(
+    project: Project, entry: str, body: str, line: str
+) -> None:
+    message = refusal(declared(project, entry, body))
+    assert f"in the catalogue, functions.one, write  {line}" in message
+    assert "main.py:" in message
+
+
+def test_the_task_of_a_unit_completes_batches(project: Project) -> None:
+    root = declared(project, ALL)
+    main = root / "mine/one/main.py"
+    main.write_text(main.read_text().replace("cook(dish: str)", "cook(unit: Unit, dish: str)"))
+    assert "write  enqueues: [batches, tasks]" in refusal(root)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["...", 'batch("b").status()', 'semaphore = "a local name elsewhere"'],
+)
+def test_an_entry_that_says_what_the_code_does_is_accepted(project: Project, body: str) -> None:
+    root = declared(project, ALL, body)
+    check_all(load(root / "infra/catalogue.yaml"), root)
+
+
+def test_the_local_stack_refuses_what_would_not_run_in_the_cloud(project: Project, tmp_path: Path) -> None:
+    root = declared(project, "invoked_by: [people]")
+    with pytest.raises(StackError, match=r"invoked_by: \[people, queue\]"):
+        Stack(folder=tmp_path / "state", catalogue=root / "infra/catalogue.yaml")

@@ -1,0 +1,61 @@
+"""Faults of batch-3: pages are contiguous and created once; a page and the seal compete for one record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from shared.batches.operations import batches, pages, tasks
+from shared.batches.rules import counter_tree
+from shared.batches.rules.batch_run import BatchRun
+from shared.batches.rules.counter_tree import Node
+from shared.batches.rules.header import Header
+from shared.core.operations import outbox
+from shared.core.operations.ports import Ports, Snapshot, Write
+from shared.core.rules.effects import Effect
+from tests.simulation.faults_batches_planting import in_batches
+
+sealing, records = batches._sealing, pages._records
+children, nodes_created_by = counter_tree.children, counter_tree.nodes_created_by
+
+
+def _no_end_mark(run: BatchRun, header: Header, read: tuple[Snapshot, ...], count: int) -> Any:
+    decision = sealing(run, header, read, count)
+    return replace(decision, state=decision.state[:1])
+
+
+def _unguarded_page(run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> list[Write]:
+    return [replace(write, guard=None) for write in records(run, header, number, first, units)]
+
+
+def _enqueued_after(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Any:
+    """Tasks are enqueued after the commit, without an outbox record."""
+    committed = ports.store.commit(writes)
+    ports.queue.create(effects)
+    return committed
+
+
+def _one_child_before_the_seal(node: Node, pages: int | None) -> range:
+    """Before the seal a node is full with the children of a single page."""
+    return children(node, 1 if pages is None else pages)
+
+
+def _root_on_level_2(pages: int) -> Node:
+    del pages
+    return Node(2, 0)
+
+
+def _nodes_of_level_2_only(page: int) -> list[Node]:
+    return [node for node in nodes_created_by(page) if node.level == 2]
+
+
+FAULTS = (
+    in_batches("batch-3", "the end mark", batches, "_sealing", _no_end_mark),
+    in_batches("batch-3", "pages that must not exist", pages, "_records", _unguarded_page),
+    in_batches("batch-3", "a page's task in its commit", outbox, "commit", _enqueued_after),
+    in_batches("batch-3", "all children before the seal", counter_tree, "children", _one_child_before_the_seal),
+    in_batches("batch-3", "the left edge from page 0", counter_tree, "nodes_created_by", _nodes_of_level_2_only),
+    in_batches("batch-3", "the root above all pages", counter_tree, "root", _root_on_level_2),
+    in_batches("expand", "expanding at all", tasks, "expand_page", lambda *_: None),
+)

@@ -1,0 +1,67 @@
+"""All planted faults by world, and the search for a seed that notices one.
+
+Each seed that noticed a fault is kept in `noticed_seeds.json` and tried first, as a fuzzer keeps its corpus: as long as
+nothing else has changed, it notices again at once. When it no longer does, the seeds are searched from 0, as they were
+the first time. Write the file anew with ``python -m tests.simulation --keep-noticed``.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+from tests.simulation import (
+    faults_batches,
+    faults_documents,
+    faults_late,
+    faults_links,
+    faults_outbox,
+    faults_semaphores,
+    faults_transforms,
+    faults_verify,
+)
+from tests.simulation.faults import Fault
+from tests.simulation.world import Violation
+
+FAULTS: dict[str, tuple[Fault, ...]] = {
+    "batches": faults_batches.FAULTS,
+    "links": faults_links.FAULTS + faults_transforms.FAULTS + faults_documents.FAULTS + faults_late.FAULTS,
+    "outbox": faults_outbox.FAULTS,
+    "semaphores": faults_semaphores.FAULTS,
+    "verify": faults_verify.FAULTS,
+}
+
+PLANTED = {f"{world}: {fault}": fault for world, faults in FAULTS.items() for fault in faults}
+
+SEEDS_MAX = 12_000
+"""Seeds until a planted fault must have been noticed; most are within a hundred."""
+
+NOTICED = Path(__file__).parent / "noticed_seeds.json"
+
+
+def noticed(name: str) -> int | None:
+    """Return a seed that notices the fault, or None if none of the first `SEEDS_MAX` does."""
+    fault = PLANTED[name]
+    with fault.plant():
+        for seed in chain(_kept(name), range(SEEDS_MAX)):
+            try:
+                fault.run(seed)
+            except Violation:
+                return seed
+    return None
+
+
+def _kept(name: str) -> Iterator[int]:
+    seeds = json.loads(NOTICED.read_text("utf-8")) if NOTICED.exists() else {}
+    return iter([seeds[name]] if name in seeds else [])
+
+
+def search_all() -> list[str]:
+    """Search a seed for every fault, on all cores, and keep what is found. Return the faults that nothing notices."""
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        seeds = dict(zip(PLANTED, pool.map(noticed, PLANTED), strict=True))
+    kept = {name: seed for name, seed in sorted(seeds.items()) if seed is not None}
+    NOTICED.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    return [name for name, seed in seeds.items() if seed is None]

@@ -1,0 +1,15 @@
+"""Counts of what the seeds of this process have reached, so that a rare fault that no seed meets any more is noticed.
+
+A world adds to `REACHED` where the thing happens; `python -m tests.simulation` prints the sums, and a test holds the
+important ones above zero.
+"""
+
+from collections import Counter
+
+NAMES_REUSED = "task names used again after they became free"
+EVENTS_LATE = "events delivered more than an hour late"
+OUTAGES = "hours that passed without a sweeper"
+RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
+
+REACHED: Counter[str] = Counter()
+"""Of this process. Never reset by a world: whoever wants the counts of some seeds takes a difference."""

@@ -1,0 +1,78 @@
+"""The batch functions on the harness's platform, with units whose outcomes a test chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shared.adapters.meter import metered
+from shared.batches.operations.tasks import run_batch_task
+from shared.batches.operations.units import complete_unit
+from shared.batches.rules.outcomes import UnitOutcome, failed, succeeded
+from shared.batches.rules.units import PlacedUnit
+from shared.core.operations.ports import Data, Ports, Query, Store
+from shared.core.rules.effects import Effect
+from shared.testing.platform import Platform
+
+TASK = {"function": "painter", "task": "paint", "payload": {"color": "red"}}
+ANNOUNCE = {"function": "painter", "task": "announce", "payload": {}}
+
+Work = Callable[[Effect], UnitOutcome]
+"""The outcome of a unit, from its task."""
+
+
+class BatchHarness(Platform):
+    """A platform whose `painter` is the test: it notes the units that `ran` and the `completions`."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        super().__init__()
+        if store is not None:
+            self.ports = metered(Ports(store, self.queue, self.clock, self.log))
+        self.completions: list[dict[str, Any]] = []
+        self.ran: list[Effect] = []
+
+    def request(
+        self, method: str, path: str, body: Any = None, function: str = "batches", headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """Call a function over HTTP; return the status and the body."""
+        response = self.call(function, path, method=method, json=body, headers=headers)
+        return response.status_code, response.get_json(force=True)
+
+    def run_tasks(self, do: Work = lambda _: succeeded("painted")) -> None:
+        """Run all tasks of the queue; `do` returns a unit's outcome."""
+        while self.tasks:
+            effect = self.tasks.pop(0)
+            if effect.function == "batch_expand":
+                run_batch_task(self.ports, effect.task, effect.payload)
+            elif effect.task == "announce":
+                self.completions.append(dict(effect.context["batch"]))
+            else:
+                self.ran.append(effect)
+                complete_unit(self.ports, PlacedUnit.from_record(effect.context["unit"]), do(effect))
+
+    def records(self) -> dict[str, Data | None]:
+        """Return all records of the batch `b`, by path."""
+        collections = ("batches", *(f"batches/b/{part}" for part in ("pages", "counters", "units")))
+        found = [self.ports.store.query(Query(each, limit=1_000)) for each in collections]
+        return {one.path: one.data for some in found for one in some}
+
+
+def squares(count: int) -> list[dict[str, int]]:
+    """Return the payloads of so many units."""
+    return [{"square": number} for number in range(count)]
+
+
+def batch(count: int, **more: Any) -> dict[str, Any]:
+    """Return the body that creates the batch `b` of so many units."""
+    return {"id": "b", "units": squares(count), "task": TASK, "on_complete": ANNOUNCE, "sealed": True} | more
+
+
+def status(state: str, size: int, succeeded: int, failed: int, pages: int, **more: Any) -> dict[str, Any]:
+    """Return the status of the batch `b` as an answer shows it."""
+    counts = {"size": size, "succeeded": succeeded, "failed": failed, "remaining": size - succeeded - failed}
+    return {"id": "b", "state": state, **counts, "pages": pages} | more
+
+
+def broken_at(*squares_: int) -> Work:
+    """Return the outcomes of units of which these fail."""
+    return lambda effect: failed("dry brush") if effect.payload["square"] in squares_ else succeeded(None)

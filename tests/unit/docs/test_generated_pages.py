@@ -1,0 +1,48 @@
+"""The tables made from openapi.yaml: bodies are read through references, `allOf` and alternatives."""
+
+from typing import Any
+
+import pytest
+
+from infra.setup.generated_pages import _body, _table, calls, page_with
+
+API: dict[str, Any] = {
+    "schemas": {
+        "Limits": {"type": "object", "properties": {"permits": {}, "lease_seconds": {}}},
+        "Full": {"allOf": [{"$ref": "#/schemas/Limits"}, {"required": ["permits"]}]},
+    }
+}
+
+
+def body(schema: dict[str, Any]) -> str:
+    return _body(API, {"requestBody": {"content": {"application/json": {"schema": schema}}}})
+
+
+def test_required_fields_are_found_through_references_and_all_of() -> None:
+    assert body({"$ref": "#/schemas/Full"}) == "`{permits, lease_seconds?}`"
+
+
+def test_alternatives_are_listed_once_each() -> None:
+    result = {"type": "object", "required": ["result"], "properties": {"result": {}}}
+    assert body({"oneOf": [result, {"type": "array"}, result]}) == "`{result}` or an array"
+
+
+def test_a_body_without_a_schema_is_any_json_and_a_call_without_a_body_has_none() -> None:
+    assert body({"description": "A transform."}) == "any JSON"
+    assert _body(API, {}) == ""
+
+
+def test_cells_escape_the_column_separator() -> None:
+    assert _table(("a",), [("x|y",)]) == "| a |\n| --- |\n| x\\|y |"
+
+
+def test_the_table_of_calls_lists_each_path_and_method() -> None:
+    assert "| `PUT /documents/{key}` |" in calls()
+    assert "| `POST /semaphore-wait/{name}` |" in calls()
+
+
+def test_a_table_replaces_what_stands_between_its_markers() -> None:
+    page = "before\n<!-- generated: t -->old<!-- end of t -->\nafter"
+    assert page_with(page, "t", "new") == "before\n<!-- generated: t -->\n\nnew\n\n<!-- end of t -->\nafter"
+    with pytest.raises(ValueError, match="no markers for the table 'u'"):
+        page_with(page, "u", "new")

@@ -1,0 +1,218 @@
+"""The harness: deliveries, faults, events, schedules and HTTP calls, on functions made here and on the catalogue's."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.core.rules.problems import Unavailable
+from shared.kit import DocumentEvent, Function, Problem, Request, Unit, batch, documents
+from shared.testing import Faults, Harness, TaskFailed
+from shared.testing.fixtures import harness as harness
+from shared.testing.loading import UnknownFunction
+
+ROOT = Path(__file__).parents[3]
+
+
+class Jammed(Problem):
+    title = "Paper jam"
+
+
+class Printer:
+    """A function whose task fails as often as `failures` says, and counts its runs."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.app = app = Function("printer")
+        self.failures: list[Exception] = []
+        self.runs: list[str] = []
+
+        @app.task
+        def print_page(unit: Unit, page: str) -> str:
+            self.runs.append(page)
+            if self.failures:
+                raise self.failures.pop(0)
+            return f"page {page} of {unit.batch}"
+
+        @app.task
+        def clean() -> None:
+            if self.failures:
+                raise self.failures.pop(0)
+
+        @app.http("POST")
+        def print_all(request: Request) -> dict[str, Any]:
+            pages: Any = request.json_object()["pages"]
+            batch("job").populate((print_page.call(page=page) for page in pages), on_complete=clean.call())
+            return {"pages": len(pages)}
+
+        self.print_page = print_page
+        harness.add(app)
+
+
+@pytest.fixture
+def printer(harness: Harness) -> Printer:
+    return Printer(harness)
+
+
+def outcome() -> list[Any]:
+    return [batch("job").status()[name] for name in ("state", "size", "failed")]
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(),
+        Faults(duplicate=1),
+        Faults(lose_answer=1),
+        Faults(unavailable=1),
+        Faults(late=1),
+        Faults(reorder=True, seed=3),
+        Faults(duplicate=0.5, lose_answer=0.5, unavailable=0.5, late=0.5, reorder=True, seed=1),
+    ],
+    ids=lambda faults: repr(faults)[7:70],
+)
+def test_a_batch_completes_whatever_happens_to_its_deliveries(
+    harness: Harness, printer: Printer, faults: Faults
+) -> None:
+    assert harness.post("printer", json={"pages": list("abcd")}).json == {"pages": 4}
+    harness.run(faults)
+    assert outcome() == ["completed", 4, 0]
+    assert set(printer.runs) == set("abcd")
+
+
+def test_a_late_task_comes_when_its_time_has_come(harness: Harness, printer: Printer) -> None:
+    harness.post("printer", json={"pages": ["a"]})
+    begun_at = harness.clock.now
+    harness.run(Faults(late=1, late_seconds=7200))
+    assert harness.clock.now - begun_at >= timedelta(hours=2)
+
+
+def test_a_lost_answer_and_a_503_bring_a_task_again_and_only_the_former_has_run(
+    harness: Harness, printer: Printer
+) -> None:
+    harness.post("printer", json={"pages": ["a"]})
+    harness.run(Faults(unavailable=1))
+    assert printer.runs == ["a"]
+
+
+def test_a_run_raises_what_a_task_raised(harness: Harness, printer: Printer) -> None:
+    printer.failures = [RuntimeError("out of ink")]
+    harness.post("printer", json={"pages": ["a"]})
+    with pytest.raises(TaskFailed, match="printer/print_page was answered with 500") as failed:
+        harness.run()
+    assert str(failed.value.__cause__) == "out of ink"
+
+
+def test_a_run_that_does_not_raise_retries_until_the_task_is_given_up(harness: Harness, printer: Printer) -> None:
+    printer.failures = [RuntimeError("out of ink")] * 100
+    harness.post("printer", json={"pages": ["a"]})
+    harness.run(raise_errors=False)
+    assert outcome() == ["completed", 1, 1]
+    assert len(printer.runs) == 10
+    assert [(each.what, str(each.exception)) for each in harness.abandoned] == [
+        ("printer/clean", "Gave up after 10 attempts.")
+    ]
+
+
+def test_what_was_abandoned_with_a_problem_is_kept_for_a_look(harness: Harness, printer: Printer) -> None:
+    harness.post("printer", json={"pages": []})
+    printer.failures = [Jammed("Open the lid.")]
+    harness.run()
+    assert [(each.what, each.status, str(each.exception)) for each in harness.abandoned] == [
+        ("printer/clean", 204, "Open the lid.")
+    ]
+
+
+def test_what_is_not_due_waits_for_the_clock(harness: Harness, printer: Printer) -> None:
+    batch("job").populate([printer.print_page.call(page="a").after(600)])
+    harness.run(due_only=True)
+    assert (printer.runs, len(harness.tasks)) == ([], 1)
+    harness.advance(601)
+    harness.run(due_only=True)
+    assert (printer.runs, harness.tasks) == (["a"], [])
+
+
+def test_a_document_is_followed_by_its_copies_in_the_kits_own_functions(harness: Harness) -> None:
+    harness.put("documents/order", json={"customer": {"key": "ann"}})
+    harness.put("documents/ann", json={"name": "Ann"})
+    harness.run(Faults(duplicate=1, reorder=True, lose_answer=1))
+    assert harness.get("documents/order").json["customer"] == {"key": "ann", "name": "Ann"}
+
+
+def test_an_event_that_is_held_back_and_comes_late_changes_nothing_that_is_newer(harness: Harness) -> None:
+    harness.put("documents/order", json={"customer": {"key": "ann"}})
+    harness.put("documents/ann", json={"name": "Ann"})
+    held = harness.events.pop()
+    harness.run()
+    documents.put("ann", {"name": "Anna"})
+    harness.run()
+    assert [delivery.status for delivery in harness.deliver_event(held)] == [200]
+    harness.run()
+    assert documents.get("order")["customer"]["name"] == "Anna"
+
+
+def test_writes_invoke_the_event_handlers_that_were_added(harness: Harness) -> None:
+    app, seen = Function("ordered"), []
+
+    @app.document_written("documents/{key}")
+    def ordered(event: DocumentEvent, key: str) -> None:
+        seen.append((key, event.before is None, event.after is None))
+
+    harness.add(app)
+    documents.put("order", {"n": 1})
+    documents.delete("order")
+    harness.run()
+    assert seen == [("order", True, False), ("order", False, True)]
+
+
+def test_a_handler_of_events_that_fails_is_called_again(harness: Harness) -> None:
+    app, calls = Function("ordered"), []
+
+    @app.document_written("documents/{key}")
+    def ordered(event: DocumentEvent, key: str) -> None:
+        calls.append(key)
+        if len(calls) == 1:
+            raise Unavailable("a service is away")
+
+    harness.add(app)
+    documents.put("order", {})
+    harness.run()
+    assert calls == ["order", "order"]
+
+
+def test_a_schedule_is_run_on_demand(harness: Harness) -> None:
+    assert harness.run_schedule("sweep").status == 204
+    assert harness.run_schedule("verify").status == 202
+    harness.run()
+    assert len(harness.get("verifications").json["verifications"]) == 1
+
+
+def test_a_function_is_loaded_from_its_folder(harness: Harness, tmp_path: Path) -> None:
+    (tmp_path / "greeting.py").write_text('WORD = "hello"\n')
+    (tmp_path / "main.py").write_text(
+        "from greeting import WORD\n"
+        "from shared.kit import Function\n"
+        'app = Function("greeter")\n'
+        '@app.http("GET", "/{name}")\n'
+        "def greet(request, name):\n"
+        '    return {WORD: name, "copies": request.query["copies"]}\n'
+        "greeter = app.entry_point()\n"
+    )
+    harness.load(tmp_path, "greeter")
+    assert harness.get("greeter/ann?copies=2").json == {"hello": "ann", "copies": "2"}
+    assert harness.get("greeter").status == 404
+
+
+def test_a_function_that_is_not_there_is_named_with_those_that_are(harness: Harness) -> None:
+    with pytest.raises(UnknownFunction, match=r"no function 'semaphore_wiat'; there are: .*semaphore_wait"):
+        harness.post("semaphore-wiat/s")
+
+
+def test_a_task_is_delivered_by_hand_twice_and_later_than_others(harness: Harness, printer: Printer) -> None:
+    harness.post("printer", json={"pages": ["a", "b"]})
+    harness.deliver_task(harness.take("expand"))
+    first, second = (each for each in harness.tasks if each.task == "print_page")
+    assert [harness.deliver_task(second).status, harness.deliver_task(second, retries=1).status] == [204, 204]
+    assert harness.deliver_task(first).status == 204
+    harness.run()
+    assert outcome() == ["completed", 2, 0]
