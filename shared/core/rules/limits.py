@@ -194,19 +194,19 @@ class Limits:
     """Permits of a semaphore: each lease lies in its one record, some 200 bytes with an ordinary id."""
 
     semaphore_name_bytes_max: int = 1_000
-    """A semaphore's name: paths below its record must fit under Firestore's bounds too."""
+    """A semaphore's name: paths below its record must fit within Firestore's limits too."""
 
     wait_id_bytes_max: int = 128
     """A wait's id: a thousand leases with ids this long fit into one record."""
 
     lease_seconds_max: int = 24 * 3600
-    """A lease that must last longer is renewed: whoever cannot do so in a day is gone."""
+    """A longer lease is renewed; a holder that does not renew for a day is assumed dead."""
 
     delete_after_seconds_max: int = 366 * 24 * 3600
-    """For a semaphore that nobody uses any more."""
+    """A year, before an unused semaphore is deleted."""
 
     deadline_seconds_max: int = 30 * 24 * 3600
-    """Cloud Tasks takes a task at most so far ahead."""
+    """Cloud Tasks schedules at most 30 days ahead."""
 
     claim_seconds: int = 30
     """A granted continuation must have begun by then; cold starts and a busy queue take seconds."""
@@ -215,7 +215,7 @@ class Limits:
     """A wait's answer is kept so long after it ended: Cloud Tasks delivers a task for up to 31 days."""
 
     ended_leases_max: int = 50
-    """Leases that are over and still remembered in the record, to answer a call that comes again."""
+    """Leases that are over and still remembered in the record, to answer a repeated call as before."""
 
     expired_leases_max: int = 100
     """Expired leases of continuations kept in the record for their tasks; more are evicted, noted at their waiters."""
@@ -236,8 +236,8 @@ class Limits:
     """Waits and signals of one slot share one admit run: about what a guarded commit takes under load."""
 
     admit_margin_seconds: float = 0.1
-    """An admit task is due so long after its slot's end: the queue's clock may be ahead, and then it would be
-    retried."""
+    """An admit task is due this long after its slot's end: a queue whose clock is ahead would deliver it early, and it
+    would be retried."""
 
     admission_lost_seconds: int = 10
     """If permits stay free while waiters exist this long, the sweeper assumes that the admission task was lost."""

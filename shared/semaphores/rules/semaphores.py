@@ -113,7 +113,7 @@ class Semaphore:
     def expire_leases(self, now: datetime) -> tuple[Self, tuple[LeaseRecord, ...]]:
         """Drop expired leases; also return those of continuations that were evicted for lack of room.
 
-        A continuation's expired lease stays, up to a bound: when its task comes late, it tells that the grant was
+        A continuation's expired lease stays, up to a limit: when its task comes late, it shows that the grant was
         lost. A lease that is absent was ended by a signal.
         """
         expired = [lease for lease in self.leases if not lease.live(now)]

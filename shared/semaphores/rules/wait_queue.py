@@ -1,7 +1,7 @@
 """The wait queue: free permits go to the waiters at its head, in the order of the server's commit times.
 
-One rule grants, whoever frees the permits: a signal passes its own on in the same commit, an admit run passes on all
-that are free.
+One rule grants, whatever frees the permits: a signal grants its own in the same commit, an admit run grants all that
+are free.
 """
 
 from collections.abc import Iterable
