@@ -104,7 +104,7 @@ class Stack:
             self._exits.close()
             raise
         if self.store == EMBEDDED:
-            log.warning("embedded: the store is in the functions' process; to use Google's emulator: %s", _how_to_get_it())
+            log.warning("embedded: the store is in the functions' process; for Google's emulator: %s", _how_to_get_it())
         return self
 
     def __exit__(
