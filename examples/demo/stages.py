@@ -26,7 +26,7 @@ def stages(documents: dict[str, Document], run_id: str) -> Sequence[Stage]:
     steps = {step.name: step for step in plan(documents)}
     changes = [step for name, step in steps.items() if name not in ("load", "query by copies", "verify all")]
     queries = [steps["query by copies"], steps["verify all"]]
-    loaded = f"documents with links, in random order, {LOAD_DOCUMENTS} a bulk call"
+    loaded = f"documents with links, {LOAD_DOCUMENTS} a bulk call, the cities of the largest country first"
     return (
         Stage("Load", loaded, _job([steps["load"]])),
         Stage("Change", "documents that others embed: every copy follows", _job(changes)),

@@ -23,7 +23,7 @@ LOAD_DOCUMENTS = 500
 what earlier ones have stored."""
 SETTLE_SECONDS_MIN = 600.0
 SETTLE_SECONDS_PER_DOCUMENT = 0.25  # an emulator without indexes looks at every document for each one that is created
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.25
 
 Phase = Literal["write", "follow", "query", "read"]
 OnProgress = Callable[[Step, Phase, int, int], None]

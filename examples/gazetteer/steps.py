@@ -5,7 +5,7 @@ alone (`data.shown`, `data.matching`), so that no check rests on anything that t
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from examples.gazetteer.data import (
@@ -20,6 +20,9 @@ from examples.gazetteer.data import (
 
 TYPES = ("continent", "country", "city")
 BY_TYPE = tuple({"type": name} for name in TYPES)
+EARLY_COUNTRIES = 1
+"""Countries, those with the most cities first, that a load puts after their cities."""
+
 MISSING = tuple({f"{field}.link_missing": True} for field in ("country", "continent", "country.continent"))
 
 
@@ -50,12 +53,11 @@ class Step:
     def affected(self) -> list[str]:
         """Return the keys of documents that have to follow: those with a link that shows something else than before.
 
-        The one document that a step puts needs not follow, since its own put fills its links. In a load in random order
-        every document with a link may have to.
+        A document that the step puts after its targets needs not follow, since its own put fills its links.
         """
-        writer = self.changes[0].key if len(self.changes) == 1 else ""
+        position = {change.key: place for place, change in enumerate(self.changes)}
         differing = (key for key in self.after if _links_shown(key, self.after) != _links_shown(key, self.before))
-        return [key for key in differing if key != writer] if self.changes else []
+        return [key for key in differing if _has_later_target(key, self.after, position)] if self.changes else []
 
 
 def plan(documents: Documents, seed: int = 7) -> Iterator[Step]:
@@ -82,10 +84,15 @@ def removal(documents: Documents) -> Step:
 
 
 def _load(documents: Documents, seed: int) -> Step:
-    changes = [Change(key, content) for key, content in documents.items()]
-    random.Random(seed).shuffle(changes)  # noqa: S311  the same order in every run
-    summary = f"{len(documents):,} documents in bulk calls, in random order: many cities before their countries"
-    return Step("load", summary, {}, documents, tuple(changes), MISSING, BY_TYPE)
+    """Load the cities of some countries before those: their copies must follow. The others find what they link to."""
+    keys = list(documents)
+    random.Random(seed).shuffle(keys)  # noqa: S311  the same order in every run
+    late = {country for country, _ in cities_by_country(documents)[:EARLY_COUNTRIES]}
+    early = [key for key in keys if documents[key].get("country", {}).get("key") in late]
+    others = sorted(set(keys) - set(early), key=lambda key: (TYPES.index(documents[key]["type"]), key))
+    changes = tuple(Change(key, documents[key]) for key in (*early, *others))
+    summary = f"{len(documents):,} documents in bulk calls, {len(early):,} cities before their country"
+    return Step("load", summary, {}, documents, changes, MISSING, BY_TYPE)
 
 
 def _rename(documents: Documents, key: str, whose: str, kind: str) -> Step:
@@ -137,6 +144,12 @@ def _verify(documents: Documents) -> Step:
 
 def _largest_continent(documents: Documents) -> str:
     return cities_by_continent(documents)[0][0]
+
+
+def _has_later_target(key: str, documents: Documents, position: Mapping[str, int]) -> bool:
+    """Return whether a document was put before something it links to, or was not put at all."""
+    targets = [value["key"] for value in documents[key].values() if is_link(value)]
+    return key not in position or any(position.get(target, -1) > position[key] for target in targets)
 
 
 def _links_shown(key: str, documents: Documents) -> list[Document]:

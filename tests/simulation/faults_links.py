@@ -92,11 +92,14 @@ def _refresh_page_without_mark(ports: Ports, event_id: str, key: str, cursor: st
         link_copies.refresh(ports, key, found, inputs)
 
 
-def _mark_only_what_differs(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
+def _mark_only_what_differs(
+    ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str], extra_paths: Sequence[str] = ()
+) -> Sequence[Snapshot]:
     embedding = link_inputs.embedding_from(ports.store.read(*link_inputs.input_paths(document.content)))
     differing = [one for one in targets if differs(key, document, embedding.only(one))]
     if differing:
-        verify_copies(ports, event_id, key, document, differing)
+        return verify_copies(ports, event_id, key, document, differing, extra_paths)
+    return ports.store.read(*extra_paths) if extra_paths else ()
 
 
 def differs(key: str, document: Document, embedding: Embedding) -> bool:

@@ -23,13 +23,17 @@ from tests.simulation.faults_links import differs
 from tests.simulation.links_kinds import FIELDS, LOOSE, ROUND, TO_AND_FRO, TRANSFORMED, TRANSFORMS
 
 
-def _verify_by_sources_alone(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
+def _verify_by_sources_alone(
+    ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str], extra_paths: Sequence[str] = ()
+) -> Sequence[Snapshot]:
     """The output of any transform passes for that of the present one."""
-    sources = link_inputs.embedding_from(marks.mark_linked(ports, targets)).sources
+    read = marks.mark_linked(ports, targets, extra_paths)
+    sources = link_inputs.embedding_from(read[: len(targets)]).sources
     for target in targets:
         embeddings = (Embedding({target: sources[target]}, one) for one in ANY_TRANSFORMS)
         if all(differs(key, document, one) for one in embeddings):
             tasks.enqueue(ports, event_id, {"key": target, "document": key})
+    return read[len(targets) :]
 
 
 PLAIN_TRANSFORMS = (None, *(one for one in TRANSFORMS if isinstance(one, dict)))

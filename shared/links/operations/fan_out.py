@@ -18,7 +18,7 @@ it has written (`copies.py`).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.core.operations.ports import DocumentEvent, Ports
+from shared.core.operations.ports import DocumentEvent, Ports, Snapshot
 from shared.core.rules.problems import BadValue
 from shared.documents.operations import link_inputs
 from shared.documents.rules import refreshes
@@ -38,23 +38,32 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
         reaction = events.react(before, after)
     if reaction.normalize:
         normalization.normalize_or_report(ports, event.key, hops=0)
+    notes = [marks.wanted_path(event.key)] if reaction.check_wanted_note else []
     if reaction.verify_targets and after:
-        verify_copies(ports, event.id, event.key, after, reaction.verify_targets)
-    if reaction.start_fan_out or (reaction.check_wanted_note and marks.has_wanted_note(ports, event.key)):
+        read = verify_copies(ports, event.id, event.key, after, reaction.verify_targets, notes)
+    else:
+        read = ports.store.read(*notes) if notes else ()
+    if reaction.start_fan_out or marks.has_wanted_note(read):
         tasks.enqueue(ports, event.id, {"key": event.key, "cursor": ""})
 
 
-def verify_copies(ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str]) -> None:
+def verify_copies(
+    ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str], extra_paths: Sequence[str] = ()
+) -> Sequence[Snapshot]:
     """Compare the copies that a put brought in with their targets now; enqueue a task for each that differs.
 
-    A task, not a write: a redelivery of this event still describes the put, not what the first delivery wrote.
+    A task, not a write: a redelivery of this event still describes the put, not what the first delivery wrote. Returns
+    the records at `extra_paths`, which cost no round trip of their own.
     """
     transform_paths = link_inputs.transform_paths([document.content], targets)
-    embedding = link_inputs.embedding_from(marks.mark_linked(ports, targets, transform_paths))
+    read = marks.mark_linked(ports, targets, [*transform_paths, *extra_paths])
+    inputs = len(read) - len(extra_paths)
+    embedding = link_inputs.embedding_from(read[:inputs])
     for target in targets:
         refreshed = refreshes.refresh_copies(key, document, embedding.only(target))
         if refreshed is not refreshes.Refresh.UNCHANGED:
             tasks.enqueue(ports, event_id, {"key": target, "document": key})
+    return read[inputs:]
 
 
 def run_link_task(ports: Ports, payload: Mapping[str, Any]) -> None:

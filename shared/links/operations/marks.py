@@ -3,7 +3,7 @@
 An existing target is marked `linked`. For a missing one a note is written under `wanted`, where its creation looks.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from shared.core.operations.perform import pause
 from shared.core.operations.ports import AlreadyExists, Change, Must, Outcome, Ports, Put, Snapshot, Write, WriteResult
@@ -15,10 +15,9 @@ LINKED = (RESERVED, "linked")
 WANTED = "wanted"
 
 
-def has_wanted_note(ports: Ports, key: str) -> bool:
-    """Return whether some document embedded this key before the document under it was created."""
-    [note] = ports.store.read(wanted_path(key))
-    return note.data is not None
+def has_wanted_note(read: Iterable[Snapshot]) -> bool:
+    """Return whether a note was read: some document embedded the key before the document under it was created."""
+    return any(note.data is not None for note in read)
 
 
 def wanted_path(key: str) -> str:
