@@ -104,12 +104,8 @@ class Limits:
     delay_seconds_max: int = 29 * 24 * 3_600
     """Cloud Tasks schedules at most 30 days ahead; the rest is a margin between the decision and the queue."""
 
-    executions_max: int = 10
-    """How often a user's task is run before the kit gives it up: with the queue's pauses, some minutes."""
-
-    retries_max: int = 30
-    """The same, counted with deliveries that reached no process, or killed it: with the queue's pauses, twenty
-    minutes."""
+    attempts_max: int = 10
+    """Starts of a user's task's code before the kit gives the task up: with the queue's pauses, some minutes."""
 
     # --- documents brought in bulk ---
 

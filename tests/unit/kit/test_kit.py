@@ -17,6 +17,7 @@ from shared.kit import (
     Request,
     Response,
     SubBatch,
+    Unavailable,
     Unit,
     batch,
     documents,
@@ -144,7 +145,35 @@ def test_only_transient_errors_of_a_task_are_retried(harness: Harness, call: Cal
 @pytest.mark.usefixtures("kitchen")
 def test_a_task_that_failed_in_every_attempt_is_not_run_again(harness: Harness) -> None:
     call = Call("kitchen", "cook", {"dish": "fire"})
-    assert [harness.deliver_task(effect(call), executions=count).status for count in (0, 9, 10)] == [500, 500, 204]
+    statuses = [harness.deliver_task(effect(call), executions=count).status for count in range(11)]
+    assert statuses == [500] * 10 + [204]
+
+
+def test_a_store_that_is_away_for_minutes_costs_a_task_none_of_its_attempts(
+    harness: Harness, kitchen: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    semaphore("stove").ensure(permits=1)
+    semaphore("stove").wait(kitchen.stir.call(dish="soup"), release_on_return=True)
+    batch("menu").populate(kitchen.taste.call(dish="rice") for _ in range(10))
+    harness.deliver_task(harness.take("expand"))
+    with monkeypatch.context() as patch:
+        for call in ("read", "commit"):
+            patch.setattr(harness.store, call, _away)
+        assert {_retried(harness, task) for task in harness.tasks * 50} == {503}
+    harness.run()
+    assert (batch("menu").status()["succeeded"], batch("menu").status()["failed"]) == (10, 0)
+    assert stored(harness).keys() == {"stirred-soup"}
+
+
+def _away(*_: Any, **__: Any) -> Any:
+    raise Unavailable("the store is away")
+
+
+def _retried(harness: Harness, task: Effect) -> int:
+    """Deliver a task; return its status, after which the queue will retry it."""
+    status = harness.deliver_task(task).status
+    harness.queue.retry(task, executed=True)
+    return status
 
 
 def test_a_continuation_runs_with_its_lease_which_is_released_when_it_returns(harness: Harness, kitchen: Any) -> None:
