@@ -20,7 +20,7 @@ def event_of(event_id: str, path: str, before: Snapshot, after: Snapshot) -> Doc
 
 
 def kind_of(event: DocumentEvent) -> str:
-    """Return the type that says what happened to the record: created, updated or deleted."""
+    """Return the type of the event: created, updated or deleted."""
     if event.before is None:
         return "created"
     return "deleted" if event.after is None else "updated"

@@ -55,7 +55,7 @@ def event_of_a_refresh() -> bytes:
 def put_milliseconds(stage: Stage, linkers: int, puts: int) -> float:
     """Put a document that so many embed, again and again; return the median time of one.
 
-    Its events are held back: what is measured is the put, not the fan-outs that would run beside the next one.
+    Its events are held back: what is measured is the put, not the fan-outs that would run during the next one.
     """
     with stage.events_held():
         stage.clear()

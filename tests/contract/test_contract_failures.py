@@ -116,9 +116,9 @@ def test_a_failed_commit_is_sent_once_and_a_failed_read_twice(code: grpc.StatusC
 def test_a_query_without_its_index_is_a_bad_query() -> None:
     query = Query("d", where=(Condition(("a",), "==", 1),))
     with answering(refusing(grpc.StatusCode.FAILED_PRECONDITION, "The query requires an index.")) as (store, calls):
-        for ask in (store.query, store.count):
+        for send in (store.query, store.count):
             with pytest.raises(BadQuery, match="index"):
-                ask(query)
+                send(query)
     assert calls == ["RunQuery", "RunAggregationQuery"]
 
 

@@ -51,7 +51,7 @@ HELD: dict[str, Any] = {
     "the first and the last instant": {"f": [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]},
     "empty things": {"f": {}, "g": [], "h": "", "i": [{}], "j": {"x": []}},
     "control characters": {"f": "\0\x01\n\u2028", "\0": 1},
-    "numbers without bounds": {"f": [float("inf"), float("-inf"), float("nan"), -0.0, 5e-324]},
+    "infinities and extremes": {"f": [float("inf"), float("-inf"), float("nan"), -0.0, 5e-324]},
 }
 
 REFUSED_BY_BOTH: dict[str, tuple[Any, type[Problem], str]] = {

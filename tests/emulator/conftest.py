@@ -1,4 +1,4 @@
-"""What the tests that kill have in common: a stack of the kit with one function more, and a client that asks again.
+"""What the tests that kill have in common: a stack of the kit with one function more, and a client that retries.
 
 It is started once for all who need no stack of their own: starting one takes longer than most tests.
 """

@@ -1,4 +1,4 @@
-"""The bench measures what it says, on numbers too small to tell anything by their times."""
+"""The bench measures what it says, on numbers too small for their times to mean anything."""
 
 import tempfile
 from collections.abc import Iterator
@@ -47,10 +47,10 @@ def test_fan_outs_grow_up_to_the_size_that_is_asked_for() -> None:
 
 
 def test_puts_of_a_document_that_some_embed_lead_to_no_fan_out_while_events_are_held(stage: Stage) -> None:
-    stage.settle()
+    stage.wait_until_idle()
     before = stage.followers.sums()
     assert put_milliseconds(stage, linkers=3, puts=2) > 0
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.followers.sums() == before
 
 
@@ -66,7 +66,7 @@ def test_events_held_come_again_afterwards(stage: Stage) -> None:
         stage.seed(country(1), 2)
     stage.put(TARGET, country(2))
     stage.wait_until_shown(country(2), 2)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 @pytest.mark.parametrize(("seconds", "power"), [(20.0, 1.0), (200.0, 2.0)])

@@ -56,7 +56,7 @@ def message(key: str = "a", before: int | None = None, after: int | None = 1) ->
 
 
 class Target:
-    """A function: keeps what it gets, in order, and answers as told."""
+    """A function that keeps what it receives, in order, and answers as the test sets."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[dict[str, str], bytes]] = []

@@ -43,7 +43,7 @@ def free_port() -> int:
 
 
 def eventually(check: Callable[[], Any], seconds: float = 10) -> Any:
-    """Wait until a check gives something true, and give that."""
+    """Wait until a check returns a true value, and return that."""
     until = time.monotonic() + seconds
     while not (result := check()):
         assert time.monotonic() < until, "it did not happen in time"

@@ -107,7 +107,7 @@ def tick():
 
 
 def project(folder: Path) -> Path:
-    """Write a project with four small functions; two have a file of the same name beside ``main.py``."""
+    """Write a project with four small functions; two have a file of the same name next to ``main.py``."""
     sources = {"notes": NOTES, "note_written": NOTE_WRITTEN, "note_task": NOTE_TASK, "tick": TICK}
     for name, source in sources.items():
         (folder / "functions" / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What was applied is what the catalogue says, and what was applied works together."""
+"""What was applied is what the catalogue declares, and its parts fit together."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture(scope="module")
 def shown(deployed: Workspace) -> str:
-    """Return what was applied, as Terraform says it."""
+    """Return what was applied, as Terraform reports it."""
     return json.dumps(deployed.shown())
 
 

@@ -1,4 +1,4 @@
-"""The fake provider refuses what the services refuse: otherwise the tests beside it would prove little."""
+"""The fake provider refuses what the services refuse: otherwise the tests in this folder would prove little."""
 
 import json
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Who may do what, all of it: a right that is not in these two tables is one too many.
 
-The tables hold what comes with the kit; a function that was added to the catalogue has the rights its entry asks for.
-Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``kit-`` calls or builds them. Ann
-deploys.
+The tables hold what comes with the kit; a function that was added to the catalogue has the rights that its entry
+implies. Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``kit-`` calls or builds
+them. Ann deploys.
 """
 
 import re
@@ -49,7 +49,7 @@ ON = {
     "google_project_iam_member": "project",
     "google_service_account_iam_member": "service_account_id",
 }
-"""What gives a right, and which of its arguments says on what."""
+"""The resources that grant a right, and the argument of each that names its object."""
 
 OF_FUNCTIONS = (
     "roles/run.invoker",
@@ -119,7 +119,7 @@ def added(invoker: str = "") -> list[Function]:
 
 
 def row_asked_for(function: Function) -> Row:
-    """Return the row that a function's entry in the catalogue asks for."""
+    """Return the row that a function's entry in the catalogue implies."""
     accounts = {
         "people": "ann",
         "queue": "kit-tasks",
@@ -139,7 +139,7 @@ def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:
 
 
 def narrowed(right: Resource) -> str:
-    """Say on what a right is, in few words: what its condition leaves of it, where it has one."""
+    """Return the object of a right in few words, narrowed by its condition if it has one."""
     conditions = right.values.get("condition") or []
     left = [name for each in conditions for found in NARROWING.findall(each["expression"]) for name in found if name]
     return re.sub("[0-9]{12}", "NUMBER", " ".join(left)) if conditions else short(right.values[ON[right.kind]])

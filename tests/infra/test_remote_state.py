@@ -22,7 +22,7 @@ def storage() -> Iterator[dict[str, str]]:
     server.start()
     yield {
         "GOOGLE_BACKEND_STORAGE_CUSTOM_ENDPOINT": f"http://127.0.0.1:{port}/storage/v1/",
-        "GOOGLE_OAUTH_ACCESS_TOKEN": "none is asked for",
+        "GOOGLE_OAUTH_ACCESS_TOKEN": "unused",
         "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}",
     }
     server.stop()

@@ -1,4 +1,4 @@
-"""The packager: what goes into a zip, and that the same sources give the same bytes wherever and whenever it runs."""
+"""The packager: what goes into a zip, and that the same sources build the same bytes wherever and whenever it runs."""
 
 import io
 import os
@@ -50,7 +50,7 @@ def carriers(built: dict[str, bytes]) -> dict[str, frozenset[str]]:
 
 
 def test_a_changed_shared_module_changes_only_the_zips_that_import_it(tmp_path: Path) -> None:
-    """Of the modules that go into the same zips, one stands for all."""
+    """Of the modules that go into the same zips, one represents all."""
     copy = copy_of_the_project(tmp_path / "copy")
     before = zips(copy)
     for changing, module in {where: module for module, where in carriers(before).items()}.items():

@@ -1,4 +1,4 @@
-"""What stands between a clone and its first test: the set-up script, the Makefile, and the checks of the repository."""
+"""What runs between a clone and its first test: the set-up script, the Makefile, and the checks of the repository."""
 
 import os
 import re
@@ -16,7 +16,7 @@ CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3")
 
 
 def commands(folder: Path, scripts: dict[str, str]) -> Path:
-    """Make a folder for the PATH that holds what the script calls, and the given scripts, and no Python beside them."""
+    """Make a folder for the PATH that holds what the script calls, and the given scripts, and no Python."""
     folder.mkdir()
     for tool in ("sh", "cat", "mktemp", "rm", "mkdir", "cp", "chmod"):
         source = next(path for part in ("/bin", "/usr/bin") if (path := Path(part) / tool).exists())

@@ -102,7 +102,7 @@ class Users:
         operations.put(self._world.ports, PutRequest.from_request(key, content))
 
     def _patch(self, key: str) -> documents.Content:
-        """Return some fields only, so that what others write beside them must stay."""
+        """Return some fields only, so that what others write in other fields must stay."""
         random = self._world.random
         content = self._content(key) | {"m": f"{self._puts}"}
         return {name: content[name] for name in random.sample(sorted(content), random.randint(1, len(content)))}

@@ -148,7 +148,7 @@ def _hops_of_a_refresh(document: documents.Document, held: dict[str, documents.D
 
 
 def bare(content: documents.Content) -> str:
-    """Return what a user wrote: a content with nothing beside the keys of its links."""
+    """Return what a user wrote: a content without copies: links have their keys only."""
     links_alone = {at: {"key": link["key"]} for at, link in links.links(content)}
     return values.canonical(links.with_copies(content, links_alone))
 

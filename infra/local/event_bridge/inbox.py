@@ -111,7 +111,7 @@ class Inbox:
 
 
 def _settle(future: asyncio.Future[None], error: sqlite3.Error | None) -> None:
-    if future.cancelled():  # its caller went away; the write stands
+    if future.cancelled():  # its caller went away; the write is kept
         return
     if error:
         future.set_exception(error)

@@ -32,8 +32,8 @@ class Effect:
     """A task to enqueue: `queue` calls `function` of the catalogue with `payload`, not before `not_before`.
 
     ``task`` is the task's name in that function; ``path`` is the rest of the URL after the function's name and begins
-    with ``/``. ``context`` is JSON beside the payload in the envelope: a lease, a unit, a batch. ``trace`` is a W3C
-    ``traceparent``, propagated to the function.
+    with ``/``. ``context`` travels with the payload in the envelope: JSON of a lease, a unit, a batch. ``trace`` is a
+    W3C ``traceparent``, propagated to the function.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Names in Firestore: ids, the keys that people give to things, paths of records and of collections."""
+"""Names in Firestore: ids, the keys that users choose, paths of records and of collections."""
 
 import re
 from functools import lru_cache
@@ -38,7 +38,7 @@ def valid_id(name: str) -> bool:
 
 
 def valid_key(key: object) -> bool:
-    """Return whether people may give this key: an id without control characters."""
+    """Return whether users may choose this key: an id without control characters."""
     return isinstance(key, str) and valid_id(key) and not _CONTROL.search(key)
 
 

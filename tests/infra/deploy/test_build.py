@@ -8,7 +8,7 @@ from tests.infra.deploy.build import Refused, build, substituted
 
 
 def ran(*steps: dict[str, Any], status: int = 0, **substitutions: str) -> list[tuple[list[str], str, dict[str, str]]]:
-    """Run steps that all end with a status; give what was run."""
+    """Run steps that all end with a status; return what was run."""
     calls = []
 
     def run(*call: Any) -> int:

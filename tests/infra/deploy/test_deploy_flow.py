@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> target.Target:
 
 @pytest.fixture
 def deploy(place: target.Target) -> Callable[..., tuple[list[str], list[float]]]:
-    """Deploy with a script; give what was said and the pauses."""
+    """Deploy with a script; return the output and the pauses."""
 
     def act(script: Script, answer: str = "y") -> tuple[list[str], list[float]]:
         said, pauses = list[str](), list[float]()

@@ -24,7 +24,7 @@ FUNCTIONS = "gcloud functions list --v2 --regions=us-central1"
 
 
 def refusal(script: Script, place: target.Target = DEV) -> str:
-    """Try to deploy; give what was said. Terraform was asked for its version at most."""
+    """Try to deploy; return the output. Of Terraform at most the version was read."""
     with pytest.raises(Aborted) as stopped:
         Flow(place, lambda _: None, lambda _: "yes", script).deploy()
     assert [asked for asked in script.asked if asked.startswith("terraform") and "version" not in asked] == []

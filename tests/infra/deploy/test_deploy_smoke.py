@@ -1,4 +1,4 @@
-"""The smoke test notices what does not work, says which step it was, and leaves nothing behind."""
+"""The smoke test names each step that fails, and deletes everything it created."""
 
 from typing import Any, Self
 
@@ -71,7 +71,7 @@ class Deployment:
 
 
 def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> list[str]:
-    """Run the smoke test without patience; give the steps that failed."""
+    """Run the smoke test with short timeouts; return the steps that failed."""
     monkeypatch.setattr(smoke, "DeploymentClient", deployment)
     for patience in ("REACHED_SECONDS", "FOLLOWED_SECONDS", "SCHEDULED_SECONDS"):
         monkeypatch.setattr(smoke, patience, -1.0)

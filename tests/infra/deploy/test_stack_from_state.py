@@ -1,6 +1,6 @@
 """A build deploys the kit and a user's function on fakes, and the local stack from what was applied does its work.
 
-Nothing here is told what the catalogue says: a queue, a right, a trigger or an account that Terraform gets wrong makes
+Nothing here reads the catalogue: a queue, a right, a trigger or an account that Terraform gets wrong makes
 a task, an event or a call fail, as it would in the cloud.
 """
 
@@ -29,7 +29,7 @@ SMOKE_STEPS = 8
 SHARED = {"google_project_service"}  # what is turned on for one is on for all, and stays on
 SECONDS_MAX = 60.0
 COPIES = 12
-GREETER = '''"""A user's function: it greets whoever it is told to, one task a name."""
+GREETER = '''"""A user's function: it greets each name in a task of its own."""
 
 from shared.kit import Response, Function, Request, Unit, batch, documents
 
@@ -57,7 +57,7 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def said(site: Site) -> dict[str, str]:
-    """Build what a user has added to; give what the steps printed."""
+    """Build a clone that a user has added to; return what the steps printed."""
     site.kit.add_function("greeter", GREETER, ENTRY)
     printed: dict[str, str] = {}
     assert set(run_build(site.kit, printed).values()) == {0}, printed
@@ -76,7 +76,7 @@ def http(stack: Stack) -> Iterator[httpx.Client]:
 
 
 def run_build(kit: Clone, printed: dict[str, str]) -> dict[str, int]:
-    """Run the project's build; give the status of its steps."""
+    """Run the project's build; return the status of its steps."""
 
     def run(command: list[str], folder: str, environment: dict[str, str]) -> int:
         ended = kit.run(*command, folder=folder, **environment)

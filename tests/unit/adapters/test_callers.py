@@ -90,7 +90,7 @@ class Deployment:
         return self.keys
 
     def call(self, token: str = "", schedule: bool = False, headers: Mapping[str, str] | None = None) -> int:
-        """POST as a queue or a schedule does, and give the status."""
+        """POST as a queue or a schedule does, and return the status."""
         entry: Callable[[flask.Request], flask.Response]
         if schedule:
             entry = schedule_entry("link_refresh")(lambda: self.runs.append("schedule"))

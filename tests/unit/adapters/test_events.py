@@ -1,4 +1,4 @@
-"""Entry points for Firestore's events: what was written, and whether to ask again."""
+"""Entry points for Firestore's events: what was written, and whether it is redelivered."""
 
 import json
 import sys

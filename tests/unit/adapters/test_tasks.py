@@ -1,4 +1,4 @@
-"""Entry points for queues and schedules: the status says whether to retry."""
+"""Entry points for queues and schedules: the status decides whether a queue retries."""
 
 import json
 from collections.abc import Callable

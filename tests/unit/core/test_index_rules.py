@@ -7,7 +7,7 @@ from shared.documents.rules.queries import FindRequest
 
 
 def lacking(*where: str, order_by: tuple[str, ...] = (), declared: tuple[tuple[str, ...], ...] = ()) -> str:
-    """Give the fields of the index that a query of documents lacks, in one text; empty: it is served."""
+    """Return the fields of the index that a query of documents lacks, in one text; empty: it is served."""
     search = FindRequest.from_request(where, order_by, "", "")
     known = [indexes.parse("documents", fields) for fields in declared]
     index = indexes.lacking("documents", search.where, search.order_by, known)
@@ -123,5 +123,5 @@ def test_an_index_is_written_as_the_entry_to_declare() -> None:
     [(), ("a",), ("a", "a"), ("a", ""), ("a", "b..c"), ("a[]", "b[]"), ("-a[]", "b"), ("a", "-")],
 )
 def test_what_is_no_index_is_refused(fields: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match=r"an index|fields says"):
+    with pytest.raises(ValueError, match=r"an index|fields is"):
         indexes.parse("documents", fields)

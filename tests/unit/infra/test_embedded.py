@@ -1,4 +1,4 @@
-"""The store inside the process tells the event bridge what the emulator would."""
+"""The store inside the process sends the event bridge what the emulator would."""
 
 import base64
 import threading
@@ -16,7 +16,7 @@ from shared.core.operations.ports import Delete, DocumentEvent, Put, Store
 
 
 class Bridge:
-    """An event bridge that can be told to refuse or to hang up."""
+    """An event bridge that a test can make refuse or hang up."""
 
     def __init__(self) -> None:
         bridge = self

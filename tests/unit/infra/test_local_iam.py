@@ -1,4 +1,4 @@
-"""The local stack lets in, and lets go, what a function's entry in the catalogue says."""
+"""The local stack allows the calls to and from a function that its entry in the catalogue allows."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -303,7 +303,7 @@ def test_a_late_delivery_and_one_out_of_order_stay_within_their_bounds() -> None
 
 
 class HeldJournal(TaskStorage):
-    """A storage whose disk says nothing until it is told to."""
+    """A storage whose disk answers only when the test allows it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -314,7 +314,7 @@ class HeldJournal(TaskStorage):
 
 
 async def two_creates_of_one_name(path: Path, error: Exception | None) -> tuple[bool, list[object], set[str]]:
-    """Create a task twice before it is on disk; give whether one was answered by then, the answers, the tasks."""
+    """Create a task twice before it is on disk; return whether one was answered by then, the answers, the tasks."""
     storage = HeldJournal(path)
     context = QueueContext(storage, no_delivery, Tombstones(), lambda: NOW, Chaos(), Executions.ANSWERED, 3600)
     lines = QueueRegistry(context)

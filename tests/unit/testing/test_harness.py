@@ -20,7 +20,7 @@ class Jammed(Problem):
 
 
 class Printer:
-    """A function whose task fails as often as `failures` says, and counts its runs."""
+    """A function whose task fails `failures` times, and counts its runs."""
 
     def __init__(self, harness: Harness) -> None:
         self.app = app = Function("printer")

@@ -1,4 +1,4 @@
-"""A query without its index is refused before it is asked, and the kit's own queries all have theirs."""
+"""A query without its index is refused before it is sent, and the kit's own queries all have theirs."""
 
 import json
 import re
@@ -100,7 +100,7 @@ EXEMPT_FIELDS = re.compile(r"^ +(\w+) += \[(.*)\]$", re.MULTILINE)
 
 
 def exempt() -> set[tuple[str, str]]:
-    """Read the fields that the cloud is told to keep no index of: collection and first name."""
+    """Read the fields that are exempt from indexing in the cloud: collection and first name."""
     [block] = EXEMPT.findall((catalogue.CATALOGUE.parent / "indexes.tf").read_text("utf-8"))
     return {
         (collection, name) for collection, names in EXEMPT_FIELDS.findall(block) for name in json.loads(f"[{names}]")

@@ -27,7 +27,7 @@ def stopped() -> datetime:
 
 
 class Observed:
-    """A store, and what it says of its changes."""
+    """A store, and the changes it reports."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any, Any]] = []

@@ -1,4 +1,4 @@
-"""Transforms: what stands under links in a field is their output, and it follows target and transform."""
+"""Transforms: the copies under links in a field are their output, and follow target and transform."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -51,7 +51,7 @@ def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> 
 
 
 def untouched(world: OperationsPlatform) -> None:
-    """Check that nothing was stored and nothing asked for."""
+    """Check that nothing was stored and nothing enqueued."""
     assert [world.ids(collection) for collection in ("transforms", "outbox")] == [[], []]
     assert world.tasks == []
 
