@@ -95,13 +95,13 @@ REFUSED_HERE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("data", HELD.values(), ids=HELD)
-def test_a_record_holds_it_and_gives_it_back(store: Store, data: Any) -> None:
+def test_a_record_holds_it_and_returns_it(store: Store, data: Any) -> None:
     store.commit([Put("d/a", data)])
     assert repr(store.read("d/a")[0].data) == repr(dict(sorted(data.items())))
 
 
 @pytest.mark.parametrize(("data", "problem", "field"), REFUSED_BY_BOTH.values(), ids=REFUSED_BY_BOTH)
-def test_a_record_refuses_it_and_says_where(store: Store, data: Any, problem: type[Problem], field: str) -> None:
+def test_a_record_refuses_it_and_names_the_place(store: Store, data: Any, problem: type[Problem], field: str) -> None:
     with pytest.raises(problem) as refusal:
         store.commit([Put("d/b", {"n": 1}), Put("d/a", data)])
     assert (refusal.value.field or "") == field
@@ -118,7 +118,7 @@ def test_the_emulator_refuses_it_too(
 
 
 @pytest.mark.parametrize(("data", "field"), REFUSED_HERE.values(), ids=REFUSED_HERE)
-def test_a_record_refuses_what_the_documentation_rules_out_or_no_message_can_say(
+def test_a_record_refuses_what_the_documentation_rules_out_or_no_message_can_hold(
     store: Store, data: Any, field: str
 ) -> None:
     with pytest.raises(BadValue) as refusal:

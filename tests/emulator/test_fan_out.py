@@ -99,7 +99,7 @@ def test_a_document_with_many_links_follows_all_of_them_while_they_change_vanish
     assert copies == expected
 
 
-def test_no_users_write_is_lost_to_a_fan_out_that_runs_beside_it(stage: Stage) -> None:
+def test_no_users_write_is_lost_to_a_concurrent_fan_out(stage: Stage) -> None:
     follow_while_users_write(stage, copies=400, written=range(0, 400, 10))
 
 

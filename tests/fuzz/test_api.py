@@ -131,5 +131,5 @@ def test_an_answer_is_as_described(case: Any) -> None:
 @pytest.mark.timeout(0)
 @by_chance_alone.parametrize()
 @settings(max_examples=300, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
-def test_an_answer_is_as_described_whatever_the_seed(case: Any) -> None:
+def test_an_answer_is_as_described_with_any_seed(case: Any) -> None:
     check(case)

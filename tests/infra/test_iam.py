@@ -68,7 +68,7 @@ def test_functions_are_called_by_and_may_do_exactly_this(resources: Mapping[str,
     assert [row_of(function, held) for function in sorted(functions)] == expected()
 
 
-def test_the_rule_for_an_added_function_gives_the_tables_rows_for_those_of_the_kit() -> None:
+def test_the_rule_for_an_added_function_yields_the_tables_rows_for_those_of_the_kit() -> None:
     assert sorted(map(row_asked_for, load().functions.values())) == expected()
 
 
@@ -79,12 +79,12 @@ def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resour
     assert others == sorted(rows(OTHERS) + receivers)
 
 
-def test_what_functions_may_do_is_given_to_functions_only(resources: Mapping[str, Resource]) -> None:
+def test_the_rights_of_functions_are_granted_to_functions_only(resources: Mapping[str, Resource]) -> None:
     held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:]}
     assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in expected()}
 
 
-def test_no_right_is_given_in_another_way(resources: Mapping[str, Resource]) -> None:
+def test_no_right_is_granted_in_another_way(resources: Mapping[str, Resource]) -> None:
     assert {each.kind for each in resources.values() if "iam" in each.kind} == set(ON)
 
 

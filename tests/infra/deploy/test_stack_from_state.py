@@ -92,7 +92,7 @@ def test_what_a_build_has_deployed_passes_its_smoke_test(said: dict[str, str]) -
     assert deployed.count("\n  ok ") == SMOKE_STEPS
 
 
-def test_the_names_that_are_looked_for_beforehand_are_those_that_terraform_gives(
+def test_the_names_that_are_looked_up_beforehand_are_those_that_terraform_creates(
     site: Site, said: dict[str, str]
 ) -> None:
     place, names = target.read(PROJECT, ENVIRONMENT), site.applied.catalogue.functions
@@ -122,7 +122,7 @@ def test_copies_follow_through_the_trigger_that_was_applied(stack: Stack, http: 
     assert copies == ["Berlin"] * COPIES
 
 
-def test_schedules_are_let_in_as_the_account_that_was_applied(stack: Stack) -> None:
+def test_schedules_are_authenticated_as_the_account_that_was_applied(stack: Stack) -> None:
     poll(lambda: statuses(stack, "sweep") & {204} or None, SECONDS_MAX, "sweep was not called")
     assert not statuses(stack, "sweep") & {401, 403, 404}
 
@@ -135,7 +135,7 @@ def test_a_users_function_is_a_folder_and_an_entry_served_and_called_by_a_task(
     assert http.get("documents/greeted-ann").json()["said"] == "Hello ann"
 
 
-def test_a_users_function_is_called_by_and_hands_tasks_to_what_its_entry_says(site: Site, stack: Stack) -> None:
+def test_a_users_function_is_called_by_and_enqueues_to_those_in_its_entry(site: Site, stack: Stack) -> None:
     greeter = site.applied.catalogue.functions["greeter"]
     assert (greeter.invoked_by, greeter.enqueues) == (("people", "queue"), ("batches", "tasks"))
 

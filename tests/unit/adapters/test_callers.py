@@ -169,7 +169,9 @@ def test_a_refusal_is_a_problem_and_an_error_in_the_log(
     assert handled["status"] == 403
 
 
-def test_a_removed_signature_counts_only_where_the_deployment_says_that_it_was_checked(deployment: Deployment) -> None:
+def test_a_removed_signature_is_accepted_only_where_the_deployment_declares_that_it_was_checked(
+    deployment: Deployment,
+) -> None:
     assert deployment.call(stripped(token())) == 401
     deployment.configure(SIGNALBOX_SIGNATURES="removed")
     assert deployment.call(stripped(token())) == 204

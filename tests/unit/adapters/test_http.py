@@ -215,12 +215,12 @@ def test_a_body_that_is_not_json_is_refused_with_the_place(client: FlaskClient, 
 @pytest.mark.parametrize(
     ("body", "kind"), [("[1]", "a list"), ("true", "true or false"), ("null", "null"), ("1", "a number")]
 )
-def test_where_an_object_is_wanted_another_value_is_refused(client: FlaskClient, body: str, kind: str) -> None:
+def test_where_an_object_is_required_another_value_is_refused(client: FlaskClient, body: str, kind: str) -> None:
     problem = json.loads(client.put("/a", data=body).data)
     assert (problem["type"], problem["detail"]) == ("urn:signalbox:problem:not-an-object", f"The body is {kind}.")
 
 
-def test_a_body_nested_beyond_reason_is_a_problem_and_no_crash(client: FlaskClient) -> None:
+def test_a_body_nested_too_deep_is_a_problem_and_no_crash(client: FlaskClient) -> None:
     for body in ("[" * 200_000, "[" * 101 + "]" * 101, '{"a":' * 50_000):
         assert json.loads(client.post("/", data=body).data)["type"] == "urn:signalbox:problem:too-deep"
     assert client.post("/", data="[" * 100 + "]" * 100).status_code == 200
@@ -245,7 +245,7 @@ class Endless(io.RawIOBase):
 
 
 @pytest.mark.parametrize("said_in_advance", [True, False])
-def test_a_body_over_the_bound_is_refused_without_being_read_to_its_end(
+def test_a_body_over_the_limit_is_refused_without_being_read_to_its_end(
     app: flask.Flask, said_in_advance: bool
 ) -> None:
     environ = EnvironBuilder("/a", method="PUT").get_environ()
@@ -259,7 +259,7 @@ def test_a_body_over_the_bound_is_refused_without_being_read_to_its_end(
     assert json.loads(b"".join(body))["type"] == "urn:signalbox:problem:too-large"
 
 
-def test_a_body_of_exactly_the_bound_is_read(client: FlaskClient) -> None:
+def test_a_body_of_exactly_the_limit_is_read(client: FlaskClient) -> None:
     assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX)).status_code == 201
     assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX + 1)).status_code == 413
 
@@ -276,7 +276,7 @@ def test_a_problem_is_answered_as_rfc_9457(client: FlaskClient) -> None:
     }
 
 
-def test_unavailable_says_when_to_retry_and_not_why(client: FlaskClient) -> None:
+def test_unavailable_has_a_retry_after_and_no_reason(client: FlaskClient) -> None:
     answer = client.post("/later")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "3")
     assert json.loads(answer.data)["type"] == "urn:signalbox:problem:unavailable"

@@ -72,7 +72,7 @@ def test_these_need_an_index_and_exactly_this_one(
         ((), ("a", "-b"), ("-a", "b")),
     ],
 )
-def test_equalities_stand_in_any_order_and_an_index_is_read_both_ways(
+def test_equalities_may_come_in_any_order_and_an_index_is_read_both_ways(
     where: tuple[str, ...], order_by: tuple[str, ...], declared: tuple[str, ...]
 ) -> None:
     assert lacking(*where, order_by=order_by, declared=(declared,)) == ""

@@ -81,7 +81,7 @@ def test_calls_may_name_what_is_a_users_own_and_takes_tasks_and_queues_that_neve
     assert (catalogue.task_functions, catalogue.task_queues) == ({"tidy": frozenset({"sweep"})}, frozenset({"later"}))
 
 
-def test_an_instance_is_what_the_catalogue_says_of_it(root: Path) -> None:
+def test_an_instance_is_sized_as_the_catalogue_declares(root: Path) -> None:
     small = {"memory": "1Gi", "cpu": 0.5, "concurrency": 1, "timeout_seconds": 30, "instances_max": 2}
     keep = parse(function(**small), root).functions["keep"]
     assert {name: getattr(keep, name) for name in small} == small

@@ -58,7 +58,7 @@ def test_without_doublings_the_interval_grows_by_steps_from_the_start() -> None:
 
 
 @given(attempt=st.integers(1, 10**6), doublings=st.integers(0, 10**6))
-def test_the_interval_stays_between_its_bounds_and_never_shrinks(attempt: int, doublings: int) -> None:
+def test_the_interval_stays_between_its_limits_and_never_shrinks(attempt: int, doublings: int) -> None:
     retries = RetryPolicy(-1, 0, backoff_min_seconds=0.1, backoff_max_seconds=3600, doublings_max=doublings)
     assert 0.1 <= retries.backoff_seconds(attempt) <= retries.backoff_seconds(attempt + 1) <= 3600
 
@@ -156,7 +156,7 @@ def test_a_retry_after_that_is_longer_than_the_interval_wins() -> None:
     assert progress.failed(shorter, FOREVER, Executions.ANSWERED, NOW, NOW).due_at == NOW + 10
 
 
-def test_the_interval_after_a_forced_run_counts_from_when_it_was_asked_for() -> None:
+def test_the_interval_after_a_forced_run_counts_from_its_request() -> None:
     progress = Progress(NOW + 1000).dispatched(NOW)
     assert progress.failed(DispatchResult(500), FOREVER, Executions.ANSWERED, NOW, NOW + 8).due_at == NOW + 10
 
@@ -167,7 +167,7 @@ def test_only_2xx_succeeds_and_only_429_and_503_push_back() -> None:
     assert [status for status in statuses if DispatchResult(status).throttles] == [429, 503]
 
 
-def test_retry_after_is_read_as_seconds_or_as_a_date_within_its_bound() -> None:
+def test_retry_after_is_read_as_seconds_or_as_a_date_within_its_limit() -> None:
     in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert retry_after_seconds({"Retry-After": "7"}) == 7
     assert 50 < retry_after_seconds({"Retry-After": in_a_minute}) <= 60
@@ -176,7 +176,7 @@ def test_retry_after_is_read_as_seconds_or_as_a_date_within_its_bound() -> None:
     assert retry_after_seconds({"Retry-After": "99999999"}) == RETRY_AFTER_SECONDS_MAX
 
 
-def test_the_headers_tell_the_counts_and_what_came_before() -> None:
+def test_the_headers_hold_the_counts_and_the_previous_response() -> None:
     progress = Progress(NOW).dispatched(NOW)
     spec = Task(name=f"{QUEUE}/tasks/t")
     assert headers_of(spec, progress) == {
@@ -199,7 +199,7 @@ def waiting(name: str) -> QueuedTask:
     return QueuedTask(Task(name=name), Progress(NOW), named=True)
 
 
-def test_an_agenda_gives_tasks_by_time_and_then_as_they_came() -> None:
+def test_an_agenda_yields_tasks_by_time_and_then_by_arrival() -> None:
     agenda = DueTasks()
     for name, due_at in (("c", 3.0), ("a", 1.0), ("b", 1.0)):
         agenda.put(waiting(name), due_at)
@@ -268,7 +268,7 @@ def test_a_task_beyond_the_services_limits_is_refused(fields: dict[str, Any], wo
     assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_what_the_stand_in_lacks_is_refused_and_not_ignored() -> None:
+def test_what_the_local_service_lacks_is_refused_and_not_ignored() -> None:
     with pytest.raises(RpcError) as refused:
         validate_task(Task(app_engine_http_request={"relative_uri": "/"}), QUEUE, NOW)
     assert refused.value.code is grpc.StatusCode.UNIMPLEMENTED
@@ -294,7 +294,7 @@ def test_faults_are_read_from_text_and_a_seed_repeats_their_draws() -> None:
     assert Chaos(draw=random.Random(1)).delay_seconds() == 0
 
 
-def test_a_late_delivery_and_one_out_of_order_stay_within_their_bounds() -> None:
+def test_a_late_delivery_and_one_out_of_order_stay_within_their_limits() -> None:
     for faults, seconds_max in (("late=1", 3.0), ("reorder=1", 0.3), ("late=1,reorder=1", 3.3)):
         chaos = parse(faults + ",seed=7")
         delays = [chaos.delay_seconds() for _ in range(100)]
@@ -339,7 +339,7 @@ def shaped_queue() -> Any:
     return queue
 
 
-def test_neither_created_nor_exists_is_said_before_the_task_is_on_disk(tmp_path: Path) -> None:
+def test_neither_created_nor_exists_is_answered_before_the_task_is_on_disk(tmp_path: Path) -> None:
     answered, answers, tasks = asyncio.run(two_creates_of_one_name(tmp_path / "storage.db", None))
     assert not answered
     assert getattr(answers[0], "name", None) == f"{QUEUE}/tasks/t"
@@ -348,13 +348,13 @@ def test_neither_created_nor_exists_is_said_before_the_task_is_on_disk(tmp_path:
     assert tasks == {f"{QUEUE}/tasks/t"}
 
 
-def test_a_disk_that_fails_leaves_the_name_free_and_says_neither(tmp_path: Path) -> None:
+def test_a_disk_that_fails_leaves_the_name_free_and_answers_neither(tmp_path: Path) -> None:
     full = sqlite3.OperationalError("disk full")
     answered, answers, tasks = asyncio.run(two_creates_of_one_name(tmp_path / "storage.db", full))
     assert (answered, answers, tasks) == (False, [full, full], set())
 
 
 @pytest.mark.parametrize("text", ["twiced=1", "late=2", "late=x", "late"])
-def test_a_fault_that_is_not_known_is_refused(text: str) -> None:
+def test_an_unknown_fault_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse(text)
