@@ -11,8 +11,6 @@ from shared.adapters.firestore.store import FirestoreStore
 from shared.core.operations.ports import Store
 from shared.testing.memory_store import MemoryStore
 
-MakeStore = Callable[[], Store]
-
 
 @pytest.fixture
 def new_firestore(firestore_emulator: str) -> Iterator[Callable[[], FirestoreStore]]:
