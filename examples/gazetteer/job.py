@@ -1,7 +1,7 @@
 """Run the steps against any base URL, from many threads at once, and check every answer against the input data.
 
 A step writes its changes, polls until no document has the old state any more, waits until the site is idle, and
-then queries and compares. Functions may die meanwhile: the client retries, and all calls may run twice.
+then queries and compares. Functions may crash meanwhile: the client retries, and all calls may run twice.
 """
 
 import time

@@ -2,7 +2,7 @@
 
 Documents, a copy that follows (so Firestore's event came, and a queue's task was let in), a semaphore, a batch, a task
 of a function that also answers people, the last run of what runs every minute, and that a call without a token is
-refused. Everything has a name of its own and is removed again, whatever happens; a batch's records the kit itself
+refused. Everything has a unique name and is deleted again, also after a failure; a batch's records the kit itself
 cleans up.
 """
 

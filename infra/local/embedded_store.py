@@ -2,7 +2,7 @@
 
 The store reports every change in commit order. One thread posts them in that order to the local event bridge,
 in the emulator's own form (base64 text labelled protobuf, the same ``ce-*`` headers), and retries each until it is
-acknowledged. So no event is lost while this process lives, and the bridge needs no code for this store.
+acknowledged. So no event is lost while this process runs, and the bridge needs no code for this store.
 """
 
 import base64

@@ -2,7 +2,7 @@
 
 Each child leads a session, and so a process group, of its own: killing the group takes what the child started with it.
 On Linux the kernel kills the child when the *thread* that started it ends, however it ends (``PR_SET_PDEATHSIG``);
-start children from a thread that lives as long as they should. Elsewhere a parent killed by SIGKILL leaves its children
+start children from a thread that runs as long as they should. Elsewhere a parent killed by SIGKILL leaves its children
 behind.
 """
 

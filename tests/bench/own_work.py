@@ -36,7 +36,7 @@ def handle(ports: Ports, body: bytes) -> None:
 
 
 def event_of_a_refresh() -> bytes:
-    """Return the event of a document that nobody embeds and whose copy was just refreshed."""
+    """Return the event of a document that no other embeds and whose copy was just refreshed."""
     before = record("city", city(1), {TARGET: country(1)}, linked=False)
     document = documents.Document.from_record(before)
     assert document is not None, "a record was just made"

@@ -14,7 +14,7 @@ from shared.testing.memory_store import MemoryStore
 
 @pytest.fixture
 def new_firestore(firestore_emulator: str) -> Iterator[Callable[[], FirestoreStore]]:
-    """Make empty stores in the emulator: each in a project that nobody else has."""
+    """Make empty stores in the emulator: each in a project of its own."""
     with ExitStack() as stack:
 
         def make() -> FirestoreStore:

@@ -64,7 +64,7 @@ def refusing(code: grpc.StatusCode, message: str = "said so") -> Callable[[Any],
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_server_that_is_down_is_unavailable_within_seconds(call: Callable[[FirestoreStore], object]) -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound but not listening: nobody else takes the port, and connecting fails
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: no process can take the port, and connecting fails
         store = FirestoreStore("demo-none", "(default)", f"127.0.0.1:{unused.getsockname()[1]}")
         begun = time.monotonic()
         with closing(store), pytest.raises(Unavailable):

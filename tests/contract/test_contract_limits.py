@@ -39,7 +39,7 @@ HELD: dict[str, Any] = {
     "the smallest integer": {"f": -(2**63)},
     "a key of underscores": {"__": 1, "___": 1, "_____x": 1, "__x": 1, "x__": 1},
     "a long key": {"k" * NAME_BYTES_MAX: 1},
-    "a long key of two-byte letters": {"é" * (NAME_BYTES_MAX // 2): 1},
+    "a long key of two-byte characters": {"é" * (NAME_BYTES_MAX // 2): 1},
     "a long key in a map": {"ab": {"k" * (NAME_BYTES_MAX - 3): 1}},
     "a long key in a map in a list": {"ab": [{"k" * (NAME_BYTES_MAX - 3): 1}]},
     "a long text": {"f": "x" * TEXT_BYTES_MAX},
@@ -49,7 +49,7 @@ HELD: dict[str, Any] = {
         "g": "é" * ((RECORD_BYTES_MAX - PLAIN_RECORD_BYTES - 5 - 1_000 * (8 + 1 + 1 + 8 + (2 + 8) + (3 + 1))) // 2),
     },
     "the first and the last instant": {"f": [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]},
-    "empty things": {"f": {}, "g": [], "h": "", "i": [{}], "j": {"x": []}},
+    "empty values": {"f": {}, "g": [], "h": "", "i": [{}], "j": {"x": []}},
     "control characters": {"f": "\0\x01\n\u2028", "\0": 1},
     "infinities and extremes": {"f": [float("inf"), float("-inf"), float("nan"), -0.0, 5e-324]},
 }

@@ -37,7 +37,7 @@ def test_reading_nothing_returns_nothing(store: Store) -> None:
 
 
 def test_a_read_never_sees_half_a_commit(store: Store) -> None:
-    """One thread keeps two records equal, commit by commit; whoever reads both must find them so."""
+    """One thread keeps two records equal, commit by commit; every read of both must find them equal."""
     store.commit([Put("d/a", {"n": 0}), Put("d/b", {"n": 0})])
     enough = threading.Event()
 

@@ -1,4 +1,4 @@
-"""On a running stack nobody but its queues and its scheduler gets into their routes, and those two do."""
+"""On a running stack only its queues and its scheduler may call their routes."""
 
 import sqlite3
 import time
@@ -124,7 +124,7 @@ FORGERIES = ["no token", "address", "account", "expired", "foreign key", "no sig
 
 
 def forged(kind: str, identity: Identity, account: str, url: str) -> str | None:
-    """Make a token that is right but for one thing."""
+    """Make a token that is valid except for one claim."""
     now = time.time()
     made: dict[str, Callable[[], str | None]] = {
         "no token": lambda: None,

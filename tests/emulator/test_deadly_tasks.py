@@ -1,6 +1,6 @@
 """Tasks that kill their process at every delivery still end, on the real stack.
 
-Who runs in the same process dies with them: a neighbour may be given up too, and then says so.
+Other tasks in the same process are killed with them: one may be given up too, and is then reported as such.
 """
 
 from examples.demo import batches

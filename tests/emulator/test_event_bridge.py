@@ -95,7 +95,7 @@ class Target:
 
 @dataclass
 class Bridge:
-    """Both halves on one database, and a target; each half can die and come back."""
+    """Both halves on one database, and a target; each half can be killed and restarted."""
 
     database: Path
     target: Target
@@ -274,7 +274,7 @@ def test_chaos_that_makes_no_sense_is_refused(text: str) -> None:
 
 
 def test_events_given_up_are_counted_and_not_retried(tmp_path: Path) -> None:
-    async def scene() -> tuple[list[int], tuple[int, int, int, int]]:
+    async def run() -> tuple[list[int], tuple[int, int, int, int]]:
         inbox = Inbox(tmp_path / "events.sqlite")
         event = cloudevent.event("docs", EMULATORS_HEADERS, message(), cloudevent.parsed(message()))
         await asyncio.gather(*(inbox.add(event) for _ in range(3)))
@@ -282,4 +282,4 @@ def test_events_given_up_are_counted_and_not_retried(tmp_path: Path) -> None:
         counts = inbox.counts()
         return inbox.ids_after(0), (counts.received, counts.left, counts.given_up, counts.delivered)
 
-    assert asyncio.run(scene()) == ([3], (3, 1, 1, 1))
+    assert asyncio.run(run()) == ([3], (3, 1, 1, 1))

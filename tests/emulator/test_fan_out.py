@@ -110,7 +110,7 @@ def test_20000_copies_follow_two_changes_and_no_users_write_is_lost(stage: Stage
 
 
 def follow_while_users_write(stage: Stage, copies: int, written: range) -> None:
-    """Change a target twice while users put some of the documents that embed it; in the end both show everywhere."""
+    """Change a target twice while users put some of the documents that embed it; at the end both are in every copy."""
     with stage.events_held():
         stage.seed(country(1), copies)
     stage.put(TARGET, country(2))

@@ -1,4 +1,4 @@
-"""The local stack with functions of its own: what a write, a task and a schedule lead to, and who survives what."""
+"""The local stack with functions of its own: what a write, a task and a schedule cause, and what survives a kill."""
 
 import json
 import os
@@ -134,7 +134,7 @@ def client(stack: Stack) -> httpx.Client:
 
 
 def surely(send: Callable[[], httpx.Response]) -> Any:
-    """Repeat until there is a good answer, as a client does whose server may die."""
+    """Retry until there is a good answer, as a client does whose server may crash."""
     return eventually(lambda: _good_answer(send))
 
 

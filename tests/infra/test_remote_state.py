@@ -1,4 +1,4 @@
-"""The state lies in a bucket, apart for each environment, and whoever comes next finds it there."""
+"""The state is in a bucket, separate for each environment, and the next deployment finds it there."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -155,7 +155,7 @@ def test_a_zip_serves_and_refuses_a_call_that_it_cannot_take(function: Function,
     with serving(unpacked, function) as port:
         if function.signature_type == "cloudevent":
             assert 400 <= call(port, "POST", {}, b"no event").status < 500
-            assert call(port, "POST", CLOUD_EVENT, b"\xff\xff no protobuf").status == 200  # again would be in vain
+            assert call(port, "POST", CLOUD_EVENT, b"\xff\xff no protobuf").status == 200  # a retry would not help
             assert "event abandoned" in log_of(unpacked)
         else:
             reply = call(port, "TRACE", {})

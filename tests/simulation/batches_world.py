@@ -1,4 +1,4 @@
-"""Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that die.
+"""Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
 
 Limits are so small that a dozen units make a tree with all its levels. Held at every write: no batch completes before
 every loaded unit has an outcome; an outcome is overwritten only by a later attempt of what failed; an ended batch does

@@ -117,7 +117,7 @@ class Users:
         document_patches.patch(self._world.ports, PatchRequest.from_request(key, patch))
 
     def _put_if(self, key: str, content: documents.Content) -> None:
-        """Read, then put if nobody has written since: held at the write itself."""
+        """Read, then put if there was no write since: checked at the write itself."""
         [found] = self._world.ports.store.read(documents.path_of(key))
         seen = etag_of(found)
 

@@ -1,4 +1,4 @@
-"""Properties of documents that embed each other: at every write, and once everything is quiet."""
+"""Properties of documents that embed each other: at every write, and once everything is idle."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Checks:
         made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
         return any(values.same(copies.copy_at(("x",), copy, above, one), copy) for one in made)
 
-    # --- what must hold once quiet ---
+    # --- what must hold once idle ---
 
     def check_rest(self, store: Store) -> None:
         """Check all documents against what a put now would embed."""
@@ -114,7 +114,7 @@ class Checks:
             try:
                 expected = self._expected(key, document, held, around)
             except Problem:
-                continue  # another client wrote what no put would take: it stays as it is, and embeds nobody
+                continue  # another client wrote what no put would accept: it is left as it is, and embeds nothing
             self._check_document(key, document, expected)
             for target in links.link_keys(document.content):
                 if target in held and held[target].linked is False:

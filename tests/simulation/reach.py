@@ -1,6 +1,6 @@
 """Counts of what the seeds of this process have reached, so that a rare fault that no seed meets any more is noticed.
 
-A world adds to `REACHED` where the thing happens; `python -m tests.simulation` prints the sums, and a test holds the
+A world adds to `REACHED` where the case occurs; `python -m tests.simulation` prints the sums, and a test holds the
 important ones above zero.
 """
 
@@ -12,4 +12,4 @@ OUTAGES = "hours that passed without a sweeper"
 RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
 
 REACHED: Counter[str] = Counter()
-"""Of this process. Never reset by a world: whoever wants the counts of some seeds takes a difference."""
+"""Of this process. Never reset by a world: for the counts of some seeds, take a difference."""

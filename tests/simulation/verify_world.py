@@ -1,6 +1,6 @@
-"""Documents whose events are lost, and a walk that repairs what they leave; once quiet, every copy is true.
+"""Documents whose events are lost, and a walk that repairs what they leave; once idle, every copy is current.
 
-While users put, delete and write past the kit, each event may be dropped for good. Then events work again and a walk
+While users put, delete and write past the kit, each event may be lost. Then events work again and a walk
 begins, with users, crashes and lost answers meanwhile. The properties are those of the links, without exception.
 """
 

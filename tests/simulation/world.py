@@ -1,4 +1,4 @@
-"""One seeded world in which the kit's own operations run: server time, a store, a queue, events, processes that die.
+"""One seeded world in which the kit's own operations run: server time, a store, a queue, events, processes that crash.
 
 Every operation runs in a greenlet that yields to the scheduler before each round trip, and the seed decides who takes
 the next step. So all interleavings of all round trips are possible, the code under test is the real one, and a seed
@@ -40,7 +40,7 @@ SWEEP_SECONDS = 60
 
 OUTAGE_RATE = 0.25
 OUTAGE_HOURS = (2, 6, 30)
-"""How long nobody sweeps: Cloud Scheduler is paused, or every run of the sweeper fails."""
+"""How long no sweep runs: Cloud Scheduler is paused, or every run of the sweeper fails."""
 
 
 class Violation(AssertionError):
@@ -95,7 +95,7 @@ class World:
         self.processes.current = "scheduler"
         if self.random.random() < OUTAGE_RATE:
             hours = self.random.choice(OUTAGE_HOURS)
-            self.log(f"nobody sweeps for {hours} h")
+            self.log(f"no sweep for {hours} h")
             REACHED[OUTAGES] += hours
             self.pass_time(hours * 3600)
 

@@ -121,7 +121,7 @@ class Tombstones:
 
     ends_at: dict[str, float] = field(default_factory=dict)
 
-    def bury(self, name: str, ends_at: float) -> None:
+    def add(self, name: str, ends_at: float) -> None:
         self.ends_at[name] = ends_at
 
     def holds(self, name: str, now: float) -> bool:

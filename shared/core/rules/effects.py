@@ -1,8 +1,8 @@
 """Effects: the tasks of a decision, which exist if and only if its commit landed.
 
 An effect is a value. `shared/core/operations/outbox.py` commits it in an outbox record together with the new state and
-enqueues it afterwards; the sweeper enqueues it again if a process died in between. That is safe because an effect has
-a name, and a queue accepts a name once.
+enqueues it afterwards; the sweeper enqueues it again if a process crashed in between. That is safe because an effect
+has a name, and a queue accepts a name once.
 """
 
 import hashlib

@@ -9,7 +9,7 @@ NAME_BYTES_MAX = 1_500
 """Firestore's limit on an id, and on a field's name."""
 
 MEMOISED = 8_192
-"""Names recur: to measure and check each anew would take most of a check's time."""
+"""Names recur: measuring and checking each again would take most of a check's time."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 """Control characters: valid in an id, but not in a header of an event."""

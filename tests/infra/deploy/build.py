@@ -55,7 +55,7 @@ def substituted(text: str, values: Mapping[str, str]) -> str:
 def _take(step: dict[str, Any], workspace: str, values: Mapping[str, str], run: Runner) -> int:
     _known(step, STEP_KEYS)
     if "entrypoint" not in step:
-        raise Refused(f"{step['id']}: what its image would run by itself is not known here")
+        raise Refused(f"{step['id']}: the image's default command is unknown here")
 
     def local(text: str) -> str:
         return substituted(text, values).replace("/workspace", workspace)

@@ -1,4 +1,4 @@
-"""A clone of the project in which its own commands run as a stranger types them, on fakes of the cloud.
+"""A clone of the project in which its own commands run as a new user types them, on fakes of the cloud.
 
 Terraform is the real one. Its provider, its state's bucket and gcloud are fakes, and what answers the smoke test
 is the local stack behind a gate. The clone's Python is the one that runs the tests.

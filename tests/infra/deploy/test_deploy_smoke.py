@@ -73,8 +73,8 @@ class Deployment:
 def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> list[str]:
     """Run the smoke test with short timeouts; return the steps that failed."""
     monkeypatch.setattr(smoke, "DeploymentClient", deployment)
-    for patience in ("REACHED_SECONDS", "FOLLOWED_SECONDS", "SCHEDULED_SECONDS"):
-        monkeypatch.setattr(smoke, patience, -1.0)
+    for timeout in ("REACHED_SECONDS", "FOLLOWED_SECONDS", "SCHEDULED_SECONDS"):
+        monkeypatch.setattr(smoke, timeout, -1.0)
     said: list[str] = []
     passed = smoke.passes(smoke.Site(DEV, "http://x/", ACCOUNT, script), said.append)
     failed = [line for line in said if line.startswith("  FAILED")]

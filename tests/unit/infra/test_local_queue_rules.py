@@ -105,7 +105,7 @@ def test_push_back_of_one_overload_counts_once_and_never_stops_a_queue() -> None
 
 def test_a_tombstone_holds_its_name_until_its_end() -> None:
     tombstones = Tombstones()
-    tombstones.bury("a", NOW + 10)
+    tombstones.add("a", NOW + 10)
     assert tombstones.holds("a", NOW + 9.9)
     assert not tombstones.holds("a", NOW + 10)
     assert not tombstones.holds("b", NOW)
