@@ -10,10 +10,8 @@ Code reads a limit when it needs it (`LIMITS.page_units_max`), so tests and the 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 
-@dataclass(slots=True)
 class Limits:
     """The limits by name; units come last in a name."""
 
