@@ -1,7 +1,7 @@
 """The one way in which a user's task may run twice under two creations, and the count of it.
 
 A name is free again an hour or more after its task ran. If the outbox record that holds it still exists then, because
-no process managed to enqueue all of it and delete it for that long, the next sweep creates the task again: at least
+nobody managed to hand over all of it and delete it for that long, the next sweep creates the task again: at least
 once, as the kit promises. Any other second creation of a user's task is a violation.
 """
 

@@ -1,4 +1,4 @@
-"""Names in Firestore: ids, the keys that users choose, paths of records and of collections."""
+"""Names in Firestore: ids, the keys that people give to things, paths of records and of collections."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,7 @@ NAME_BYTES_MAX = 1_500
 """Firestore's limit on an id, and on a field's name."""
 
 MEMOISED = 8_192
-"""Names recur: measuring and checking each again would take most of a check's time."""
+"""Names recur: to measure and check each anew would take most of a check's time."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 """Control characters: valid in an id, but not in a header of an event."""
@@ -38,7 +38,7 @@ def valid_id(name: str) -> bool:
 
 
 def valid_key(key: object) -> bool:
-    """Return whether users may choose this key: an id without control characters."""
+    """Return whether people may give this key: an id without control characters."""
     return isinstance(key, str) and valid_id(key) and not _CONTROL.search(key)
 
 
