@@ -2,7 +2,7 @@
 # One Python environment, .venv, is installed from the locks, and again only when a lock has changed.
 
 PYTHON_IN_VENV := .venv/bin/python
-# A function's own requirements.in, in its folder, is locked beside it, installed here and deployed with that function.
+# A function's own requirements.in, in its folder, is locked in the same folder, installed here and deployed with that function.
 OWN_REQUIREMENTS := $(filter-out functions/requirements.in,$(wildcard */requirements.in */*/requirements.in */*/*/requirements.in))
 LOCKS := requirements-dev.txt $(wildcard $(OWN_REQUIREMENTS:.in=.txt))
 READY := .venv/matches-the-locks
@@ -17,7 +17,7 @@ ENV := dev
 PROJECT :=
 REGION :=
 export YES CONFIRM
-TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Say which project: make $@ PROJECT=my-project)) \
+TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
@@ -45,7 +45,7 @@ fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation 
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
 
-bench: $(READY) ## Measure documents and links on the emulator, beside plain client calls (COPIES=20000)
+bench: $(READY) ## Measure documents and links on the emulator, compared with plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
 
 check: $(READY) ## Lint, check formatting and types, and find machine paths and package hosts in tracked files

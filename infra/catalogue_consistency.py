@@ -10,7 +10,7 @@ from pathlib import Path
 
 from infra.catalogue_entries import CatalogueError, Function, Index, Queue, Schedule, Trigger, refuse
 
-ONE_EACH = "Cloud Functions takes one trigger a function: give this one its own"
+ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Catalogue:
 
     @property
     def task_queues(self) -> frozenset[str]:
-        """Return the queues that may carry a user's tasks: the kit counts attempts, so the queue must never give up."""
+        """Return the queues that may carry a user's tasks: the kit counts attempts, so the queue must retry forever."""
         return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)
 
     def _callers_agree(self, kind: str, callers: Mapping[str, Trigger] | Mapping[str, Schedule], invoker: str) -> None:
@@ -59,7 +59,7 @@ class Catalogue:
         called = {caller.function for caller in callers.values()}
         for function in self.functions.values():
             idle = invoker in function.invoked_by and function.name not in called
-            refuse(idle, f"functions.{function.name}: invoked_by says {invoker!r}, and nothing in {kind} names it")
+            refuse(idle, f"functions.{function.name}: invoked_by contains {invoker!r}, and nothing in {kind} names it")
 
     def _one_trigger_each(self) -> None:
         first: dict[str, str] = {}

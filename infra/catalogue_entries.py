@@ -65,12 +65,14 @@ class Function:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
         refuse(not self.invoked_by, f"invoked_by must name at least one of {', '.join(INVOKERS)}")
         for invoker in self.invoked_by:
-            refuse(invoker not in INVOKERS, f"invoked_by says {invoker!r}; choose from {', '.join(INVOKERS)}")
+            refuse(invoker not in INVOKERS, f"invoked_by contains {invoker!r}; choose from {', '.join(INVOKERS)}")
         mixed = "event" in self.invoked_by and len(self.invoked_by) > 1
-        refuse(mixed, "what events invoke gets CloudEvents only: give the other callers a function of their own")
+        refuse(
+            mixed, "a function that events invoke receives CloudEvents only: add another function for the other callers"
+        )
         refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
         tasks_too = self.public and {"queue", "schedule"} & set(self.invoked_by)
-        refuse(bool(tasks_too), "public would let anybody pose as its queue: give tasks a function of their own")
+        refuse(bool(tasks_too), "a public function accepts anybody as its queue: add another function for the tasks")
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
         )
@@ -80,7 +82,7 @@ class Function:
         self._instance_can_be_had()
 
     def _instance_can_be_had(self) -> None:
-        refuse(not MEMORY.fullmatch(self.memory), f"memory says {self.memory!r}; write 512Mi or 1Gi")
+        refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")
         fraction = CPU_LEAST <= self.cpu < 1
         refuse(not fraction and self.cpu not in CPUS_WHOLE, f"cpu must be {CPU_LEAST} to 1, or 2, 4, 6, 8: {self.cpu}")
         _between("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
@@ -135,12 +137,12 @@ class Trigger:
 
     def __post_init__(self) -> None:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
-        refuse(self.event not in EVENTS, f"event says {self.event!r}; choose from {', '.join(EVENTS)}")
+        refuse(self.event not in EVENTS, f"event is {self.event!r}; choose from {', '.join(EVENTS)}")
         segments = self.document.split("/")
         paths_a_document = len(segments) % 2 == 0 and all(segments)
         refuse(
             not paths_a_document,
-            f"document says {self.document!r}; write COLLECTION/{{ID}}, in pairs, no slash at an end",
+            f"document is {self.document!r}; write COLLECTION/{{ID}}, in pairs, no slash at an end",
         )
 
 
@@ -155,7 +157,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
-        refuse(len(self.cron.split()) != 5, f"cron says {self.cron!r}; it takes five fields")
+        refuse(len(self.cron.split()) != 5, f"cron is {self.cron!r}; it takes five fields")
         refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
 
 

@@ -36,6 +36,6 @@ module "function" {
 check "nothing_is_public_by_mistake" {
   assert {
     condition     = alltrue([for function in local.functions : !function.public])
-    error_message = "Anybody in the world may call ${join(", ", [for name, function in local.functions : name if function.public])}: catalogue.yaml says `public: true`."
+    error_message = "Anybody in the world may call ${join(", ", [for name, function in local.functions : name if function.public])}: catalogue.yaml sets `public: true`."
   }
 }

@@ -78,7 +78,7 @@ variable "dist_dir" {
 }
 
 variable "invokers" {
-  description = "IAM members that may call the functions for people, beside the deployer: user:…, group:…, serviceAccount:…"
+  description = "IAM members that may call the functions for people, in addition to the deployer: user:…, group:…, serviceAccount:…"
   type        = set(string)
   default     = []
   nullable    = false
@@ -99,7 +99,7 @@ variable "deployer" {
 }
 
 variable "alert_email" {
-  description = "Address that alerts are sent to. Null: alerts are raised and sent to nobody."
+  description = "Address that alerts are sent to. Null: alerts are raised and not sent."
   type        = string
   default     = null
   validation {

@@ -9,7 +9,7 @@ from infra.local import firestore_emulator as emulators
 
 @pytest.fixture(scope="session")
 def firestore_emulator() -> Iterator[str]:
-    """Give the ``HOST:PORT`` of an emulator. Take a project of your own instead of clearing it."""
+    """Return the ``HOST:PORT`` of an emulator. Use a project of your own instead of clearing it."""
     emulator = emulators.find()
     if emulator is None:
         pytest.skip(f"no Firestore emulator on this machine: {emulators.HOW_TO_GET_IT}")

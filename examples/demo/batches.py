@@ -59,7 +59,7 @@ def order(batch: str, units: int) -> dict[str, Any]:
 
 
 def sew(client: Documents, path: str, body: dict[str, Any], batch: str, seconds_max: float = SECONDS_MAX) -> Check:
-    """Send a batch, and wait until it says that it is complete, both when asked and by itself."""
+    """Send a batch, and wait until it is complete by its status and has announced its completion."""
     client.call("POST", path, json=body)
     sentence = f"complete within {seconds_max:g} s"
     return poll_until(sentence, seconds_max, lambda: bool(said(client, batch)))
@@ -67,13 +67,13 @@ def sew(client: Documents, path: str, body: dict[str, Any], batch: str, seconds_
 
 def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[Check]:
     """Compare the batch's count, its results and its announcements with what must be."""
-    stands = status(client, batch)
+    shown = status(client, batch)
     results = units_of(client, batch)
     times = Counter(unit["index"] for unit in results)
     misplaced = [unit["index"] for unit in results if _place(unit["result"]) != divmod(unit["index"], columns)]
-    counted = [stands[name] for name in ("state", "size", "succeeded", "failed")] == ["completed", size, size, 0]
+    counted = [shown[name] for name in ("state", "size", "succeeded", "failed")] == ["completed", size, size, 0]
     return (
-        Check(f"{size:,} of {size:,} succeeded, none failed", "" if counted else str(stands), 1),
+        Check(f"{size:,} of {size:,} succeeded, none failed", "" if counted else str(shown), 1),
         Check("each unit once", "" if sorted(times.elements()) == list(range(size)) else _odd(times, size), size),
         Check("each result its own unit's", ", ".join(map(str, misplaced[:5])), size),
         once(client, batch, size),
@@ -87,18 +87,18 @@ def once(client: Documents, batch: str, size: int) -> Check:
 
 
 def said(client: Documents, batch: str) -> list[int]:
-    """Give the number of units in each announcement of a batch."""
+    """Return the number of units in each announcement of a batch."""
     return [each["squares"] for each in client.find({"quilt": batch, "kind": "announcement"})]
 
 
 def status(client: Documents, batch: str) -> dict[str, Any]:
-    """Ask how a batch stands."""
+    """Return a batch's status."""
     answer: dict[str, Any] = client.call("GET", f"batches/{batch}").json()
     return answer
 
 
 def units_of(client: Documents, batch: str) -> list[dict[str, Any]]:
-    """Ask for every unit with an outcome, page by page."""
+    """Return every unit with an outcome, read page by page."""
     units: list[dict[str, Any]] = []
     token = ""
     while True:

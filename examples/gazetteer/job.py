@@ -1,7 +1,7 @@
 """Run the steps against any base URL, from many threads at once, and check every answer against the input data.
 
 A step writes its changes, polls until no document has the old state any more, waits until the site is idle, and
-then queries and compares. Functions may die meanwhile: the client retries, and all calls may run twice.
+then queries and compares. Functions may crash meanwhile: the client retries, and all calls may run twice.
 """
 
 import time
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 class Site(Protocol):
-    """Where the functions run, and what is visible there beside their answers."""
+    """Where the functions run, and what else is visible there."""
 
     def counts(self) -> Mapping[str, int]:
         """Return what the functions have done since the start (see `Counts`); empty where that is not visible."""
@@ -145,7 +145,7 @@ class Job:
         return max(SETTLE_SECONDS_MIN, SETTLE_SECONDS_PER_DOCUMENT * len(step.after))
 
     def _first_late(self, step: Step, condition: Condition, turn: int, keys: Sequence[str]) -> Document | None:
-        """Find the first document, by key, that has yet to follow: its rank tells how far the copies have come."""
+        """Find the first document, by key, that has yet to follow: its rank shows how far the copies have come."""
         late = self._client.first(condition)
         rank = bisect_left(keys, late["key"]) if late else len(keys)
         self._on_progress(step, "follow", turn * len(keys) + rank, len(step.stale) * len(keys))

@@ -16,7 +16,7 @@ from examples.gazetteer.job import OnProgress, Phase, Result
 from examples.gazetteer.steps import Step
 
 LOG_COLUMNS = 150
-"""How wide a table may be where no terminal says so (a CI's log)."""
+"""How wide a table may be without a terminal (a CI's log)."""
 
 SECONDS_SHOWN_MIN = 0.05
 

@@ -1,4 +1,4 @@
-"""Create, change, show and delete semaphores; list those with waiters; end a lease by hand."""
+"""Create, change, show and delete semaphores; list those with waiters; end a lease as an operator."""
 
 from shared.adapters import runtime
 from shared.adapters.http.routes import Request, Response, Routes

@@ -1,4 +1,4 @@
-"""Transforms: what stands under links in a field is the output of the transform of that name."""
+"""Transforms: the copies under links in a field are the output of the transform of that name."""
 
 from shared.adapters import runtime
 from shared.adapters.http.routes import Request, Response, Routes

@@ -38,7 +38,7 @@ class Run(Protocol):
     def __call__(
         self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None, shown: bool = False
     ) -> Outcome:
-        """Run a command in a folder, with these environment variables beside our own; `shown` prints as it goes."""
+        """Run a command in a folder, with these variables added to the environment; `shown` prints as it goes."""
 
 
 def run(

@@ -33,7 +33,7 @@ queues' names cannot be used again for some days: give a new deployment in this 
 
 
 class Aborted(Exception):
-    """Nothing was changed. The message says why, and what to do."""
+    """Nothing was changed. The message names the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

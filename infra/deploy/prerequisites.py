@@ -147,7 +147,7 @@ def _database(target: Target, facts: Facts) -> Iterator[Missing]:
         yield Missing(
             f"The database {target.database} is in {location}, not in {target.database_location}: its events would "
             "get lost.",
-            f'Say database_location = "{location}" in infra/environments/{target.environment}.tfvars',
+            f'Set database_location = "{location}" in infra/environments/{target.environment}.tfvars',
         )
     if not creates and facts.databases is not None and location is None:
         yield Missing(

@@ -2,7 +2,7 @@
 
 Documents, a copy that follows (so Firestore's event came, and a queue's task was let in), a semaphore, a batch, a task
 of a function that also answers people, the last run of what runs every minute, and that a call without a token is
-refused. Everything has a name of its own and is removed again, whatever happens; a batch's records the kit itself
+refused. Everything has a unique name and is deleted again, also after a failure; a batch's records the kit itself
 cleans up.
 """
 
@@ -58,7 +58,7 @@ def _steps(site: Site, catalogue: Catalogue, client: DeploymentClient, run: str)
     if "quilt" in catalogue.functions:
         yield "a batch is completed by tasks of a user's function", partial(_tasks, client, run)
     for name, schedule in catalogue.schedules.items():
-        if schedule.cron == EVERY_MINUTE:  # nobody waits for the others here
+        if schedule.cron == EVERY_MINUTE:  # the others may be hours away
             yield f"the schedule {name} ran", partial(_schedule, site, name)
 
 
@@ -130,11 +130,11 @@ def _tasks(client: DeploymentClient, run: str) -> None:
 
 def _completed(client: DeploymentClient, batch: str) -> None:
     def complete() -> dict[str, int] | None:
-        stands = client.request("GET", f"batches/{batch}")
-        return stands if stands["state"] == "completed" else None
+        status = client.request("GET", f"batches/{batch}")
+        return status if status["state"] == "completed" else None
 
-    stands = poll(complete, FOLLOWED_SECONDS, f"the batch {batch} is not completed")
-    _expect((stands["size"], stands["succeeded"], stands["failed"]) == (UNITS, UNITS, 0), f"it ended as {stands}")
+    status = poll(complete, FOLLOWED_SECONDS, f"the batch {batch} is not completed")
+    _expect((status["size"], status["succeeded"], status["failed"]) == (UNITS, UNITS, 0), f"it ended as {status}")
 
 
 def _schedule(site: Site, name: str) -> None:

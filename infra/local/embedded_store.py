@@ -2,7 +2,7 @@
 
 The store reports every change in commit order. One thread posts them in that order to the local event bridge,
 in the emulator's own form (base64 text labelled protobuf, the same ``ce-*`` headers), and retries each until it is
-acknowledged. So no event is lost while this process lives, and the bridge needs no code for this store.
+acknowledged. So no event is lost while this process runs, and the bridge needs no code for this store.
 """
 
 import base64
@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from time import sleep
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from google.events.cloud.firestore import DocumentEventData
 
-from shared.adapters.firestore.values import fill_fields, fill_timestamp
 from shared.adapters.http.paths import match
 from shared.adapters.settings import Settings
 from shared.core.operations.ports import Snapshot, Store
+from shared.testing.document_events import fill_record
 from shared.testing.memory_store import MemoryStore
 
 POST_SECONDS_MAX = 10.0
@@ -98,21 +97,11 @@ class EventSender:
 def _data(settings: Settings, event: _Event) -> bytes:
     data = DocumentEventData.pb()()
     name = f"projects/{settings.project}/databases/{settings.database}/documents/{event.path}"
-    _fill(data, "old_value", name, event.before)
-    _fill(data, "value", name, event.after)
+    for which, snapshot in (("old_value", event.before), ("value", event.after)):
+        times = {"create_time": snapshot.create_time, "update_time": snapshot.update_time}
+        fill_record(data, which, name, snapshot.data, **times)
     data.update_mask.SetInParent()  # the emulator sends an empty one
     return bytes(data.SerializeToString())
-
-
-def _fill(data: Any, which: str, name: str, snapshot: Snapshot) -> None:
-    if snapshot.data is None:
-        return
-    document = getattr(data, which)
-    document.name = name
-    fill_fields(document.fields, snapshot.data)
-    for field, moment in (("create_time", snapshot.create_time), ("update_time", snapshot.update_time)):
-        if moment is not None:
-            fill_timestamp(getattr(document, field), moment)
 
 
 def _headers(settings: Settings, event: _Event) -> dict[str, str]:

@@ -56,7 +56,7 @@ class EmulatorError(Exception):
 
 @dataclass(slots=True)
 class Running:
-    """An emulator that answers at `host` (``127.0.0.1:PORT``). `pid` is None when somebody else started it."""
+    """An emulator that answers at `host` (``127.0.0.1:PORT``). `pid` is None when another process started it."""
 
     host: str
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -99,7 +99,7 @@ class Emulator:
         """Start it and wait until it answers. It ends with `stop`, with this process, or with the thread that called.
 
         `port` None chooses a free one. An emulator that runs already is used as it is: neither port plays a part, and
-        its events go where it was told to send them. Raises `EmulatorError`.
+        its events go to the address it was started with. Raises `EmulatorError`.
         """
         if self.host:
             return Running(self.host)
@@ -149,7 +149,7 @@ def _java() -> str | None:
 
 
 def _java_version(java: str) -> int:
-    """Ask for the major version: 17 of ``17.0.15``, 8 of ``1.8.0``; 0 when it does not say."""
+    """Return the major version that Java reports: 17 of ``17.0.15``, 8 of ``1.8.0``; 0 if it reports none."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
     except (OSError, subprocess.SubprocessError):

@@ -2,21 +2,18 @@
 
 Each function is loaded by functions-framework, as in the cloud, and mounted at ``/`` + its URL segment. The framework
 is made for one function a process: it leaves the function's name in the environment, keeps a registry by name, and
-imports what lies beside ``main.py`` under bare names. So these traces are removed after each function, and functions
-must not import their own files while they handle a request. `iam` refuses what the cloud would refuse.
+imports the modules of the function's folder under bare names. `shared.testing.loading` removes these traces after each
+function, so functions must not import their own files while they handle a request. `iam` refuses what the cloud would
+refuse.
 
 Gunicorn serves `application`, with threads, as in the cloud.
 """
 
-import os
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import functions_framework
-from functions_framework import _function_registry
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.wrappers import Request
 
@@ -28,11 +25,10 @@ from shared.adapters import runtime
 from shared.adapters.http.responses import Response, problem_response, response_of
 from shared.adapters.settings import settings
 from shared.core.rules.problems import NotFound
+from shared.testing import loading
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
-LEFT_IN_THE_ENVIRONMENT = ("FUNCTION_TARGET", "FUNCTION_SIGNATURE_TYPE", "FUNCTION_SOURCE")
 
 
 def application(catalogue: str) -> "WSGIApplication":
@@ -52,16 +48,7 @@ def mounted(catalogue: Catalogue) -> "WSGIApplication":
 
 
 def _loaded(function: Function) -> "WSGIApplication":
-    modules, path = set(sys.modules), list(sys.path)
-    create_app: Any = functions_framework.create_app
-    app = create_app(function.name, str(function.folder / "main.py"), function.signature_type)
-    for name in LEFT_IN_THE_ENVIRONMENT:
-        os.environ.pop(name, None)
-    _function_registry.REGISTRY_MAP.pop(function.name, None)
-    for name in set(sys.modules) - modules:
-        if _lies_in(sys.modules[name], function.folder):
-            del sys.modules[name]
-    sys.path[:] = path
+    app = loading.load(function.name, function.folder, function.signature_type)
     return invokers_enforced(function, _with_a_path(app))
 
 
@@ -72,11 +59,6 @@ def _with_a_path(app: "WSGIApplication") -> "WSGIApplication":
         return app({**environ, "PATH_INFO": environ["PATH_INFO"] or "/"}, start_response)
 
     return with_a_path
-
-
-def _lies_in(module: Any, folder: Path) -> bool:
-    file = getattr(module, "__file__", None)
-    return file is not None and Path(file).is_relative_to(folder)
 
 
 def _index(functions: Iterable[Function]) -> "WSGIApplication":

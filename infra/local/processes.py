@@ -2,7 +2,7 @@
 
 Each child leads a session, and so a process group, of its own: killing the group takes what the child started with it.
 On Linux the kernel kills the child when the *thread* that started it ends, however it ends (``PR_SET_PDEATHSIG``);
-start children from a thread that lives as long as they should. Elsewhere a parent killed by SIGKILL leaves its children
+start children from a thread that runs as long as they should. Elsewhere a parent killed by SIGKILL leaves its children
 behind.
 """
 
@@ -29,7 +29,7 @@ TAIL_BYTES = 2_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose TCP ports of 127.0.0.1 that nobody listens on, all different."""
+    """Choose TCP ports of 127.0.0.1 that no process listens on, all different."""
     with contextlib.ExitStack() as sockets:
         probes = [sockets.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -38,7 +38,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Choose a TCP port of 127.0.0.1 that nobody listens on."""
+    """Choose a TCP port of 127.0.0.1 that no process listens on."""
     return free_ports(1)[0]
 
 
@@ -60,7 +60,7 @@ def start(
         cwd=folder,
         pass_fds=inherited,
         start_new_session=True,
-        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 (there is no other way to ask for the death signal)
+        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 (there is no other way to request the death signal)
     )
 
 
@@ -80,7 +80,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal to a child's process group, if any of it is left."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says so of a group of zombies
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS raises it for a group of zombies
         os.killpg(process.pid, number)
 
 
@@ -127,7 +127,7 @@ def _die_with(parent: int) -> Callable[[], None] | None:
 
     def ask_for_the_death_signal() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before we asked
+        if os.getppid() != parent:  # it died before the request
             os._exit(1)
 
     return ask_for_the_death_signal

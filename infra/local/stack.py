@@ -7,7 +7,7 @@
 Every service is a process of its own and is restarted when it dies. No process outlives this one, however it ends
 (on other systems than Linux: unless by SIGKILL). The store is Google's emulator where this machine has it, else one
 embedded in the functions' process; both are in memory, so a stack starts empty and removes what an earlier one left in
-its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go where its own command line says.
+its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command line.
 """
 
 import contextlib

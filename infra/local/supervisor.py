@@ -48,7 +48,7 @@ class Service:
     inherits: tuple[int, ...] = ()
     prepare: Callable[[], None] = lambda: None
     loses: str = ""
-    """What is lost when it dies, for the log message."""
+    """What is lost when it exits, for the log message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -136,7 +136,7 @@ class Supervisor:
             raise StackError(str(self._error)) from self._error
 
     def wait(self) -> None:
-        """Wait until a service fails for good. Raises its `StackError`."""
+        """Wait until a service fails permanently. Raises its `StackError`."""
         self._ended.wait()
         self.check()
 

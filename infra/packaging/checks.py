@@ -32,7 +32,7 @@ def check(function: Function, project: Path) -> None:
 
 
 def how_to_add(function: Function) -> str:
-    """Say how to make a module importable in the cloud."""
+    """Return how to make a module importable in the cloud."""
     own = function.folder / REQUIREMENTS
     return (
         f"Put a module of your own into {function.folder.name}/. Name a package in {own.with_suffix('.in')} and run "

@@ -1,6 +1,6 @@
 """Find the part of `shared/` that a function imports, directly or through other modules of `shared/`.
 
-The source is read, not run: every ``import`` counts, wherever it stands (in a function, under a condition, for types
+The source is read, not run: every ``import`` counts, wherever it is (in a function, under a condition, for types
 only), so the result includes all that runs. A module includes the ``__init__.py`` of each package above it. What
 static reading cannot follow is refused: an import whose name is computed, a star import from a package, an import of
 something that no zip contains.

@@ -1,7 +1,7 @@
 """The tables in docs/ that are made from the code: calls from openapi.yaml, problems and limits from shared/core.
 
 `make docs` writes them between the markers ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` of a page, and
-tests/unit/docs/ fails while a page differs from what the code gives.
+tests/unit/docs/ fails while a page differs from what the code generates.
 """
 
 import ast

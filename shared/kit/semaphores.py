@@ -11,12 +11,12 @@ from shared.semaphores.operations import semaphores as operations
 from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 
 LEASE_SECONDS_DEFAULT = 600.0
-"""As long as Cloud Tasks lets a task run, unless the semaphore is told otherwise."""
+"""As long as a task of Cloud Tasks may run, unless the semaphore sets another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Semaphore:
-    """A number of permits under one name. A `Lease` is a permit that somebody holds."""
+    """A number of permits under one name. A `Lease` is a permit that is held."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""What a test of a function imports: one harness that stands for Google Cloud, in this process.
+"""What a test of a function imports: one harness that simulates Google Cloud in this process.
 
     from shared.testing import Harness
 

@@ -1,4 +1,4 @@
-"""A clock that moves when it is told to: the time of the in-memory store, and the `Clock` of the operations."""
+"""A clock that only a test moves: the time of the in-memory store, and the `Clock` of the operations."""
 
 from datetime import UTC, datetime, timedelta
 

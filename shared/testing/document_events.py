@@ -20,7 +20,7 @@ def event_of(event_id: str, path: str, before: Snapshot, after: Snapshot) -> Doc
 
 
 def kind_of(event: DocumentEvent) -> str:
-    """Return the type that says what happened to the record: created, updated or deleted."""
+    """Return the type of the event: created, updated or deleted."""
     if event.before is None:
         return "created"
     return "deleted" if event.after is None else "updated"
@@ -42,12 +42,13 @@ def body_of(event: DocumentEvent) -> bytes:
     """Return an event's body; empty of records if the event is `partial`."""
     data = DocumentEventData.pb()()
     name = f"{DATABASE}/documents/{event.path}"
-    _fill(data, "old_value", name, event.before, update_time=event.before_update_time)
-    _fill(data, "value", name, event.after, update_time=event.update_time, create_time=event.create_time)
+    fill_record(data, "old_value", name, event.before, update_time=event.before_update_time)
+    fill_record(data, "value", name, event.after, update_time=event.update_time, create_time=event.create_time)
     return bytes(data.SerializeToString())
 
 
-def _fill(data: Any, which: str, name: str, held: Data | None, **times: datetime | None) -> None:
+def fill_record(data: Any, which: str, name: str, held: Data | None, **times: datetime | None) -> None:
+    """Write a record's name, fields and times into one side of an event; nothing if there is no record."""
     if held is None:
         return
     document = getattr(data, which)

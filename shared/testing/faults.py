@@ -1,4 +1,4 @@
-"""What may go wrong with deliveries: the things that Cloud Tasks and Eventarc document."""
+"""Faults of deliveries that Cloud Tasks and Eventarc document."""
 
 from dataclasses import dataclass, field
 from random import Random

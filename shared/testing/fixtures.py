@@ -12,6 +12,6 @@ from shared.testing.harness import Harness
 
 @pytest.fixture
 def harness() -> Iterator[Harness]:
-    """Give each test a `Harness` of its own, entered."""
+    """Return a `Harness` of the test's own, entered."""
     with Harness() as entered:
         yield entered

@@ -58,7 +58,7 @@ class Harness(Platform):
     def load(
         self, folder: Path, name: str | None = None, signature_type: Literal["http", "cloudevent"] = "http"
     ) -> None:
-        """Add the function in a folder's ``main.py``; it is named after the folder unless told otherwise."""
+        """Add the function in a folder's ``main.py``; it is named after the folder unless `name` is passed."""
         self.functions.load(folder, name or folder.resolve().name, signature_type)
 
     def get(self, path: str, **request: Any) -> HttpResponse:

@@ -1,6 +1,6 @@
 """The effect of a write on a record's data, as Firestore computes it. Pure: stored data is never changed, only shared.
 
-Values are copied on the way in and out, so that nobody holds a reference into what is stored.
+Values are copied on the way in and out, so that no caller holds a reference into what is stored.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
 def copied(value: Any) -> Any:
-    """Copy a value, maps with their keys in the alphabet's order, times in UTC: as Firestore gives it back."""
+    """Copy a value, maps with their keys in the alphabet's order, times in UTC: as Firestore returns it."""
     kind = type(value)
     if kind in _PLAIN:
         return value

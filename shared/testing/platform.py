@@ -1,7 +1,7 @@
-"""What Google Cloud does around functions, in this process and only when a test says so.
+"""What Google Cloud does around functions, in this process and only when a test calls for it.
 
 The store is the in-memory one; its events and the queue's tasks wait in two lists until they are delivered to the
-functions' real entry points. The clock stands still until it is moved, by a test or to the time of the next task.
+functions' real entry points. The clock does not move by itself: it is moved by a test or to the time of the next task.
 """
 
 from collections.abc import Iterator, Mapping
@@ -84,7 +84,7 @@ class Platform:
     def deliver_task(self, task: Effect, *, executions: int | None = None, retries: int | None = None) -> Delivery:
         """Deliver a task once, due or not, and return how that ended; an error is not raised, and not retried.
 
-        The headers count earlier deliveries as the queue does, unless told otherwise.
+        The headers count earlier deliveries as the queue does, unless they are passed.
         """
         if task in self.tasks:
             self.tasks.remove(task)
@@ -112,7 +112,7 @@ class Platform:
         return succeeded(self._deliver(schedule, self.functions.scheduled(schedule), "/", b"", headers))
 
     def take(self, task: str) -> Effect:
-        """Take the one waiting task of that name out of the queue, to deliver it by hand."""
+        """Take the one waiting task of that name out of the queue, for the test to deliver it."""
         [taken] = [each for each in self.tasks if each.task == task]
         self.tasks.remove(taken)
         return taken
@@ -122,7 +122,7 @@ class Platform:
     def run(self, faults: Faults | None = None, *, raise_errors: bool = True, due_only: bool = False) -> None:
         """Deliver all events and tasks, and those that follow from them, until nothing waits.
 
-        The clock moves to each task's time; with `due_only` it stands still, and later tasks keep waiting. Raises
+        The clock moves to each task's time; with `due_only` it does not move, and later tasks keep waiting. Raises
         `TaskFailed` when the function's code raises, with its traceback; without `raise_errors` such a task is retried
         until it is given up.
         """

@@ -6,7 +6,7 @@ import traceback
 from shared.core.rules.problems import Problem
 
 Line = tuple[str, dict[str, object]]
-"""A message and the values beside it."""
+"""A message and its values."""
 
 
 class RecordedLog:

@@ -1,4 +1,4 @@
-"""Cloud Tasks in this process: a name is taken once, and nothing is delivered before a test says so."""
+"""Cloud Tasks in this process: a name is taken once, and nothing is delivered before a test delivers it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class HeldTaskQueue:
         self.tasks.append(task)
 
     def retry(self, task: Effect, *, executed: bool) -> None:
-        """Put a task back after a delivery that failed; `executed` tells whether a process had answered it."""
+        """Put a task back after a delivery that failed; `executed`: whether a process had answered it."""
         attempts = self.attempts(task)
         attempts.executions += executed
         attempts.retries += 1

@@ -49,7 +49,7 @@ def fan_out(stage: Stage, copies: int) -> FanOut:
     stage.put(TARGET, country(2))
     stage.wait_until_shown(country(2), copies)
     shown = time.perf_counter() - began
-    stage.settle()
+    stage.wait_until_idle()
     idle = time.perf_counter() - began
     after = stage.followers.sums()
     reads, writes, tasks = (after[name] - before[name] for name in ("reads", "writes", "tasks"))

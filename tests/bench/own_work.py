@@ -36,7 +36,7 @@ def handle(ports: Ports, body: bytes) -> None:
 
 
 def event_of_a_refresh() -> bytes:
-    """Return the event of a document that nobody embeds and whose copy was just refreshed."""
+    """Return the event of a document that no other embeds and whose copy was just refreshed."""
     before = record("city", city(1), {TARGET: country(1)}, linked=False)
     document = documents.Document.from_record(before)
     assert document is not None, "a record was just made"
@@ -55,7 +55,7 @@ def event_of_a_refresh() -> bytes:
 def put_milliseconds(stage: Stage, linkers: int, puts: int) -> float:
     """Put a document that so many embed, again and again; return the median time of one.
 
-    Its events are held back: what is measured is the put, not the fan-outs that would run beside the next one.
+    Its events are held back: what is measured is the put, not the fan-outs that would run during the next one.
     """
     with stage.events_held():
         stage.clear()

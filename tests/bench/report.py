@@ -24,7 +24,7 @@ def of_fan_out(run: FanOut) -> str:
 def of_growth(runs: Sequence[FanOut]) -> str:
     """Return the line on how time grows, which needs two sizes."""
     if len(runs) < 2:
-        return "growth     not to be told from one size"
+        return "growth     unknown from one size"
     return f"growth     time grows as copies to the power of {exponent(runs):.2f} (1 is linear)"
 
 

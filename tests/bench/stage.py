@@ -57,16 +57,16 @@ class Stage:
 
     @contextmanager
     def events_held(self) -> Iterator[None]:
-        """Let what is written inside be no event; nothing is under way before and after."""
-        self.settle()
+        """Hold back the events of what is written inside; nothing is under way before and after."""
+        self.wait_until_idle()
         self._events.register(replace(trigger, document=NOWHERE) for trigger in self._triggers)
         try:
             yield
-            self.settle()
+            self.wait_until_idle()
         finally:
             self._events.register(self._triggers)
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until no task and no event is under way."""
         self.stack.wait_until_idle(IDLE_SECONDS_MAX)
 
@@ -108,7 +108,7 @@ class Stage:
 
 
 def country(number: int) -> Content:
-    """Make a target; its number tells its states apart."""
+    """Make a target; its number distinguishes its states."""
     return {"name": "Bharat", "capital": "New Delhi", "continent": "Asia", "currency": "INR", "number": number}
 
 
@@ -119,7 +119,7 @@ def city(number: int) -> Content:
 
 
 def key_of(number: int) -> str:
-    """Give a document's key; keys are in the order of their numbers."""
+    """Return a document's key; keys are in the order of their numbers."""
     return f"city-{number:06}"
 
 
@@ -131,5 +131,5 @@ def record(key: str, content: Content, sources: Mapping[str, Content], *, linked
 
 
 def copy_in(data: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Give a document's copy of the target, as its record holds it."""
+    """Return a document's copy of the target, as its record holds it."""
     return (data or {}).get(TARGET) or {}

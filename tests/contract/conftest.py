@@ -11,12 +11,10 @@ from shared.adapters.firestore.store import FirestoreStore
 from shared.core.operations.ports import Store
 from shared.testing.memory_store import MemoryStore
 
-MakeStore = Callable[[], Store]
-
 
 @pytest.fixture
 def new_firestore(firestore_emulator: str) -> Iterator[Callable[[], FirestoreStore]]:
-    """Make empty stores in the emulator: each in a project that nobody else has."""
+    """Make empty stores in the emulator: each in a project of its own."""
     with ExitStack() as stack:
 
         def make() -> FirestoreStore:

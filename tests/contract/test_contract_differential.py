@@ -36,7 +36,7 @@ from shared.core.operations.query_validation import full_order
 from shared.core.rules.problems import Problem
 from shared.testing.memory_store import MemoryStore
 from shared.testing.query_evaluation import value_at
-from tests.contract.wished_values import json_values, records, storable
+from tests.contract.generated_values import json_values, records, storable
 
 IDS = ("a", "b", "c")
 PATHS = tuple(f"d/{id_}" for id_ in IDS)
@@ -220,9 +220,9 @@ def answers(store: Store, query: Query) -> object:
 @emulated
 @given(shelves, st.lists(queries, min_size=3, max_size=3))
 def test_both_stores_answer_any_query_alike(
-    firestore: FirestoreStore, memory: MemoryStore, shelf: list[Data], asked: list[Query]
+    firestore: FirestoreStore, memory: MemoryStore, shelf: list[Data], queries: list[Query]
 ) -> None:
     for store in (firestore, memory):
         store.commit([Put(f"d/{n}", data) for n, data in enumerate(shelf)])
-    for query in asked:
+    for query in queries:
         assert answers(memory, query) == answers(firestore, query)

@@ -64,7 +64,7 @@ def refusing(code: grpc.StatusCode, message: str = "said so") -> Callable[[Any],
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_server_that_is_down_is_unavailable_within_seconds(call: Callable[[FirestoreStore], object]) -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound but not listening: nobody else takes the port, and connecting fails
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: no process can take the port, and connecting fails
         store = FirestoreStore("demo-none", "(default)", f"127.0.0.1:{unused.getsockname()[1]}")
         begun = time.monotonic()
         with closing(store), pytest.raises(Unavailable):
@@ -116,9 +116,9 @@ def test_a_failed_commit_is_sent_once_and_a_failed_read_twice(code: grpc.StatusC
 def test_a_query_without_its_index_is_a_bad_query() -> None:
     query = Query("d", where=(Condition(("a",), "==", 1),))
     with answering(refusing(grpc.StatusCode.FAILED_PRECONDITION, "The query requires an index.")) as (store, calls):
-        for ask in (store.query, store.count):
+        for send in (store.query, store.count):
             with pytest.raises(BadQuery, match="index"):
-                ask(query)
+                send(query)
     assert calls == ["RunQuery", "RunAggregationQuery"]
 
 

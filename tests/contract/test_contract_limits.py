@@ -39,7 +39,7 @@ HELD: dict[str, Any] = {
     "the smallest integer": {"f": -(2**63)},
     "a key of underscores": {"__": 1, "___": 1, "_____x": 1, "__x": 1, "x__": 1},
     "a long key": {"k" * NAME_BYTES_MAX: 1},
-    "a long key of two-byte letters": {"é" * (NAME_BYTES_MAX // 2): 1},
+    "a long key of two-byte characters": {"é" * (NAME_BYTES_MAX // 2): 1},
     "a long key in a map": {"ab": {"k" * (NAME_BYTES_MAX - 3): 1}},
     "a long key in a map in a list": {"ab": [{"k" * (NAME_BYTES_MAX - 3): 1}]},
     "a long text": {"f": "x" * TEXT_BYTES_MAX},
@@ -49,9 +49,9 @@ HELD: dict[str, Any] = {
         "g": "é" * ((RECORD_BYTES_MAX - PLAIN_RECORD_BYTES - 5 - 1_000 * (8 + 1 + 1 + 8 + (2 + 8) + (3 + 1))) // 2),
     },
     "the first and the last instant": {"f": [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]},
-    "empty things": {"f": {}, "g": [], "h": "", "i": [{}], "j": {"x": []}},
+    "empty values": {"f": {}, "g": [], "h": "", "i": [{}], "j": {"x": []}},
     "control characters": {"f": "\0\x01\n\u2028", "\0": 1},
-    "numbers without bounds": {"f": [float("inf"), float("-inf"), float("nan"), -0.0, 5e-324]},
+    "infinities and extremes": {"f": [float("inf"), float("-inf"), float("nan"), -0.0, 5e-324]},
 }
 
 REFUSED_BY_BOTH: dict[str, tuple[Any, type[Problem], str]] = {
@@ -95,13 +95,13 @@ REFUSED_HERE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("data", HELD.values(), ids=HELD)
-def test_a_record_holds_it_and_gives_it_back(store: Store, data: Any) -> None:
+def test_a_record_holds_it_and_returns_it(store: Store, data: Any) -> None:
     store.commit([Put("d/a", data)])
     assert repr(store.read("d/a")[0].data) == repr(dict(sorted(data.items())))
 
 
 @pytest.mark.parametrize(("data", "problem", "field"), REFUSED_BY_BOTH.values(), ids=REFUSED_BY_BOTH)
-def test_a_record_refuses_it_and_says_where(store: Store, data: Any, problem: type[Problem], field: str) -> None:
+def test_a_record_refuses_it_and_names_the_place(store: Store, data: Any, problem: type[Problem], field: str) -> None:
     with pytest.raises(problem) as refusal:
         store.commit([Put("d/b", {"n": 1}), Put("d/a", data)])
     assert (refusal.value.field or "") == field
@@ -118,7 +118,7 @@ def test_the_emulator_refuses_it_too(
 
 
 @pytest.mark.parametrize(("data", "field"), REFUSED_HERE.values(), ids=REFUSED_HERE)
-def test_a_record_refuses_what_the_documentation_rules_out_or_no_message_can_say(
+def test_a_record_refuses_what_the_documentation_rules_out_or_no_message_can_hold(
     store: Store, data: Any, field: str
 ) -> None:
     with pytest.raises(BadValue) as refusal:

@@ -141,7 +141,7 @@ def test_counts_are_whole_numbers_and_nothing_counts_zero(shelf: Store) -> None:
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("limit", [1, 4, 100])
-def test_pages_by_cursor_give_each_record_once_in_order(shelf: Store, limit: int, descending: bool) -> None:
+def test_pages_by_cursor_return_each_record_once_in_order(shelf: Store, limit: int, descending: bool) -> None:
     seen: list[str] = []
     after: tuple[Any, ...] = ()
     order = Order(IN_VALUE, descending)
@@ -256,6 +256,6 @@ def test_what_firestore_would_not_answer_is_a_bad_query(store: Store, query: Que
     ],
     ids=repr,
 )
-def test_what_no_record_holds_cannot_be_asked_for(store: Store, query: Query, problem: type[Exception]) -> None:
+def test_what_no_record_holds_cannot_be_queried(store: Store, query: Query, problem: type[Exception]) -> None:
     with pytest.raises(problem):
         store.query(query)

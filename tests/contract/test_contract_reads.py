@@ -9,7 +9,7 @@ from shared.core.operations.ports import Data, Field, Put, Query, Store
 ALL = Query("d")
 
 
-def test_snapshots_come_in_the_order_asked_for_with_repeats(store: Store) -> None:
+def test_snapshots_come_in_the_requested_order_with_repeats(store: Store) -> None:
     store.commit([Put("d/b", {"n": 2}), Put("d/a", {"n": 1}), Put("e/a/d/a", {"n": 3})])
     snapshots = store.read("d/b", "d/none", "e/a/d/a", "d/a", "d/b", "d/none")
     assert [(s.path, s.data) for s in snapshots] == [
@@ -32,12 +32,12 @@ def test_all_snapshots_of_one_read_carry_one_read_time(store: Store) -> None:
     assert len({s.read_time for s in store.read(*(f"d/{n}" for n in range(60)))}) == 1
 
 
-def test_reading_nothing_gives_nothing(store: Store) -> None:
+def test_reading_nothing_returns_nothing(store: Store) -> None:
     assert store.read() == ()
 
 
 def test_a_read_never_sees_half_a_commit(store: Store) -> None:
-    """One thread keeps two records equal, commit by commit; whoever reads both must find them so."""
+    """One thread keeps two records equal, commit by commit; every read of both must find them equal."""
     store.commit([Put("d/a", {"n": 0}), Put("d/b", {"n": 0})])
     enough = threading.Event()
 
@@ -75,7 +75,7 @@ def test_what_is_read_has_its_keys_in_the_alphabets_order(store: Store) -> None:
         ([], {}),
     ],
 )
-def test_only_the_fields_asked_for_come(store: Store, fields: list[Field], data: Data) -> None:
+def test_only_the_requested_fields_are_returned(store: Store, fields: list[Field], data: Data) -> None:
     store.commit([Put("d/a", {"a": 1, "b": 2, "m": {"x": [1, {"y": 2}], "z": None, "ü.": {"`": 3}}}), Put("d/b", {})])
     whole = store.read("d/a", "d/b", "d/none")
     read = store.read("d/a", "d/b", "d/none", fields=fields)

@@ -17,7 +17,7 @@ from shared.core.rules.problems import BadValue
 from shared.core.rules.record_values import RECORD, size_bytes
 from shared.core.rules.times import instant, microseconds
 from shared.testing.memory_writes import copied
-from tests.contract.wished_values import anything, storable
+from tests.contract.generated_values import anything, storable
 
 
 def encoded(value: Any) -> Any:

@@ -17,7 +17,7 @@ from shared.core.operations.ports import (
 from shared.core.rules.problems import BadKey, BadValue, TooLarge
 
 
-def test_outcomes_stand_in_the_place_of_their_writes(store: Store) -> None:
+def test_outcomes_are_in_the_order_of_their_writes(store: Store) -> None:
     old = store.commit([Put("d/stale", {"n": 1}), Put("d/there", {"n": 1})]).commit_time
     store.commit([Put("d/stale", {"n": 2})])
     outcomes = store.write_each(

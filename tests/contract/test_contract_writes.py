@@ -133,7 +133,7 @@ def test_an_increment_adds_to_numbers_and_counts_from_zero_otherwise(
     assert data_of(store, "d/a") == {"n": after}
 
 
-def test_a_marker_that_exists_stops_the_increment_beside_it(store: Store) -> None:
+def test_a_marker_that_exists_stops_the_increment_in_the_same_commit(store: Store) -> None:
     store.commit([Put("d/counter", {"n": 0})])
     once: list[Write] = [Put("d/marker", {}, guard=Must.NOT_EXIST), Change("d/counter", {("n",): Increment(1)})]
     store.commit(once)

@@ -35,7 +35,7 @@ COPY = {"key": "1234567", **ADDRESS}
 
 
 class Asking:
-    """A client of `documents` that gives keys."""
+    """A client of `documents` that returns keys."""
 
     def __init__(self, client: FlaskClient, store: Store) -> None:
         self.client, self.store = client, store
@@ -70,7 +70,7 @@ def asking(client: FlaskClient, store: Store) -> Iterator[Asking]:
 
 @pytest.fixture
 def fred(asking: Asking) -> Asking:
-    """Fred lives at an address; Ann at none; a text stands where Bob has a number."""
+    """Fred lives at an address; Ann at none; hers is a text where Bob has a number."""
     asking.put("1234567", **ADDRESS)
     asking.put("fred", name="Fred", address={"key": "1234567"}, n=2)
     asking.put("ann", name="Ann", n=1)

@@ -1,4 +1,4 @@
-"""What the tests that kill have in common: a stack of the kit with one function more, and a client that asks again.
+"""What the tests that kill have in common: a stack of the kit with one function more, and a client that retries.
 
 It is started once for all who need no stack of their own: starting one takes longer than most tests.
 """
@@ -39,7 +39,7 @@ def project(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if firestore_emulator.find_installed() is None:
-        pytest.skip(f"the embedded store dies with the functions: {firestore_emulator.HOW_TO_GET_IT}")
+        pytest.skip(f"the embedded store ends with the functions: {firestore_emulator.HOW_TO_GET_IT}")
     folder = tmp_path_factory.mktemp("killable")
     with Stack(folder=folder / "state", catalogue=project(folder / "project")) as stack:
         yield stack

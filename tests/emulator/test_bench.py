@@ -1,4 +1,4 @@
-"""The bench measures what it says, on numbers too small to tell anything by their times."""
+"""The bench measures what it says, on numbers too small for their times to mean anything."""
 
 import tempfile
 from collections.abc import Iterator
@@ -42,31 +42,31 @@ def test_the_table_has_a_line_for_each_thing_measured(stage: Stage) -> None:
     assert [line.partition("embedded by ")[2].partition(":")[0] for line in table[-3:]] == ["0", "1", "10"]
 
 
-def test_fan_outs_grow_up_to_the_size_that_is_asked_for() -> None:
+def test_fan_outs_grow_up_to_the_requested_size() -> None:
     assert (sizes(300), sizes(1_000), sizes(20_000)) == ([300], [500, 1_000], [500, 1_000, 5_000, 20_000])
 
 
 def test_puts_of_a_document_that_some_embed_lead_to_no_fan_out_while_events_are_held(stage: Stage) -> None:
-    stage.settle()
+    stage.wait_until_idle()
     before = stage.followers.sums()
     assert put_milliseconds(stage, linkers=3, puts=2) > 0
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.followers.sums() == before
 
 
-def test_the_events_of_refreshed_copies_ask_for_nothing() -> None:
+def test_the_events_of_refreshed_copies_cause_no_work() -> None:
     microseconds, cost = event_microseconds(10)
     assert microseconds > 0
     assert cost == Cost()
 
 
-def test_events_held_come_again_afterwards(stage: Stage) -> None:
+def test_events_that_were_held_are_delivered_afterwards(stage: Stage) -> None:
     with stage.events_held():
         stage.clear()
         stage.seed(country(1), 2)
     stage.put(TARGET, country(2))
     stage.wait_until_shown(country(2), 2)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 @pytest.mark.parametrize(("seconds", "power"), [(20.0, 1.0), (200.0, 2.0)])

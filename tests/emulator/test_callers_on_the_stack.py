@@ -1,4 +1,4 @@
-"""On a running stack nobody but its queues and its scheduler gets into their routes, and those two do."""
+"""On a running stack only its queues and its scheduler may call their routes."""
 
 import sqlite3
 import time
@@ -12,6 +12,7 @@ from infra.local.cloud_tasks.__main__ import PRIVATE_KEY
 from infra.local.cloud_tasks.identity import Identity, new_private_key
 from infra.local.environment import SCHEDULER_ACCOUNT, TASKS_ACCOUNT
 from infra.local.stack import Stack
+from tests.emulator.waiting import eventually
 
 SECONDS_MAX = 30.0
 CATALOGUE = """
@@ -103,21 +104,14 @@ def signer(stack: Stack) -> bytes:
     return bytes(private_pem)
 
 
-def wait_for(found: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not found():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def seen(http: httpx.Client, who: str) -> bool:
     return bool(http.get(f"door/{who}").raise_for_status().json())
 
 
 def test_a_task_and_a_schedule_run_on_the_stack(http: httpx.Client) -> None:
     assert http.post("door/friend").status_code == 204
-    wait_for(lambda: seen(http, "friend"))
-    wait_for(lambda: seen(http, "tick"))
+    eventually(lambda: seen(http, "friend"))
+    eventually(lambda: seen(http, "tick"))
 
 
 def post(http: httpx.Client, path: str, who: str, token: str | None) -> httpx.Response:
@@ -130,7 +124,7 @@ FORGERIES = ["no token", "address", "account", "expired", "foreign key", "no sig
 
 
 def forged(kind: str, identity: Identity, account: str, url: str) -> str | None:
-    """Make a token that is right but for one thing."""
+    """Make a token that is valid except for one claim."""
     now = time.time()
     made: dict[str, Callable[[], str | None]] = {
         "no token": lambda: None,
@@ -169,7 +163,7 @@ def test_the_right_token_opens_both_routes(stack: Stack, http: httpx.Client, sig
     assert seen(http, "yearly")
 
 
-def test_tokens_for_callers_that_are_no_tasks_are_not_given_to_a_web_page(stack: Stack) -> None:
+def test_tokens_for_callers_that_are_no_tasks_are_not_served_to_a_web_page(stack: Stack) -> None:
     url = f"{stack.identity_url}/computeMetadata/v1/instance/service-accounts/{SCHEDULER_ACCOUNT}/identity"
     asked = {"audience": stack.base_url + "yearly"}
     assert httpx.get(url, params=asked).status_code == 403

@@ -1,12 +1,12 @@
 """Tasks that kill their process at every delivery still end, on the real stack.
 
-Who runs in the same process dies with them: a neighbour may be given up too, and then says so.
+Other tasks in the same process are killed with them: one may be given up too, and is then reported as such.
 """
 
 from examples.demo import batches
 from examples.gazetteer.client import Documents
 from infra.local.stack import Stack
-from tests.emulator.killing import until
+from tests.emulator.waiting import eventually
 
 SECONDS_MAX = 60
 
@@ -15,7 +15,7 @@ def test_a_batch_completes_and_a_permit_comes_back_although_their_tasks_kill_the
     killable: Stack, client: Documents
 ) -> None:
     client.call("POST", "contest/deadly/d")
-    until(lambda: batches.status(client, "d")["state"] == "completed", SECONDS_MAX)
+    eventually(lambda: batches.status(client, "d")["state"] == "completed", SECONDS_MAX)
     status = batches.status(client, "d")
     failed = {
         unit["index"]: unit["error"] for unit in client.call("GET", "batches/d/units?state=failed").json()["units"]
@@ -23,4 +23,4 @@ def test_a_batch_completes_and_a_permit_comes_back_although_their_tasks_kill_the
     assert (status["size"], status["remaining"], status["failed"]) == (3, 0, len(failed))
     assert failed[1].startswith("Gave up after")
     assert [error for error in failed.values() if not error.startswith("Gave up after")] == []
-    until(lambda: client.first({"door": "d", "kind": "out"}) is not None, SECONDS_MAX)
+    eventually(lambda: client.first({"door": "d", "kind": "out"}) is not None, SECONDS_MAX)

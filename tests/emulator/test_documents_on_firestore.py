@@ -39,7 +39,7 @@ class Aside:
     """A queue, a clock and a log for real threads: nothing is enqueued, and pauses are real."""
 
     def create(self, effects: list[Effect]) -> None:
-        raise AssertionError(f"nobody here asks for {effects}")
+        raise AssertionError(f"unexpected effects: {effects}")
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -24,6 +24,7 @@ from infra.local.event_bridge import cloudevent
 from infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
 from infra.local.event_bridge.inbox import Inbox
 from infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
+from tests.emulator.waiting import eventually
 
 SECONDS_MAX = 15.0
 HALVES = ("receive", "deliver")
@@ -56,7 +57,7 @@ def message(key: str = "a", before: int | None = None, after: int | None = 1) ->
 
 
 class Target:
-    """A function: keeps what it gets, in order, and answers as told."""
+    """A function that keeps what it receives, in order, and answers as the test sets."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[dict[str, str], bytes]] = []
@@ -94,7 +95,7 @@ class Target:
 
 @dataclass
 class Bridge:
-    """Both halves on one database, and a target; each half can die and come back."""
+    """Both halves on one database, and a target; each half can be killed and restarted."""
 
     database: Path
     target: Target
@@ -161,13 +162,6 @@ def bridge(tmp_path: Path) -> Iterator[Bridge]:
         yield made
 
 
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 def slowly(_: str) -> int:
     time.sleep(0.02)
     return 200
@@ -176,7 +170,7 @@ def slowly(_: str) -> int:
 def test_a_function_gets_the_headers_and_the_bytes_that_eventarc_sends(bridge: Bridge) -> None:
     bridge.start_both()
     assert bridge.send(base64.b64encode(message("ü x"))) == 200
-    wait_for(lambda: len(bridge.target.calls) == 1)
+    eventually(lambda: len(bridge.target.calls) == 1)
     headers, body = bridge.target.calls[0]
     assert body == message("ü x")
     assert {name: value for name, value in headers.items() if name.startswith(("ce-", "content-type"))} == {
@@ -194,7 +188,7 @@ def test_a_function_gets_the_headers_and_the_bytes_that_eventarc_sends(bridge: B
         "ce-document": "documents/%C3%BC%20x",
         "content-type": "application/protobuf",
     }
-    wait_for(lambda: bridge.stats("deliver")["delivered"] == 1)
+    eventually(lambda: bridge.stats("deliver")["delivered"] == 1)
     assert bridge.stats("deliver") == {"waiting": 0, "running": 0, "received": 1, "delivered": 1, "given_up": 0}
 
 
@@ -237,7 +231,7 @@ def test_an_event_that_fails_is_delivered_again_until_it_is_accepted(bridge: Bri
     bridge.target.answers = lambda event_id: 200 if bridge.target.ids[event_id] > 2 else 500
     bridge.start_both()
     bridge.send_many(["a", "b"])
-    wait_for(lambda: bridge.stats("deliver")["delivered"] == 2)
+    eventually(lambda: bridge.stats("deliver")["delivered"] == 2)
     assert bridge.target.ids == {"a": 3, "b": 3}
 
 
@@ -252,7 +246,7 @@ def test_no_acknowledged_event_is_lost_when_either_half_is_killed(bridge: Bridge
     assert set(bridge.target.ids) < {*first, *second}, "some must be left, or nothing is shown here"
     bridge.start_both()
     bridge.send_many(third)
-    wait_for(lambda: bridge.stats("deliver")["delivered"] == 120)
+    eventually(lambda: bridge.stats("deliver")["delivered"] == 120)
     assert set(bridge.target.ids) == {*first, *second, *third}
 
 
@@ -260,11 +254,11 @@ def test_chaos_delivers_every_event_twice(bridge: Bridge) -> None:
     bridge.start("receive")
     bridge.start("deliver", "--chaos=twice=1,reorder=0.5,seed=3")
     bridge.send_many(["a", "b", "c"])
-    wait_for(lambda: bridge.stats("deliver")["delivered"] == 3)
+    eventually(lambda: bridge.stats("deliver")["delivered"] == 3)
     assert bridge.target.ids == {"a": 2, "b": 2, "c": 2}
 
 
-def test_chaos_is_none_where_none_is_asked_for_and_repeats_by_its_seed() -> None:
+def test_without_chaos_there_are_no_faults_and_a_seed_repeats_them() -> None:
     assert {parse("").delay_seconds() for _ in range(50)} == {0.0}
     assert not any(parse("").delivers_again() for _ in range(50))
     late, again = parse("late=1,seed=5"), parse("late=1,seed=5")
@@ -279,8 +273,8 @@ def test_chaos_that_makes_no_sense_is_refused(text: str) -> None:
         parse(text)
 
 
-def test_events_given_up_are_counted_and_not_taken_again(tmp_path: Path) -> None:
-    async def scene() -> tuple[list[int], tuple[int, int, int, int]]:
+def test_events_given_up_are_counted_and_not_retried(tmp_path: Path) -> None:
+    async def run() -> tuple[list[int], tuple[int, int, int, int]]:
         inbox = Inbox(tmp_path / "events.sqlite")
         event = cloudevent.event("docs", EMULATORS_HEADERS, message(), cloudevent.parsed(message()))
         await asyncio.gather(*(inbox.add(event) for _ in range(3)))
@@ -288,4 +282,4 @@ def test_events_given_up_are_counted_and_not_taken_again(tmp_path: Path) -> None
         counts = inbox.counts()
         return inbox.ids_after(0), (counts.received, counts.left, counts.given_up, counts.delivered)
 
-    assert asyncio.run(scene()) == ([3], (3, 1, 1, 1))
+    assert asyncio.run(run()) == ([3], (3, 1, 1, 1))

@@ -57,7 +57,7 @@ def test_a_change_travels_through_a_chain_of_copies_five_deep(stage: Stage) -> N
     chain: dict[str, Content] = {f"d{n}": {"n": 1, "to": {"key": f"d{n + 1}"}} for n in range(DEEP)}
     put_all(stage, {**chain, f"d{DEEP}": {"n": 1}})
     stage.put(f"d{DEEP}", {"n": 2, "new": True})
-    stage.settle()
+    stage.wait_until_idle()
     found = shown(stage, [*chain, f"d{DEEP}"])
     assert untrue(found) == []
     innermost: Any = found["d0"]
@@ -74,7 +74,7 @@ def test_fan_outs_of_cycles_and_self_links_end_with_every_copy_up_to_date(stage:
     }
     put_all(stage, ring)
     put_all(stage, {key: {**content, "n": 2} for key, content in ring.items()})
-    stage.settle()
+    stage.wait_until_idle()
     found = shown(stage, ring)
     assert untrue(found) == []
     assert found["c"]["me"] == {"key": "c", "link_cycle": True}
@@ -92,14 +92,14 @@ def test_a_document_with_many_links_follows_all_of_them_while_they_change_vanish
     for key in ("t7", "t8"):
         stage.http.delete(f"documents/{key}").raise_for_status()
     stage.put("t8", {"n": 2})
-    stage.settle()
+    stage.wait_until_idle()
     copies = {copy["key"]: copy for copy in shown(stage, ["hub"])["hub"]["all"]}
     expected = {key: {"key": key, "n": 1} for key in targets}
     expected |= {"t7": {"key": "t7", "link_missing": True}, "t8": {"key": "t8", "n": 2}}
     assert copies == expected
 
 
-def test_no_users_write_is_lost_to_a_fan_out_that_runs_beside_it(stage: Stage) -> None:
+def test_no_users_write_is_lost_to_a_concurrent_fan_out(stage: Stage) -> None:
     follow_while_users_write(stage, copies=400, written=range(0, 400, 10))
 
 
@@ -110,13 +110,13 @@ def test_20000_copies_follow_two_changes_and_no_users_write_is_lost(stage: Stage
 
 
 def follow_while_users_write(stage: Stage, copies: int, written: range) -> None:
-    """Change a target twice while users put some of the documents that embed it; in the end both show everywhere."""
+    """Change a target twice while users put some of the documents that embed it; at the end both are in every copy."""
     with stage.events_held():
         stage.seed(country(1), copies)
     stage.put(TARGET, country(2))
     put_all(stage, {key_of(number): {**city(number), "visited": True} for number in written})
     stage.put(TARGET, country(3))
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.store.count(Query(COLLECTION, (Condition((TARGET, "number"), "==", 3),))) == copies
     assert stage.store.count(Query(COLLECTION, (Condition(("visited",), "==", True),))) == len(written)
     assert untrue(shown(stage, [TARGET, key_of(0), *map(key_of, written), key_of(copies - 1)])) == []

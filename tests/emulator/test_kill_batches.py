@@ -5,7 +5,8 @@ import pytest
 from examples.demo import batches
 from examples.gazetteer.client import Documents
 from infra.local.stack import Stack
-from tests.emulator.killing import kill, until
+from tests.emulator.killing import kill
+from tests.emulator.waiting import eventually
 
 UNITS = 500
 SECONDS_MAX = 60
@@ -17,7 +18,7 @@ def test_a_batch_is_complete_once_with_each_unit_once_although_a_part_is_killed_
 ) -> None:
     client.call("POST", "batches", json=batches.order(part, UNITS))
     for few in (50, 250):
-        until(lambda few=few: batches.status(client, part)["succeeded"] >= few, SECONDS_MAX)  # type: ignore[misc]
+        eventually(lambda few=few: batches.status(client, part)["succeeded"] >= few, SECONDS_MAX)  # type: ignore[misc]
         kill(killable, part)
-    until(lambda: bool(batches.said(client, part)), SECONDS_MAX)
+    eventually(lambda: bool(batches.said(client, part)), SECONDS_MAX)
     assert [check for check in batches.checks(client, part, UNITS, batches.COLUMNS) if not check.holds] == []

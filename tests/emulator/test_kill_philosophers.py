@@ -5,7 +5,8 @@ import pytest
 from examples.demo import philosophers
 from examples.gazetteer.client import Documents
 from infra.local.stack import Stack
-from tests.emulator.killing import kill, until
+from tests.emulator.killing import kill
+from tests.emulator.waiting import eventually
 
 SEATS, ROUNDS = 5, 5
 SECONDS_MAX = 100
@@ -22,8 +23,8 @@ def test_every_meal_is_eaten_and_every_fork_is_back_although_functions_are_kille
 
     client.call("POST", "philosophers", json={"table": table, "seats": SEATS, "rounds": ROUNDS})
     for few in (3, 10):
-        until(lambda few=few: eaten() >= few, SECONDS_MAX)  # type: ignore[misc]
+        eventually(lambda few=few: eaten() >= few, SECONDS_MAX)  # type: ignore[misc]
         kill(killable, "functions")
-    until(lambda: eaten() == SEATS * ROUNDS, SECONDS_MAX)
+    eventually(lambda: eaten() == SEATS * ROUNDS, SECONDS_MAX)
     checks = [philosophers.forks_are_back(client, table, SEATS), *philosophers.checks(client, table, SEATS, ROUNDS)]
     assert [check for check in checks if not check.holds] == []

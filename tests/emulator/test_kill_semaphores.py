@@ -7,7 +7,8 @@ import pytest
 
 from examples.gazetteer.client import Documents
 from infra.local.stack import Stack
-from tests.emulator.killing import kill, until
+from tests.emulator.killing import kill
+from tests.emulator.waiting import eventually
 
 WORKERS = 20
 SECONDS_MAX = 60
@@ -47,10 +48,10 @@ def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_
 ) -> None:
     client.call("POST", f"contest/{part}/{WORKERS}")
     for few in (4, 10):
-        until(lambda few=few: len(workers_out(client, part)) >= few, SECONDS_MAX)  # type: ignore[misc]
+        eventually(lambda few=few: len(workers_out(client, part)) >= few, SECONDS_MAX)  # type: ignore[misc]
         kill(killable, part)
-    until(lambda: len(workers_out(client, part)) == WORKERS, SECONDS_MAX)
-    until(lambda: _is_free(client.call("GET", f"semaphores/{part}").json()), SECONDS_MAX)
+    eventually(lambda: len(workers_out(client, part)) == WORKERS, SECONDS_MAX)
+    eventually(lambda: _is_free(client.call("GET", f"semaphores/{part}").json()), SECONDS_MAX)
     times = Counter(visit["worker"] for visit in visits(client, part, "out"))
     assert sum(times.values()) - WORKERS <= 4, "only who was inside at one of the two kills may come in again"
     assert at_once(client, part) <= 2

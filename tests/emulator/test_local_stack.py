@@ -1,4 +1,4 @@
-"""The local stack with functions of its own: what a write, a task and a schedule lead to, and who survives what."""
+"""The local stack with functions of its own: what a write, a task and a schedule cause, and what survives a kill."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from infra.local import firestore_emulator, processes
 from infra.local.stack import Stack, StackError
 from infra.local.supervisor import Service, Supervisor
+from tests.emulator.waiting import eventually
 
 SECONDS_MAX = 30.0
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def tick():
 
 
 def project(folder: Path) -> Path:
-    """Write a project with four small functions; two have a file of the same name beside ``main.py``."""
+    """Write a project with four small functions; two have a file of the same name next to ``main.py``."""
     sources = {"notes": NOTES, "note_written": NOTE_WRITTEN, "note_task": NOTE_TASK, "tick": TICK}
     for name, source in sources.items():
         (folder / "functions" / name).mkdir(parents=True)
@@ -134,8 +134,8 @@ def client(stack: Stack) -> httpx.Client:
 
 
 def surely(send: Callable[[], httpx.Response]) -> Any:
-    """Repeat until there is a good answer, as a client does whose server may die."""
-    return wait_for(lambda: _good_answer(send))
+    """Retry until there is a good answer, as a client does whose server may crash."""
+    return eventually(lambda: _good_answer(send))
 
 
 def _good_answer(send: Callable[[], httpx.Response]) -> Any:
@@ -144,14 +144,6 @@ def _good_answer(send: Callable[[], httpx.Response]) -> Any:
         if response.is_success:
             return response.json() if response.content else True
     return None
-
-
-def wait_for(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not (value := found()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return value
 
 
 def group_lives(group: int) -> bool:
@@ -172,8 +164,8 @@ def test_a_write_reaches_the_event_function_and_files_of_one_name_do_not_collide
 def test_a_schedule_is_called_and_a_task_runs(stack: Stack) -> None:
     with client(stack) as http:
         assert http.post("notes/chore").status_code == 202
-        assert wait_for(lambda: http.get("notes/done/chore").json()) == {"done": True}
-        assert wait_for(lambda: http.get("notes/ticks/last").json()) == {"ticked": True}
+        assert eventually(lambda: http.get("notes/done/chore").json()) == {"done": True}
+        assert eventually(lambda: http.get("notes/ticks/last").json()) == {"ticked": True}
 
 
 def test_the_front_page_lists_what_people_may_call_and_anything_else_is_a_problem(stack: Stack) -> None:
@@ -185,12 +177,12 @@ def test_the_front_page_lists_what_people_may_call_and_anything_else_is_a_proble
         assert http.post("tick", follow_redirects=False).status_code == 404
 
 
-def test_the_counts_are_the_sums_of_what_the_functions_say(stack: Stack) -> None:
+def test_the_counts_are_the_sums_of_what_the_functions_log(stack: Stack) -> None:
     with client(stack) as http:
         stack.wait_until_idle(SECONDS_MAX)
         before = stack.counts()
         http.get("notes/seen/first")
-        after = wait_for(lambda: (now := stack.counts()) != before and now)
+        after = eventually(lambda: (now := stack.counts()) != before and now)
     assert after["reads"] == before["reads"] + 1
     assert after["events"] == before["events"] == after["events_delivered"]
 
@@ -215,13 +207,13 @@ def test_every_service_may_be_killed_and_the_next_write_and_task_still_arrive(st
     group, deaths = stack.pid(part), stack.deaths(part)
     assert group
     stack.kill(part)
-    wait_for(lambda: not group_lives(group))
-    wait_for(lambda: stack.deaths(part) > deaths and stack.is_up(part))
+    eventually(lambda: not group_lives(group))
+    eventually(lambda: stack.deaths(part) > deaths and stack.is_up(part))
     with client(stack) as http:
         surely(lambda: http.put(f"notes/{part}", json=2))
         surely(lambda: http.post(f"notes/after-{part}"))
-        assert wait_for(lambda: surely(lambda: http.get(f"notes/seen/{part}")))["number"] == 2
-        assert wait_for(lambda: surely(lambda: http.get(f"notes/done/after-{part}"))) == {"done": True}
+        assert eventually(lambda: surely(lambda: http.get(f"notes/seen/{part}")))["number"] == 2
+        assert eventually(lambda: surely(lambda: http.get(f"notes/done/after-{part}"))) == {"done": True}
 
 
 def test_nothing_stays_behind_after_the_end_and_the_embedded_store_does_the_same(
@@ -238,7 +230,7 @@ def test_nothing_stays_behind_after_the_end_and_the_embedded_store_does_the_same
         groups = [stack.pid(name) for name in stack.service_names]
     assert len(groups) == 5
     assert None not in groups
-    wait_for(lambda: not any(group_lives(group) for group in groups if group))
+    eventually(lambda: not any(group_lives(group) for group in groups if group))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
@@ -255,9 +247,10 @@ def test_the_services_end_with_a_stack_that_is_killed(tmp_path: Path, number: si
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as owner:
         assert owner.stdout
         groups = json.loads(owner.stdout.readline())
+        assert groups
         assert all(group_lives(group) for group in groups)
         owner.send_signal(number)
-        wait_for(lambda: not any(group_lives(group) for group in groups))
+        eventually(lambda: not any(group_lives(group) for group in groups))
 
 
 def test_a_port_that_is_taken_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +263,7 @@ def test_a_port_that_is_taken_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
         Stack(port=taken.getsockname()[1], folder=tmp_path / "state", catalogue=catalogue)
 
 
-def test_a_service_that_dies_again_and_again_ends_the_others_too(tmp_path: Path) -> None:
+def test_a_service_that_keeps_crashing_stops_the_others_too(tmp_path: Path) -> None:
     steady = Service("steady", ("sleep", "60"), ready=lambda: True)
     dying = Service("dying", (sys.executable, "-c", "raise SystemExit('no way')"), ready=lambda: False)
     supervisor = Supervisor([steady, dying], tmp_path)
@@ -278,7 +271,7 @@ def test_a_service_that_dies_again_and_again_ends_the_others_too(tmp_path: Path)
         supervisor.start()
     steady_group = supervisor.pid("steady")
     assert steady_group
-    wait_for(lambda: not group_lives(steady_group))
+    eventually(lambda: not group_lives(steady_group))
     with pytest.raises(StackError):
         supervisor.kill("steady")
 
@@ -286,4 +279,4 @@ def test_a_service_that_dies_again_and_again_ends_the_others_too(tmp_path: Path)
 def test_a_stopped_process_takes_what_it_started_with_it() -> None:
     child = processes.start(("sh", "-c", "sleep 60 & exec sleep 60"), output=subprocess.DEVNULL)
     processes.stop(child)
-    wait_for(lambda: not group_lives(child.pid))
+    eventually(lambda: not group_lives(child.pid))

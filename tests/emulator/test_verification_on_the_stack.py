@@ -19,7 +19,7 @@ QUIET_SECONDS = 30
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if firestore_emulator.find_installed() is None:
-        pytest.skip(f"nobody else can write to the embedded store: {firestore_emulator.HOW_TO_GET_IT}")
+        pytest.skip(f"no other client can write to the embedded store: {firestore_emulator.HOW_TO_GET_IT}")
     with Stack(folder=tmp_path_factory.mktemp("stack")) as stack:
         yield stack
 

@@ -1,4 +1,4 @@
-"""Whatever is sent to the functions, they answer as openapi.yaml says, and never with a 5xx.
+"""Every response to any request conforms to openapi.yaml and is never a 5xx.
 
 Schemathesis makes requests out of the description, half of them wrong in one way; the functions run in this process, as
 the framework serves them, on the in-memory store. The short run has a fixed seed: what fails there fails again. It also
@@ -103,17 +103,17 @@ def check(case: Any) -> None:
 
 
 def somewhere(name: object) -> object:
-    """Give a name that is taken in place of every other one."""
+    """Replace every other name by one that exists."""
     return TAKEN[len(name) % 2] if isinstance(name, str) and len(name) % 4 < 2 and "~" not in name else name
 
 
 def decidable(name: str, value: str) -> bool:
-    """Tell whether a header can mean something: a condition that is made up at random names no entity tag."""
+    """Return whether a header can be valid: a condition made up at random names no entity tag."""
     return not name.startswith("If-") or value == "*" or '"' in value
 
 
 def shows(case: Any) -> bool:
-    """Tell whether what is wrong can be seen: an address holds texts, whatever they were written from.
+    """Return whether the server can see the error: an address holds texts only, of whatever type they were written.
 
     In a query, one value instead of a list is a list with one text; in a path, a list is its text.
     """
@@ -131,5 +131,5 @@ def test_an_answer_is_as_described(case: Any) -> None:
 @pytest.mark.timeout(0)
 @by_chance_alone.parametrize()
 @settings(max_examples=300, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
-def test_an_answer_is_as_described_whatever_the_seed(case: Any) -> None:
+def test_an_answer_is_as_described_with_any_seed(case: Any) -> None:
     check(case)

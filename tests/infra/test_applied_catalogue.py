@@ -1,4 +1,4 @@
-"""What was applied is what the catalogue says, and what was applied works together."""
+"""What was applied is what the catalogue declares, and its parts fit together."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture(scope="module")
 def shown(deployed: Workspace) -> str:
-    """Return what was applied, as Terraform says it."""
+    """Return what was applied, as Terraform reports it."""
     return json.dumps(deployed.shown())
 
 
@@ -41,11 +41,11 @@ def read(shown: str, catalogue: Catalogue) -> AppliedState:
     return applied_state.read(json.loads(shown), folders, catalogue.root)
 
 
-def test_every_function_is_deployed_as_the_catalogue_says(found: AppliedState, catalogue: Catalogue) -> None:
+def test_every_function_is_deployed_as_the_catalogue_declares(found: AppliedState, catalogue: Catalogue) -> None:
     assert plain(found.catalogue.functions) == plain(catalogue.functions)
 
 
-def test_every_queue_is_set_as_the_catalogue_says(found: AppliedState, catalogue: Catalogue) -> None:
+def test_every_queue_is_set_as_the_catalogue_declares(found: AppliedState, catalogue: Catalogue) -> None:
     assert found.catalogue.queues == catalogue.queues
 
 
@@ -112,7 +112,7 @@ def test_what_people_do_not_call_is_closed_to_the_outside(
     assert inner >= {"batch-expand", "link-fan-out", "link-refresh", "link-verify", "semaphore-admit", "sweep"}
 
 
-def test_a_trigger_is_where_the_database_is_and_asks_again(resources: Mapping[str, Resource]) -> None:
+def test_a_trigger_is_in_the_region_of_the_database_and_retries(resources: Mapping[str, Resource]) -> None:
     [trigger] = resources[FUNCTIONS.format("link_fan_out")].values["event_trigger"]
     database = resources["google_firestore_database.database[0]"].values
     filters = {each["attribute"]: (each["value"], each["operator"]) for each in trigger["event_filters"]}
@@ -158,7 +158,7 @@ def test_a_function_that_may_not_act_as_the_tasks_account_hands_over_no_task(sho
     assert {function.enqueues for function in found.catalogue.functions.values()} == {()}
 
 
-def test_functions_that_were_told_different_things_cannot_share_a_process(found: AppliedState) -> None:
+def test_functions_with_different_settings_cannot_share_a_process(found: AppliedState) -> None:
     environments = dict(found.environments)
     environments["sweep"] = {**environments["sweep"], "SIGNALBOX_DATABASE": "another"}
     with pytest.raises(

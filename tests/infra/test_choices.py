@@ -80,14 +80,14 @@ def test_invokers_may_call_what_is_for_people_and_nothing_else(chosen: Planned) 
     assert sorted(invoked) == sorted(people)
 
 
-def test_an_instance_gets_what_the_catalogue_says(chosen: Planned) -> None:
+def test_an_instance_gets_the_size_in_the_catalogue(chosen: Planned) -> None:
     [service] = chosen.resources[FUNCTION.format("quilt")].values["service_config"]
     assert (service["available_memory"], service["available_cpu"]) == ("1Gi", "0.5")
     assert (service["max_instance_request_concurrency"], service["timeout_seconds"]) == (1, 30)
     assert service["max_instance_count"] == 2
 
 
-def test_the_defaults_of_an_instance_are_said_twice_and_agree() -> None:
+def test_the_defaults_of_an_instance_are_declared_twice_and_agree() -> None:
     defaults = {each.name: each.default for each in dataclasses.fields(load().functions["sweep"])}
     module = (INFRA / "modules" / "function" / "main.tf").read_text("utf-8")
     for name in SMALL:
@@ -95,7 +95,7 @@ def test_the_defaults_of_an_instance_are_said_twice_and_agree() -> None:
         assert f"coalesce(var.resources.{name}, {default})" in module
 
 
-def test_a_composite_index_is_made_of_what_the_catalogue_says(chosen: Planned) -> None:
+def test_a_composite_index_is_made_of_its_catalogue_entry(chosen: Planned) -> None:
     index = chosen.resources['google_firestore_index.composite["near"]'].values
     found = [(each["field_path"], each["order"], each["array_config"]) for each in index["fields"]]
     assert (index["collection"], index["query_scope"]) == ("documents", "COLLECTION")
@@ -112,7 +112,7 @@ def test_a_database_that_exists_is_not_made(chosen: Planned) -> None:
     assert "google_firestore_database" not in {each.kind for each in chosen.resources.values()}
 
 
-def test_alerts_go_to_the_address_that_was_given(chosen: Planned) -> None:
+def test_alerts_go_to_the_address_that_was_set(chosen: Planned) -> None:
     [channel] = [each for each in chosen.resources.values() if each.kind == "google_monitoring_notification_channel"]
     assert (channel.values["type"], channel.values["labels"]) == ("email", {"email_address": "a@b.org"})
 

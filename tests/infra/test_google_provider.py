@@ -1,4 +1,4 @@
-"""The fake provider refuses what the services refuse: otherwise the tests beside it would prove little."""
+"""The fake provider refuses what the services refuse: otherwise the tests in this folder would prove little."""
 
 import json
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def test_creating_what_exists_is_refused() -> None:
     assert [each.verb for each in cloud.operations] == ["create", "delete"]
 
 
-def test_the_stand_in_knows_of_every_kind_what_replaces_it() -> None:
+def test_the_fake_provider_knows_of_every_kind_what_replaces_it() -> None:
     assert set(facts.REPLACED_BY) == set(RESOURCES)
     unknown = [
         (kind, name)

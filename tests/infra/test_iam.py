@@ -1,8 +1,8 @@
 """Who may do what, all of it: a right that is not in these two tables is one too many.
 
-The tables hold what comes with the kit; a function that was added to the catalogue has the rights its entry asks for.
-Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``kit-`` calls or builds them. Ann
-deploys.
+The tables hold what comes with the kit; a function that was added to the catalogue has the rights that its entry
+implies. Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``kit-`` calls or builds
+them. Ann deploys.
 """
 
 import re
@@ -49,7 +49,7 @@ ON = {
     "google_project_iam_member": "project",
     "google_service_account_iam_member": "service_account_id",
 }
-"""What gives a right, and which of its arguments says on what."""
+"""The resources that grant a right, and the argument of each that names its object."""
 
 OF_FUNCTIONS = (
     "roles/run.invoker",
@@ -68,7 +68,7 @@ def test_functions_are_called_by_and_may_do_exactly_this(resources: Mapping[str,
     assert [row_of(function, held) for function in sorted(functions)] == expected()
 
 
-def test_the_rule_for_an_added_function_gives_the_tables_rows_for_those_of_the_kit() -> None:
+def test_the_rule_for_an_added_function_yields_the_tables_rows_for_those_of_the_kit() -> None:
     assert sorted(map(row_asked_for, load().functions.values())) == expected()
 
 
@@ -79,12 +79,12 @@ def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resour
     assert others == sorted(rows(OTHERS) + receivers)
 
 
-def test_what_functions_may_do_is_given_to_functions_only(resources: Mapping[str, Resource]) -> None:
+def test_the_rights_of_functions_are_granted_to_functions_only(resources: Mapping[str, Resource]) -> None:
     held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:]}
     assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in expected()}
 
 
-def test_no_right_is_given_in_another_way(resources: Mapping[str, Resource]) -> None:
+def test_no_right_is_granted_in_another_way(resources: Mapping[str, Resource]) -> None:
     assert {each.kind for each in resources.values() if "iam" in each.kind} == set(ON)
 
 
@@ -119,7 +119,7 @@ def added(invoker: str = "") -> list[Function]:
 
 
 def row_asked_for(function: Function) -> Row:
-    """Return the row that a function's entry in the catalogue asks for."""
+    """Return the row that a function's entry in the catalogue implies."""
     accounts = {
         "people": "ann",
         "queue": "kit-tasks",
@@ -139,7 +139,7 @@ def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:
 
 
 def narrowed(right: Resource) -> str:
-    """Say on what a right is, in few words: what its condition leaves of it, where it has one."""
+    """Return the object of a right in few words, narrowed by its condition if it has one."""
     conditions = right.values.get("condition") or []
     left = [name for each in conditions for found in NARROWING.findall(each["expression"]) for name in found if name]
     return re.sub("[0-9]{12}", "NUMBER", " ".join(left)) if conditions else short(right.values[ON[right.kind]])

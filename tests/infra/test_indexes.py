@@ -35,7 +35,7 @@ KNOWN = {
     ("verifications", "begun_at"),
     ("waiters", "since"),
 }
-"""What the operations' source asks for, found by reading it."""
+"""The queries in the operations' source, found by reading it."""
 SELDOM = {("waiters", "expires_at")}
 """Asked for when receipts have grown old: none of these tests waits for that."""
 

@@ -1,4 +1,4 @@
-"""The state lies in a bucket, apart for each environment, and whoever comes next finds it there."""
+"""The state is in a bucket, separate for each environment, and the next deployment finds it there."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ def storage() -> Iterator[dict[str, str]]:
     server.start()
     yield {
         "GOOGLE_BACKEND_STORAGE_CUSTOM_ENDPOINT": f"http://127.0.0.1:{port}/storage/v1/",
-        "GOOGLE_OAUTH_ACCESS_TOKEN": "none is asked for",
+        "GOOGLE_OAUTH_ACCESS_TOKEN": "unused",
         "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}",
     }
     server.stop()

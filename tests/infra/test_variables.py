@@ -1,4 +1,4 @@
-"""Every variable refuses what cannot work, and says what to do."""
+"""Every variable refuses what cannot work, and its message names the remedy."""
 
 from pathlib import Path
 from typing import Any

@@ -23,7 +23,7 @@ INFRA = Path(__file__).parents[2] / "infra"
 LOCAL_STATE = 'terraform {\n  backend "local" {}\n}\n'
 VARIABLES = {"project_id": "demo-project", "deployer": "user:ann@example.com"}
 OTHERS = (".terraform", ".terraform.lock.hcl", "__pycache__", "local", "packaging", "setup")
-SECONDS_MAX = 110  # a run that hangs ends; says nothing of how quick one should be
+SECONDS_MAX = 110  # ends a run that hangs; no statement about how quick a run should be
 NOTHING_TO_DO = 0
 SOMETHING_TO_DO = 2
 
@@ -42,7 +42,7 @@ class Resource:
 
 
 class Workspace:
-    """Terraform's files in `folder`/infra, and a `dist` beside them."""
+    """Terraform's files in `folder`/infra, and a `dist` next to that folder."""
 
     def __init__(self, folder: Path, google: GoogleProvider, zips: Path, named: str = "prod", **variables: Any) -> None:
         self.infra = folder / "infra"
@@ -55,7 +55,7 @@ class Workspace:
         (self.infra / "backend_override.tf").write_text(LOCAL_STATE)
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command of Terraform's. Raises `TerraformError` when it fails, unless told not to `check`."""
+        """Run a command of Terraform's. Raises `TerraformError` when it fails, unless `check` is False."""
         ended = subprocess.run(
             ["terraform", *command, *(["-no-color"] if command[0] != "fmt" else [])],
             cwd=self.infra,
@@ -74,7 +74,7 @@ class Workspace:
         self.run("init", "-input=false")
 
     def apply(self, **variables: Any) -> str:
-        """Bring about what the files say; give what was printed."""
+        """Apply the files; return the output."""
         return self.run("apply", "-auto-approve", "-input=false", *self.arguments(variables)).stdout
 
     def destroy(self) -> None:
@@ -82,7 +82,7 @@ class Workspace:
         self.run("destroy", "-auto-approve", "-input=false", *self.arguments())
 
     def plan(self, check: bool = True, **variables: Any) -> subprocess.CompletedProcess[str]:
-        """Say what would be done; the plan is kept in the file ``planned``."""
+        """Return the output of a plan; the plan is kept in the file ``planned``."""
         return self.run("plan", "-input=false", "-out=planned", *self.arguments(variables), check=check)
 
     def changes(self) -> dict[str, list[str]]:
@@ -99,7 +99,7 @@ class Workspace:
         return ended.returncode == SOMETHING_TO_DO
 
     def shown(self, folder: str = ".") -> dict[str, Any]:
-        """Return what ``terraform show -json`` says of what was applied in the folder."""
+        """Return what ``terraform show -json`` reports about what was applied in the folder."""
         said: dict[str, Any] = json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout)
         return said
 
@@ -116,7 +116,7 @@ class Workspace:
         return {name: each["value"] for name, each in json.loads(self.run("output", "-json").stdout).items()}
 
     def edit_catalogue(self, edit: Any) -> None:
-        """Let `edit` change the catalogue's content in place."""
+        """Apply `edit` to the catalogue's content in place."""
         path = self.infra / "catalogue.yaml"
         content = yaml.safe_load(path.read_text("utf-8"))
         edit(content)
@@ -134,7 +134,7 @@ def _unwanted(path: str, names: list[str]) -> list[str]:
 
 
 def by_address(values: Mapping[str, Any]) -> dict[str, Resource]:
-    """Return the resources in the values that ``terraform show -json`` says, by address."""
+    """Return the resources in the values that ``terraform show -json`` reports, by address."""
     listed = _listed(values.get("root_module", {}))
     return {each["address"]: Resource(each["address"], each["type"], each["values"]) for each in listed}
 

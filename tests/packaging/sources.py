@@ -1,4 +1,4 @@
-"""A copy of all that the zips are made from, wherever the catalogue says that it lies."""
+"""A copy of all that the zips are made from, from the folders that the catalogue names."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ ALWAYS = {"functions", "shared", "infra"}  # functions/ has the lock too, and in
 
 
 def copy_of_the_project(target: Path) -> Path:
-    """Copy it into a folder; give that folder."""
+    """Copy it into a folder; return that folder."""
     folders = {function.folder.relative_to(PROJECT).parts[0] for function in load().functions.values()}
     for part in sorted(ALWAYS | folders):
         shutil.copytree(PROJECT / part, target / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)

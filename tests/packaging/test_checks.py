@@ -149,7 +149,7 @@ def test_the_task_of_a_unit_completes_batches(project: Project) -> None:
     "body",
     ["...", 'batch("b").status()', 'semaphore = "a local name elsewhere"'],
 )
-def test_an_entry_that_says_what_the_code_does_is_accepted(project: Project, body: str) -> None:
+def test_an_entry_that_declares_what_the_code_does_is_accepted(project: Project, body: str) -> None:
     root = declared(project, ALL, body)
     check_all(load(root / "infra/catalogue.yaml"), root)
 

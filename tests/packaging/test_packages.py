@@ -1,4 +1,4 @@
-"""The packager: what goes into a zip, and that the same sources give the same bytes wherever and whenever it runs."""
+"""The packager: what goes into a zip, and that the same sources build the same bytes wherever and whenever it runs."""
 
 import io
 import os
@@ -31,7 +31,7 @@ def packaged_elsewhere(project: Path, out: Path, *, umask: int, time_zone: str, 
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
-def test_other_times_modes_folders_and_time_zones_give_the_same_bytes(tmp_path: Path) -> None:
+def test_other_times_modes_folders_and_time_zones_build_the_same_bytes(tmp_path: Path) -> None:
     copy = copy_of_the_project(tmp_path / "a copy")
     for path in copy.rglob("*.py"):
         path.chmod(0o755)
@@ -50,7 +50,7 @@ def carriers(built: dict[str, bytes]) -> dict[str, frozenset[str]]:
 
 
 def test_a_changed_shared_module_changes_only_the_zips_that_import_it(tmp_path: Path) -> None:
-    """Of the modules that go into the same zips, one stands for all."""
+    """Of the modules that go into the same zips, one represents all."""
     copy = copy_of_the_project(tmp_path / "copy")
     before = zips(copy)
     for changing, module in {where: module for module, where in carriers(before).items()}.items():
@@ -115,7 +115,7 @@ def test_a_folders_own_files_go_in_but_caches_hidden_files_and_copies_stay_out(
     assert own == {"main.py", "rates.py", "requirements.txt", "texts/welcome.txt"}
 
 
-def test_the_command_writes_the_named_zips_and_says_what_they_hold(
+def test_the_command_writes_the_named_zips_and_prints_their_content(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = project({})

@@ -1,4 +1,4 @@
-"""What stands between a clone and its first test: the set-up script, the Makefile, and the checks of the repository."""
+"""What runs between a clone and its first test: the set-up script, the Makefile, and the checks of the repository."""
 
 import os
 import re
@@ -16,7 +16,7 @@ CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3")
 
 
 def commands(folder: Path, scripts: dict[str, str]) -> Path:
-    """Make a folder for the PATH that holds what the script calls, and the given scripts, and no Python beside them."""
+    """Make a folder for the PATH that holds what the script calls, and the given scripts, and no Python."""
     folder.mkdir()
     for tool in ("sh", "cat", "mktemp", "rm", "mkdir", "cp", "chmod"):
         source = next(path for part in ("/bin", "/usr/bin") if (path := Path(part) / tool).exists())
@@ -44,7 +44,7 @@ case "$1 $2" in
 esac"""
 
 
-def test_without_a_recent_python_the_set_up_says_so(tmp_path: Path) -> None:
+def test_without_a_recent_python_the_set_up_fails_with_that_reason(tmp_path: Path) -> None:
     path = commands(tmp_path / "commands", dict.fromkeys(CANDIDATES, "exit 1"))
     result = set_up(tmp_path, path)
     assert result.returncode == 1
@@ -80,7 +80,7 @@ def test_every_lock_is_installed_with_hashes_also_under_a_path_with_spaces(tmp_p
     assert arguments[-4:] == ["-r", "one lock.txt", "-r", "two.txt"]
 
 
-def test_what_pip_said_is_shown_only_when_it_fails(tmp_path: Path) -> None:
+def test_the_output_of_pip_is_shown_only_when_it_fails(tmp_path: Path) -> None:
     quiet = set_up(tmp_path, commands(tmp_path / "good", {"python3": stand_in("echo a harmless warning")}), "a.txt")
     assert "warning" not in quiet.stdout + quiet.stderr
     (tmp_path / ".venv/bin/python").unlink()

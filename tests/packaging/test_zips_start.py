@@ -82,7 +82,7 @@ class Unpacked:
         )
 
     def run(self, code: str) -> str:
-        """Run code and give what it printed. Fails when the code does."""
+        """Run code and return what it printed. Fails when the code does."""
         process = self.start("-c", code, output=subprocess.PIPE)
         printed, _ = process.communicate(timeout=START_SECONDS)
         assert process.returncode == 0
@@ -97,7 +97,7 @@ def unpacked(function: Function, clean_python: Path, tmp_path: Path) -> Unpacked
 
 @contextmanager
 def serving(unpacked: Unpacked, function: Function) -> Iterator[int]:
-    """Serve a function as the cloud does, and give its port. What it wrote is in ``server.log`` of its folder."""
+    """Serve a function as the cloud does, and yield its port. What it wrote is in ``server.log`` of its folder."""
     port = _free_port()
     options = ("--target", function.name, "--signature-type", function.signature_type, "--host", "127.0.0.1")
     with (unpacked.folder / "server.log").open("wb") as log:
@@ -155,7 +155,7 @@ def test_a_zip_serves_and_refuses_a_call_that_it_cannot_take(function: Function,
     with serving(unpacked, function) as port:
         if function.signature_type == "cloudevent":
             assert 400 <= call(port, "POST", {}, b"no event").status < 500
-            assert call(port, "POST", CLOUD_EVENT, b"\xff\xff no protobuf").status == 200  # again would be in vain
+            assert call(port, "POST", CLOUD_EVENT, b"\xff\xff no protobuf").status == 200  # a retry would not help
             assert "event abandoned" in log_of(unpacked)
         else:
             reply = call(port, "TRACE", {})

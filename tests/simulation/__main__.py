@@ -73,7 +73,7 @@ def replay(world: str, seed: int) -> int:
 
 
 def keep_noticed() -> int:
-    """Write `noticed_seeds.json` anew; print the planted faults that no seed notices."""
+    """Rewrite `noticed_seeds.json`; print the planted faults that no seed notices."""
     unnoticed = planted.search_all()
     for fault in unnoticed:
         print(f"not noticed: {fault}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_again_after_removal(batches: BatchesWorld) -> None:
-    """Let the first run be removed while old tasks come, and run the second to rest. Raises `Violation`."""
+    """Remove the first run while its tasks are redelivered, and run the second to its end. Raises `Violation`."""
     world, checks = batches.world, batches.checks
     world.fault_rates.left = 3
     late = world.random.sample(batches.unit_tasks, min(2, len(batches.unit_tasks)))

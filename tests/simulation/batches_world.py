@@ -1,4 +1,4 @@
-"""Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that die.
+"""Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
 
 Limits are so small that a dozen units make a tree with all its levels. Held at every write: no batch completes before
 every loaded unit has an outcome; an outcome is overwritten only by a later attempt of what failed; an ended batch does
@@ -101,7 +101,7 @@ class BatchesWorld:
         if self.deliveries[effect.name] > 1 and units.resume_unit(ports, unit):
             return
         if self.world.random.random() < 0.5 and not units.unit_is_live(ports, unit):
-            return  # else the process's cache, some seconds old, says that it is live
+            return  # else the process's cache, some seconds old, has it as live
         if self.kind.nested and unit.batch == "b" and unit.index == 0:
             spec = BatchSpec(units=[{"n": 0}, {"n": 1}], task=PAINT, sealed=True)
             batches.populate(ports, unit.sub_batch_id, spec, parent=unit)

@@ -1,4 +1,4 @@
-"""All faults of the batches; `faults.py` says what a fault is, docs/protocols/batches.md what each clause is for."""
+"""All faults of the batches; `faults.py` defines what a fault is, docs/protocols/batches.md what each clause is for."""
 
 from tests.simulation import (
     faults_batches_ends,

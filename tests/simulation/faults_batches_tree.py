@@ -91,7 +91,7 @@ def _no_check(run: BatchRun, header: Header, read: tuple[Snapshot, ...], count: 
 
 
 def _checked_once(ports: Ports, batch: str, request: SealRequest) -> Any:
-    """The process that seals checks, and may die before; a repeat of the seal does not."""
+    """The process that seals checks, and may crash before; a repeat of the seal does not check."""
     run, header = read_header(ports, batch)
     status = seal(ports, batch, request)
     if header.state == "open":

@@ -102,7 +102,7 @@ class Users:
         operations.put(self._world.ports, PutRequest.from_request(key, content))
 
     def _patch(self, key: str) -> documents.Content:
-        """Return some fields only, so that what others write beside them must stay."""
+        """Return some fields only, so that what others write in other fields must stay."""
         random = self._world.random
         content = self._content(key) | {"m": f"{self._puts}"}
         return {name: content[name] for name in random.sample(sorted(content), random.randint(1, len(content)))}
@@ -117,7 +117,7 @@ class Users:
         document_patches.patch(self._world.ports, PatchRequest.from_request(key, patch))
 
     def _put_if(self, key: str, content: documents.Content) -> None:
-        """Read, then put if nobody has written since: held at the write itself."""
+        """Read, then put if there was no write since: checked at the write itself."""
         [found] = self._world.ports.store.read(documents.path_of(key))
         seen = etag_of(found)
 

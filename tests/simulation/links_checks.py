@@ -1,4 +1,4 @@
-"""Properties of documents that embed each other: at every write, and once everything is quiet."""
+"""Properties of documents that embed each other: at every write, and once everything is idle."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Checks:
         made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
         return any(values.same(copies.copy_at(("x",), copy, above, one), copy) for one in made)
 
-    # --- what must hold once quiet ---
+    # --- what must hold once idle ---
 
     def check_rest(self, store: Store) -> None:
         """Check all documents against what a put now would embed."""
@@ -114,7 +114,7 @@ class Checks:
             try:
                 expected = self._expected(key, document, held, around)
             except Problem:
-                continue  # another client wrote what no put would take: it stays as it is, and embeds nobody
+                continue  # another client wrote what no put would accept: it is left as it is, and embeds nothing
             self._check_document(key, document, expected)
             for target in links.link_keys(document.content):
                 if target in held and held[target].linked is False:
@@ -148,7 +148,7 @@ def _hops_of_a_refresh(document: documents.Document, held: dict[str, documents.D
 
 
 def bare(content: documents.Content) -> str:
-    """Return what a user wrote: a content with nothing beside the keys of its links."""
+    """Return what a user wrote: a content without copies: links have their keys only."""
     links_alone = {at: {"key": link["key"]} for at, link in links.links(content)}
     return values.canonical(links.with_copies(content, links_alone))
 

@@ -1,8 +1,8 @@
-"""Documents that embed each other, written by many at once; once quiet, every copy is what a put now would embed.
+"""Documents that embed each other, written by many at once; once idle, every copy is what a put now would embed.
 
-Held at every write: versions are unique in all lives of a key; nobody but a user changes what a user wrote; no copy
+Checked at every write: a version is unique across a key's incarnations; only a user changes what a user wrote; no copy
 goes back to an older state of its source; a merge changes what it names in what is there at that moment, and no more; a
-put under a condition finds it true. Held once quiet: every copy, also of what a transform makes of its source, every
+put under a condition finds it true. Checked once idle: every copy, also of what a transform makes of its source, every
 `linked` mark, every record's shape, and nothing left in the outbox.
 """
 
@@ -32,7 +32,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KI
 
 
 class LinksWorld:
-    """A few keys, a few contents (so that what was comes again), users who put, delete and write past the kit."""
+    """A few keys, a few contents (so that earlier contents recur), users who put, delete and write past the kit."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds) -> None:
         self.kind = Random(seed).choice(kinds)
@@ -61,7 +61,7 @@ class LinksWorld:
             self._check_rest()
 
     def _let_the_sweeper_finish(self) -> None:
-        """Run the sweeper until the outbox is empty: a process that died may have left records in it."""
+        """Run the sweeper until the outbox is empty: a process that crashed may have left records in it."""
         self.world.pass_an_outage()
         with self._no_misfortune():
             while self.world.store.query(Query(outbox.COLLECTION)):

@@ -1,6 +1,6 @@
 """Tasks that follow from commits: each committed change has its task, once under one name, and nothing else has one.
 
-A counter stands for any record: an operation adds one to it and asks for a few tasks named after the new count. One of
+A counter stands for any record: an operation adds one to it and enqueues a few tasks named after the new count. One of
 them may be refused for hours while the others are taken, and the sweeper may be away for hours.
 
 A task runs twice under one name only as `reuse.py` allows.
@@ -32,7 +32,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class OutboxWorld:
-    """Operations that die anywhere, a queue that refuses for a while, a sweeper that comes again and again."""
+    """Operations that crash anywhere, a queue that refuses for a while, a sweeper that runs repeatedly."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         self.world = World(seed, FaultRates(abort=0.04, lose_answer=0.06, kill=0.06, duplicate=0.05, left=6), trace)
@@ -109,7 +109,7 @@ class OutboxWorld:
 
 
 def add_one(ports: Ports, path: str) -> int:
-    """Add one to a counter; ask for a few tasks named after the count."""
+    """Add one to a counter; enqueue a few tasks named after the count."""
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
         count = 1 + (read[0].data["count"] if read[0].data is not None else 0)

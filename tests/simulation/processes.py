@@ -1,6 +1,6 @@
-"""The processes of a simulated world: greenlets that yield before every round trip, and die where the seed says.
+"""The processes of a simulated world: greenlets that yield before every round trip, and crash where the seed chooses.
 
-Each process has a pace. Most bad interleavings have one process that stands still while the others run to their end,
+Each process has a pace. Most bad interleavings have one process that pauses while the others run to their end,
 so paces differ widely and change.
 """
 

@@ -1,6 +1,6 @@
 """Counts of what the seeds of this process have reached, so that a rare fault that no seed meets any more is noticed.
 
-A world adds to `REACHED` where the thing happens; `python -m tests.simulation` prints the sums, and a test holds the
+A world adds to `REACHED` where the case occurs; `python -m tests.simulation` prints the sums, and a test holds the
 important ones above zero.
 """
 
@@ -14,4 +14,4 @@ CALLS_AWAY = "calls refused while the store was away"
 GIVEN_UP = "tasks given up"
 
 REACHED: Counter[str] = Counter()
-"""Of this process. Never reset by a world: whoever wants the counts of some seeds takes a difference."""
+"""Of this process. Never reset by a world: for the counts of some seeds, take a difference."""

@@ -1,6 +1,6 @@
 """The Cloud Tasks of a simulated world: at least once, out of order, each name taken once until it is free again.
 
-A name stays taken while its task waits or runs, and for an hour to a day afterwards, as the seed says. Then the name
+A name stays taken while its task waits or runs, and for an hour to a day afterwards, chosen by the seed. Then the name
 is free: a create under it succeeds, and the task runs again. Google documents up to 24 hours, and promises no minimum;
 the kit counts on one hour.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 RETRY_SECONDS = 0.5
-"""Backoff of a task that had a due time: one that came too early does not come again at once."""
+"""Backoff of a task that had a due time: one that was delivered too early is not retried at once."""
 
 NAME_KEPT_SECONDS = (3_600, 4 * 3_600, 24 * 3_600)
 """How long a name stays taken after its task."""

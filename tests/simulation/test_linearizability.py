@@ -26,7 +26,7 @@ UNANSWERED = 10**9
 
 @dataclass(slots=True)
 class Called:
-    """One call: what was asked, of which wait, when by the world's count of steps, and the answer (None: not known)."""
+    """One call: its operation, its wait, when by the world's count of steps, and the answer (None: not known)."""
 
     verb: str
     wait: str
@@ -36,7 +36,7 @@ class Called:
 
 
 State = tuple[frozenset[str], frozenset[str]]
-"""Who holds a permit, and who ever did."""
+"""The waits that hold a permit, and those that ever did."""
 
 
 def answers(state: State, call: Called, permits: int) -> tuple[State, bool]:

@@ -1,7 +1,7 @@
-"""Documents whose events are lost, and a walk that repairs what they leave; once quiet, every copy is true.
+"""Documents whose events are lost, and a walk that repairs what they leave; once idle, every copy is current.
 
-While users put, delete and write past the kit, each event may be dropped for good. Then events work again and a walk
-begins, with users, crashes and lost answers beside it. The properties are those of the links, held to the letter.
+While users put, delete and write past the kit, each event may be lost. Then events work again and a walk
+begins, with users, crashes and lost answers meanwhile. The properties are those of the links, without exception.
 """
 
 from __future__ import annotations
@@ -92,4 +92,4 @@ class VerifyWorld(LinksWorld):
     def _check_walk(self) -> None:
         walks = verification.newest(self.world.reliable_ports())
         if [bool(walk.ended_at) for walk in walks] != [True]:
-            raise Violation(f"asked for one walk, and found {walks}")
+            raise Violation(f"one walk was requested, and {walks} found")

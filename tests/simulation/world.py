@@ -1,11 +1,11 @@
-"""One seeded world in which the kit's own operations run: server time, a store, a queue, events, processes that die.
+"""One seeded world in which the kit's own operations run: server time, a store, a queue, events, processes that crash.
 
 Every operation runs in a greenlet that yields to the scheduler before each round trip, and the seed decides who takes
 the next step. So all interleavings of all round trips are possible, the code under test is the real one, and a seed
 replays exactly. Faults that the platform may inflict are injected: duplicate, late and reordered delivery, aborted
 calls, lost answers of calls that took effect, processes killed before or after any step.
 
-The server's clock advances a little with every step. It jumps where a world asks for it (`time_jumps`), and to the
+The server's clock advances a little with every step. It jumps where a world sets it (`time_jumps`), and to the
 next task or delayed event when nothing else can happen.
 """
 
@@ -40,7 +40,7 @@ SWEEP_SECONDS = 60
 
 OUTAGE_RATE = 0.25
 OUTAGE_HOURS = (2, 6, 30)
-"""How long nobody sweeps: Cloud Scheduler is paused, or every run of the sweeper fails."""
+"""How long no sweep runs: Cloud Scheduler is paused, or every run of the sweeper fails."""
 
 
 class Violation(AssertionError):
@@ -48,7 +48,7 @@ class Violation(AssertionError):
 
 
 class World:
-    """A place where operations run. Give it handlers and processes, call `run`, then check what `store` holds."""
+    """A place where operations run. Add handlers and processes, call `run`, then check what `store` holds."""
 
     def __init__(
         self, seed: int, fault_rates: FaultRates | None = None, trace: Callable[[str], None] | None = None
@@ -95,7 +95,7 @@ class World:
         self.processes.current = "scheduler"
         if self.random.random() < OUTAGE_RATE:
             hours = self.random.choice(OUTAGE_HOURS)
-            self.log(f"nobody sweeps for {hours} h")
+            self.log(f"no sweep for {hours} h")
             REACHED[OUTAGES] += hours
             self.pass_time(hours * 3600)
 
@@ -128,7 +128,7 @@ class World:
         self.processes.start(name, work, ended)
 
     def step(self, what: str) -> None:
-        """Let others go first, or die. A process calls this before each round trip."""
+        """Yield to other processes, or crash. A process calls this before each round trip."""
         self.processes.yield_to_others()
         self._microseconds += self.random.randrange(1, self.step_microseconds_max)
         self.log(what)
@@ -175,7 +175,7 @@ class World:
         waiting.pop(0)()
 
     def _wait_for_the_next(self) -> None:
-        """Let time pass until a task or a delayed event is due; the sweeper runs first if that takes long."""
+        """Advance the clock until a task or a delayed event is due; the sweeper runs first if that takes long."""
         due = min([*self.queue.next_due(), *(at for at, _ in self.events.delayed)])
         seconds = max(0.0, (due - self.now()).total_seconds())
         if self.sweeper and seconds > SWEEP_SECONDS and not self._swept_before_jump:

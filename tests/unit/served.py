@@ -5,10 +5,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import flask
+import pytest
 from werkzeug.test import TestResponse
 
 from shared.testing.loading import FunctionTable
 from tests.unit.operations_platform import OperationsPlatform
+
+TITLES = {
+    "not-json": "Invalid JSON",
+    "not-an-object": "JSON object required",
+    "bad-key": "Invalid key",
+    "key-mismatch": "Key in body differs from key in URL",
+    "reserved-field": "Reserved field name",
+    "bad-value": "Invalid value",
+    "too-deep": "Nested too deep",
+    "too-large": "Request too large",
+    "bad-query": "Invalid query",
+    "not-found": "Not found",
+    "method-not-allowed": "Method not allowed",
+    "bad-transform": "Invalid transform",
+}
+"""Of the problems by slug, as the pages list them."""
 
 
 @contextmanager
@@ -17,22 +34,22 @@ def served(function: str) -> Iterator[flask.Flask]:
     yield FunctionTable().app(function)
 
 
-@contextmanager
-def bound_platform() -> Iterator[OperationsPlatform]:
-    """Use a platform of its own in the functions of this process."""
+@pytest.fixture
+def world() -> Iterator[OperationsPlatform]:
+    """Return a platform of the test's own, bound to the functions of this process."""
     platform = OperationsPlatform()
     with platform.bound():
         yield platform
 
 
-def check_refusal(answer: TestResponse, status: int, slug: str, title: str, field: str | None) -> None:
+def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> None:
     """Check that an answer is this problem, in full."""
     problem = json.loads(answer.data)
     assert (answer.status_code, answer.content_type) == (status, "application/problem+json")
     assert problem.pop("detail")
     assert problem == {
         "type": f"urn:signalbox:problem:{slug}",
-        "title": title,
+        "title": TITLES[slug],
         "status": status,
         **({} if field is None else {"field": field}),
     }

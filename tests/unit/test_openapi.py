@@ -71,14 +71,14 @@ def resolve(reference: str) -> Any:
     return found
 
 
-def test_every_call_says_what_it_answers_when_it_refuses_and_when_it_does_not_know() -> None:
+def test_every_call_describes_its_refusal_and_its_503() -> None:
     for method, path in described():
         responses = DESCRIPTION["paths"][path][method.lower()]["responses"]
         assert {"400", "503"} <= responses.keys(), (method, path)
         assert any(status.startswith("2") for status in responses), (method, path)
 
 
-def test_a_call_with_a_body_says_what_is_too_large() -> None:
+def test_a_call_with_a_body_describes_too_large() -> None:
     for method, path in described():
         call = DESCRIPTION["paths"][path][method.lower()]
         assert ("requestBody" in call) == ("413" in call["responses"]), (method, path)

@@ -19,7 +19,7 @@ from infra.local.cloud_tasks.validation import METHODS
 
 USER_AGENT = "Google-Cloud-Tasks"
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""The longest delay that one response may ask for."""
+"""The longest delay that one response may request."""
 
 KEEP_ALIVE_SECONDS = 1.0
 """Idle connections are closed before common servers do it (gunicorn after 2 s), or a request would meet the closing."""

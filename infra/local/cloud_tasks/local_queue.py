@@ -79,7 +79,7 @@ class LocalQueue:
         if not task.named:
             return self._context.storage.remove_task(name, None)
         ends_at = self._context.clock() + self._context.tombstone_seconds
-        self._context.tombstones.bury(name, ends_at)
+        self._context.tombstones.add(name, ends_at)
         return self._context.storage.remove_task(name, ends_at)
 
     def clear(self) -> asyncio.Future[None]:
@@ -88,7 +88,7 @@ class LocalQueue:
         for name, task in self.tasks.items():
             self._due.remove(task)
             if task.named:
-                self._context.tombstones.bury(name, ends_at)
+                self._context.tombstones.add(name, ends_at)
         self.tasks.clear()
         return self._context.storage.remove_tasks(self.name, ends_at)
 

@@ -152,7 +152,7 @@ class TaskMethods:
     async def _check_free(self, queue: LocalQueue, name: str, now: float) -> None:
         """Raise for a name that is or was in use; for that of a live task once that task is on disk.
 
-        "Already exists" tells a caller that its task will run, so a crash must not lose it afterwards.
+        "Already exists" means to a caller that its task will run, so a crash must not lose it afterwards.
         """
         if name in queue.tasks:
             await _on_disk(queue.tasks[name])

@@ -81,7 +81,7 @@ class Progress:
     ) -> "Progress":
         """End an attempt that did not succeed and set the time of the next one.
 
-        The backoff counts from `began_at`: now, or for a forced run the time at which it was asked for. A `Retry-After`
+        The backoff counts from `began_at`: now, or for a forced run the time of its request. A `Retry-After`
         that is longer wins.
         """
         answered = answer.status is not None

@@ -89,7 +89,7 @@ class QueueRegistry:
         queue.stop()
         queue.clear()
         ends_at = self.context.clock() + QUEUE_TOMBSTONE_SECONDS
-        self.context.tombstones.bury(name, ends_at)
+        self.context.tombstones.add(name, ends_at)
         await asyncio.shield(self.context.storage.delete_queue(name, ends_at))
 
     def expire(self) -> None:

@@ -19,7 +19,7 @@ HALVING_SECONDS = 1.0
 """The rate is halved at most this often, so that one overload answered by many running tasks counts once."""
 
 DOUBLING_SECONDS = 5.0
-"""Without throttling responses the rate doubles in this time, until it is whole again."""
+"""Without throttling responses the rate doubles in this time, until it is the queue's own again."""
 
 DOUBLINGS_MAX = 64
 """Beyond this a doubled interval exceeds any task's lifetime, and would overflow a float."""
@@ -121,7 +121,7 @@ class Tombstones:
 
     ends_at: dict[str, float] = field(default_factory=dict)
 
-    def bury(self, name: str, ends_at: float) -> None:
+    def add(self, name: str, ends_at: float) -> None:
         self.ends_at[name] = ends_at
 
     def holds(self, name: str, now: float) -> bool:

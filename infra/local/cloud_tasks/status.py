@@ -9,7 +9,7 @@ GET /computeMetadata/v1/instance/service-accounts/ACCOUNT/identity?audience=URL
                         an identity token of that account for that address; only with the header
                         ``Metadata-Flavor: Google``, which no web page can add
 
-The keys lie under the paths at which Google publishes its own, the tokens where its machines find theirs.
+The keys are at the paths at which Google publishes its own, the tokens where its machines find theirs.
 """
 
 import time

@@ -111,7 +111,7 @@ class Inbox:
 
 
 def _settle(future: asyncio.Future[None], error: sqlite3.Error | None) -> None:
-    if future.cancelled():  # its caller went away; the write stands
+    if future.cancelled():  # its caller went away; the write is kept
         return
     if error:
         future.set_exception(error)
@@ -128,12 +128,12 @@ def _connect(database: Path) -> sqlite3.Connection:
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
     """Switch to write-ahead logging; SQLite does not wait for a lock here, and the other half may switch too."""
-    patience = time.monotonic() + LOCKED_SECONDS_MAX
+    deadline = time.monotonic() + LOCKED_SECONDS_MAX
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError:
-            if time.monotonic() > patience:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:

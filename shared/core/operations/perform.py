@@ -1,7 +1,7 @@
 """The loop of every operation: load, decide, commit under a guard, hand over the effects, answer.
 
 This is Firestore's optimistic transaction written out. No lock is held across a round trip: the commit carries the
-`update_time` of what the decision rests on, and whoever lost a race loads again after a jittered pause.
+`update_time` of what the decision rests on, and an operation that lost a race loads again after a jittered pause.
 
     load ──► decide ──► commit: state + outbox ──► hand over ──► forget ──► answer
       ▲                   │ guard lost                │ died here: the sweeper hands over

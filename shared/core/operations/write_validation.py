@@ -1,4 +1,4 @@
-"""Checks of writes that Firestore refuses whatever it holds, before they are sent.
+"""Checks of writes that Firestore refuses regardless of its content, before they are sent.
 
 They raise a `Problem` where a caller's data can be the cause, and `ValueError` where only the kit's own code can. What
 depends on the stored record is not checked here: a `Change` that makes it too large is refused by the server.

@@ -1,8 +1,8 @@
 """A call of a user's task: it runs when a permit is granted, for each unit of a batch, or when a batch is complete.
 
 As JSON it is ``{"function", "task", "payload", "queue"?, "delay_seconds"?}``. It names a function of the catalogue and
-never a URL, so nobody can make the kit call anything else. The task is then POSTed to ``/tasks/{task}`` of that
-function, with the lease, the unit or the batch that it runs for beside its payload (the *context*).
+never a URL, so no client can make the kit call anything else. The task is then POSTed to ``/tasks/{task}`` of that
+function, with the lease, the unit or the batch that it runs for in addition to its payload (the *context*).
 """
 
 import json

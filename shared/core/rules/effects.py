@@ -1,8 +1,8 @@
 """Effects: the tasks of a decision, which exist if and only if its commit landed.
 
 An effect is a value. `shared/core/operations/outbox.py` commits it in an outbox record together with the new state and
-enqueues it afterwards; the sweeper enqueues it again if a process died in between. That is safe because an effect has
-a name, and a queue accepts a name once.
+enqueues it afterwards; the sweeper enqueues it again if a process crashed in between. That is safe because an effect
+has a name, and a queue accepts a name once.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ class Effect:
     """A task to enqueue: `queue` calls `function` of the catalogue with `payload`, not before `not_before`.
 
     ``task`` is the task's name in that function; ``path`` is the rest of the URL after the function's name and begins
-    with ``/``. ``context`` is JSON beside the payload in the envelope: a lease, a unit, a batch. ``trace`` is a W3C
-    ``traceparent``, propagated to the function.
+    with ``/``. ``context`` travels with the payload in the envelope: JSON of a lease, a unit, a batch. ``trace`` is a
+    W3C ``traceparent``, propagated to the function.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 Firestore scans indexes only. By itself it keeps one for each field, in both directions, and one for each list's
 members. Those serve equalities and one ``contains`` on any fields, merged by record, and a range or an order on
-one field. Whatever sorts by a field and also asks for another needs a composite index: the fields of the equalities
+one field. Whatever sorts by a field and also filters by another needs a composite index: the fields of the equalities
 first, in any order and direction, then the sorted ones in the query's order, with all their directions as in the query
 or all turned round. Several composite indexes that end in the same sorted fields are merged for equalities. What
 merging does with ``in`` is not documented in full, so there one index must serve alone: better refused here than in the
@@ -68,7 +68,7 @@ def parse(collection: str, fields: Sequence[str]) -> Index:
 def _field(text: str) -> IndexField:
     field = tuple(text.removeprefix("-").removesuffix("[]").split("."))
     if not all(field) or (text.startswith("-") and text.endswith("[]")):
-        raise ValueError(f"fields says {text!r}; write name.name, -name.name (descending) or name.name[] (contains)")
+        raise ValueError(f"fields is {text!r}; write name.name, -name.name (descending) or name.name[] (contains)")
     return IndexField(field, "contains" if text.endswith("[]") else _KINDS[text.startswith("-")])
 
 

@@ -19,7 +19,7 @@ POINT_BYTES = 16
 
 
 def mark_of(value: Mapping[str, Any]) -> str:
-    """Return which native type a map stands for; empty: none, it is a map."""
+    """Return which native type a map encodes; empty: none, it is a map."""
     mark = next(iter(value), "") if len(value) == 1 else ""
     return mark if mark in FIELDS else ""
 
@@ -30,7 +30,7 @@ def raw(text: str) -> bytes:
 
 
 def size_bytes(value: Mapping[str, Any]) -> int | None:
-    """Return the size of a native value; None if the map stands for none."""
+    """Return the size of a native value; None if the map encodes none."""
     try:
         return check(value) if mark_of(value) else None
     except ValueError:

@@ -1,7 +1,7 @@
 """Errors: a `Problem` is permanent, `Unavailable` is transient.
 
 A queue acts on the difference: it must not retry the former and must retry the latter. The slug and the title of a
-problem come from its class, so a caller can rely on them; the detail says what to change in this request. Problems are
+problem come from its class, so a caller can rely on them; the detail names what to change in this request. Problems are
 rendered as RFC 9457 (problem details for HTTP APIs) by ``shared/adapters/http/responses.py``.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 class Problem(Exception):
     """A permanent error: the same request would fail again.
 
-    ``detail`` says what to change; ``field`` names the part of the request that is wrong, if it is one; ``headers`` are
-    those of the response (``Allow`` with 405).
+    ``detail`` names what to change; ``field`` names the part of the request that is wrong, if it is one; ``headers``
+    are those of the response (``Allow`` with 405).
     """
 
     status = 400

@@ -4,7 +4,7 @@ Both stores check every write here before anything is sent, so they refuse the s
 are Firestore's documented limits, counted as its emulator counts them: a map and a list each count as one level, the
 length of a field's path includes the names above it and their dots, an empty map or list takes a byte.
 
-Measuring never fails. Checking does: `ValueRules` says what a value must satisfy, and raises with the place.
+Measuring never fails. Checking does: `ValueRules` holds what a value must satisfy, and raises with the place.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -105,7 +105,7 @@ def _is_plain(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ValueRules:
-    """What values must satisfy. `levels_max` bounds the place of a map or list; `natives` allows `native_types`.
+    """What values must satisfy. `levels_max` limits the depth of a map or list; `natives` allows `native_types`.
 
     Types are exact, since a subclass would come back as something else; only `datetime` has some. ``names_bytes`` are
     those of the names above a value, each with its dot. ``name`` writes a place for the problem's `field`.

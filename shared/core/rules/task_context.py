@@ -1,6 +1,6 @@
 """The context of a user's task: the lease it was granted, its unit of a batch, the batch that is complete, or nothing.
 
-It stands in the envelope beside the payload, under the name of its kind. A task with a parameter of one of these types
+It travels in the envelope with the payload, under the name of its kind. A task with a parameter of one of these types
 receives it; times are RFC 3339 texts in the envelope and aware datetimes here.
 """
 

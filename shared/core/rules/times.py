@@ -22,6 +22,6 @@ def rfc3339(moment: datetime) -> str:
 
 
 def entity_tag(update_time: datetime | None) -> str:
-    """Return a strong entity tag made from a record's update time, which the server never gives twice."""
+    """Return a strong entity tag made from a record's update time, which the server never assigns twice."""
     assert update_time is not None, "a record that exists has an update time"
     return f'"{update_time.astimezone(UTC):%Y%m%dT%H%M%S%f}"'

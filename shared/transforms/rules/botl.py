@@ -133,7 +133,7 @@ class _Run:
         return tuple(map(self._comparable, value)) if isinstance(value, list) else value
 
     def _counted(self, found: Iterator[Any]) -> Iterator[Any]:
-        """Iterate over the results of a step, after counting all it visits; `PASSED` stands for one that is none."""
+        """Iterate over the results of a step, after counting all it visits; `PASSED` marks one that is none."""
         self._step()
         for value in found:
             self._step()

@@ -14,7 +14,7 @@ _DIGITS_MAX = 18
 
 
 PASSED = object()
-"""Stands for a value that a step visits and that is no result, so that it is counted."""
+"""Marks a value that a step visits and that is no result, so that it is counted."""
 
 
 def no_results(_value: Any, _name: str, _scope: Scope) -> Iterator[Any]:
@@ -46,8 +46,8 @@ def _items(value: Any, index: str, _: Scope) -> Iterator[Any]:
         return
     if _INDEX.fullmatch(index) and -len(value) <= int(index) < len(value):
         yield value[int(index)]
-    elif (bounds := _SLICE.fullmatch(index)) and int(bounds[3] or 1) != 0:
-        yield from value[slice(*(int(bound) if bound else None for bound in bounds.groups()))]
+    elif (parts := _SLICE.fullmatch(index)) and int(parts[3] or 1) != 0:
+        yield from value[slice(*(int(part) if part else None for part in parts.groups()))]
 
 
 STEPS: Mapping[str, Callable[[Any, str, Scope], Iterator[Any]]] = {

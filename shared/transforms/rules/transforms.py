@@ -1,6 +1,6 @@
 """A stored transform: its name, what it must be, and its record.
 
-Its name is that of a field: it is applied to what stands under links in that field, in any document. The record holds
+Its name is that of a field: it is applied to the copies under links in that field, in any document. The record holds
 it as JSON text. So it comes back unchanged, nothing in it is indexed, and an object with a ``key`` in it is not a link.
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Runner = Callable[[list[str], str, dict[str, str]], int]
-"""Runs a command in a folder below the workspace, with these variables, and gives the status."""
+"""Runs a command in a folder below the workspace, with these variables, and returns the status."""
 
 STEP_KEYS = {"id", "name", "entrypoint", "args", "env", "dir", "waitFor"}
 BUILD_KEYS = {"steps", "substitutions", "options", "serviceAccount", "timeout"}
@@ -24,7 +24,7 @@ class Refused(Exception):
 
 
 def build(content: Mapping[str, Any], workspace: str, run: Runner, **substitutions: str) -> dict[str, int]:
-    """Run the steps until one fails; give the status of those that ran, in the order in which they ran."""
+    """Run the steps until one fails; return the status of those that ran, in the order in which they ran."""
     _known(content, BUILD_KEYS)
     values = {**content.get("substitutions", {}), **substitutions}
     _used(content, values)
@@ -55,7 +55,7 @@ def substituted(text: str, values: Mapping[str, str]) -> str:
 def _take(step: dict[str, Any], workspace: str, values: Mapping[str, str], run: Runner) -> int:
     _known(step, STEP_KEYS)
     if "entrypoint" not in step:
-        raise Refused(f"{step['id']}: what its image would run by itself is not known here")
+        raise Refused(f"{step['id']}: the image's default command is unknown here")
 
     def local(text: str) -> str:
         return substituted(text, values).replace("/workspace", workspace)

@@ -1,4 +1,4 @@
-"""A clone of the project in which its own commands run as a stranger types them, on fakes of the cloud.
+"""A clone of the project in which its own commands run as a new user types them, on fakes of the cloud.
 
 Terraform is the real one. Its provider, its state's bucket and gcloud are fakes, and what answers the smoke test
 is the local stack behind a gate. The clone's Python is the one that runs the tests.
@@ -36,7 +36,7 @@ class Clone:
         _with_python(folder / ".venv")
 
     def make(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run make, and give what it said, errors included."""
+        """Run make, and return its output, errors included."""
         return self.run("make", *arguments, **environment)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -67,7 +67,7 @@ class Clone:
         )
 
     def add_function(self, name: str, main: str, entry: str) -> None:
-        """Add a function as a user does: a folder beside the kit's, and one entry in the catalogue."""
+        """Add a function as a user does: a folder next to the kit's, and one entry in the catalogue."""
         (self.folder / name).mkdir()
         (self.folder / name / "main.py").write_text(main)
         catalogue = self.folder / "infra" / "catalogue.yaml"

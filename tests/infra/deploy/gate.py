@@ -1,4 +1,4 @@
-"""What stands before private functions in the cloud, before the local stack: no token, no entry.
+"""The check in front of private functions in the cloud, in front of the local stack: no token, no entry.
 
 The address that people are given ends in the environment's prefix, as in the cloud; a path without it leads nowhere.
 """
@@ -15,7 +15,7 @@ PASSED_ON = ("Content-Type", "If-Match", "Idempotency-Key")
 
 @contextlib.contextmanager
 def gate(base_url: Callable[[], str], token: str, prefix: str) -> Iterator[str]:
-    """Serve in front of a base URL, asked for at a call; give the address. Calls with the token pass."""
+    """Serve in front of a base URL, read at each call; yield the address. Calls with the token pass."""
 
     class Gate(http.server.BaseHTTPRequestHandler):
         def handle_call(self) -> None:
@@ -37,7 +37,7 @@ def gate(base_url: Callable[[], str], token: str, prefix: str) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_PUT = do_POST = do_DELETE = handle_call  # noqa: N815  named as the server asks for them
+        do_GET = do_PUT = do_POST = do_DELETE = handle_call  # noqa: N815  names that http.server requires
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  named as the server names it
             """Log nothing."""

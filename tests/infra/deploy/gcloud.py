@@ -1,7 +1,7 @@
-"""A fake gcloud: a program for the PATH that answers what deploying asks, and keeps a record of the questions.
+"""A fake gcloud: a program for the PATH that answers the calls of a deployment, and records them.
 
 What it answers is in a file, so that a test can take something away: `answers` maps how a command begins to its
-output; the longest match wins, and None makes it fail. What it was never told it refuses, so that no question goes
+output; the longest match wins, and None makes it fail. A call without an answer fails, so that none goes
 unnoticed.
 """
 
@@ -20,10 +20,10 @@ PROGRAM = """import json, sys
 with open({record!r}, "a") as record:
     record.write(json.dumps(sys.argv[1:]) + "\\n")
 answers = json.load(open({answers!r}))
-asked = " ".join(sys.argv[1:])
-known = max((begin for begin in answers if asked.startswith(begin)), key=len, default=None)
+call = " ".join(sys.argv[1:])
+known = max((begin for begin in answers if call.startswith(begin)), key=len, default=None)
 if known is None or answers[known] is None:
-    sys.exit("ERROR: (gcloud) " + asked)
+    sys.exit("ERROR: (gcloud) " + call)
 print(answers[known] if isinstance(answers[known], str) else json.dumps(answers[known]))
 """
 

@@ -1,4 +1,4 @@
-"""Programs that are not there: a `Run` that answers from a table, and keeps what it was asked.
+"""Programs that are not there: a `Run` that answers from a table, and records the calls.
 
 Where the table has a list, its items are the answers to one call after the other. Nothing is known of a command that
 the table does not have: it ends as a program does that is not on the PATH.
@@ -16,7 +16,7 @@ CREATES_ONE = '{"resource_changes": [{"address": "a.b", "change": {"actions": ["
 
 
 class Script:
-    """Answers by how a command begins; the longest match wins. None stands for a refusal, text for success."""
+    """Answers by how a command begins; the longest match wins. None means a refusal, text success."""
 
     def __init__(self, **changes: Any) -> None:
         asked = {

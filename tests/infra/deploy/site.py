@@ -1,4 +1,4 @@
-"""A clone that deploys beside what is there, and the local stack from what it has applied, which then answers."""
+"""A clone that deploys next to what exists, and the local stack started from what it has applied."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ class Site:
 
     @property
     def made(self) -> frozenset[tuple[str, str]]:
-        """Return what exists in the cloud beside what was there before: kinds and names."""
+        """Return what exists in the cloud and did not before: kinds and names."""
         return frozenset(self.google.cloud.existing) - self.before
 
     @cached_property

@@ -8,7 +8,7 @@ from tests.infra.deploy.build import Refused, build, substituted
 
 
 def ran(*steps: dict[str, Any], status: int = 0, **substitutions: str) -> list[tuple[list[str], str, dict[str, str]]]:
-    """Run steps that all end with a status; give what was run."""
+    """Run steps that all end with a status; return what was run."""
     calls = []
 
     def run(*call: Any) -> int:
@@ -55,7 +55,7 @@ def test_a_step_that_fails_ends_the_build() -> None:
         ({"id": "a", "secretEnv": ["x"]}, "not known here"),
     ],
 )
-def test_what_cloud_build_would_refuse_or_nobody_knows_is_refused(step: dict[str, Any], said: str) -> None:
+def test_what_cloud_build_would_refuse_or_does_not_know_is_refused(step: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused, match=said):
         ran(step)
 

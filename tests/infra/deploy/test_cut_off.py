@@ -1,4 +1,4 @@
-"""A deployment that somebody interrupts while it applies has lost sight of nothing that it made."""
+"""A deployment that is interrupted while it applies has recorded everything that it created."""
 
 import os
 import signal

@@ -24,7 +24,7 @@ def test_the_build_file_is_one_that_cloud_build_takes() -> None:
     subprocess.run([*command, BUILD], check=True)
 
 
-def test_everything_that_is_missing_is_said_at_once_before_anything_is_changed(
+def test_everything_that_is_missing_is_reported_at_once_before_any_change(
     clone: Clone, gcloud: Gcloud, own_google: GoogleProvider
 ) -> None:
     gcloud.answer(

@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> target.Target:
 
 @pytest.fixture
 def deploy(place: target.Target) -> Callable[..., tuple[list[str], list[float]]]:
-    """Deploy with a script; give what was said and the pauses."""
+    """Deploy with a script; return the output and the pauses."""
 
     def act(script: Script, answer: str = "y") -> tuple[list[str], list[float]]:
         said, pauses = list[str](), list[float]()
@@ -66,7 +66,7 @@ def test_a_second_lag_and_any_other_error_end_it(
 
 
 @pytest.mark.parametrize("answer", ["", "n", "no", "sure"])
-def test_nothing_is_applied_unless_somebody_agrees(
+def test_nothing_is_applied_without_confirmation(
     deploy: Callable[..., tuple[list[str], list[float]]], answer: str
 ) -> None:
     script = Script()
@@ -117,7 +117,7 @@ def test_without_a_login_terraform_is_not_started_and_the_command_is_named(place
     assert script.count("terraform init") == 0
 
 
-def test_a_smoke_test_of_nothing_says_so(place: target.Target) -> None:
+def test_a_smoke_test_of_nothing_fails_with_that_reason(place: target.Target) -> None:
     with pytest.raises(Aborted, match="Nothing is deployed as dev"):
         Flow(place, lambda _: None, lambda _: "", Script(**{"terraform output": "{}"})).smoke()
 

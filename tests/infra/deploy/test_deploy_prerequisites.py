@@ -24,7 +24,7 @@ FUNCTIONS = "gcloud functions list --v2 --regions=us-central1"
 
 
 def refusal(script: Script, place: target.Target = DEV) -> str:
-    """Try to deploy; give what was said. Terraform was asked for its version at most."""
+    """Try to deploy; return the output. Of Terraform at most the version was read."""
     with pytest.raises(Aborted) as stopped:
         Flow(place, lambda _: None, lambda _: "yes", script).deploy()
     assert [asked for asked in script.asked if asked.startswith("terraform") and "version" not in asked] == []
@@ -63,7 +63,7 @@ def with_settings(**settings: str) -> target.Target:
         ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", 'database_location = "eur3"'),
     ],
 )
-def test_what_is_missing_is_said_with_its_remedy(
+def test_what_is_missing_is_reported_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, begin: str, answer: Any, said: str, remedy: str
 ) -> None:
     monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN", raising=False)
@@ -73,7 +73,7 @@ def test_what_is_missing_is_said_with_its_remedy(
 
 
 @pytest.mark.parametrize("program", ["terraform", "gcloud"])
-def test_a_program_that_is_not_there_is_said(program: str) -> None:
+def test_a_missing_program_is_reported(program: str) -> None:
     assert "is not on the PATH" in refusal(Script().without(program))
 
 
@@ -88,7 +88,7 @@ def test_a_program_that_is_not_there_is_said(program: str) -> None:
         (with_settings(create_database="false"), "create_database is false, and there is no database signalbox-dev"),
     ],
 )
-def test_what_cannot_work_is_said(place: target.Target, said: str) -> None:
+def test_what_cannot_work_is_reported(place: target.Target, said: str) -> None:
     assert said in refusal(Script(), place)
 
 
@@ -97,13 +97,13 @@ def test_our_own_earlier_deployment_is_no_clash_and_billing_that_we_may_not_see_
     assert prerequisites.missing(DEV, facts.gather(DEV, script)) == []
 
 
-def test_a_project_whose_apis_are_off_is_not_asked_what_only_they_know() -> None:
+def test_a_project_whose_apis_are_off_gets_no_call_to_them() -> None:
     script = Script(**{SERVICES: "\n".join(prerequisites.NEEDED_FIRST)})
     assert prerequisites.missing(DEV, facts.gather(DEV, script)) == []
     assert script.count("gcloud functions") + script.count("gcloud firestore") == 0
 
 
-def test_the_terraform_that_is_asked_for_is_the_one_that_the_files_demand() -> None:
+def test_the_required_terraform_is_the_one_that_the_files_demand() -> None:
     oldest = ".".join(map(str, prerequisites.TERRAFORM_MIN))
     assert f'required_version = ">= {oldest}"' in (INFRA / "versions.tf").read_text()
 

@@ -1,4 +1,4 @@
-"""The smoke test notices what does not work, says which step it was, and leaves nothing behind."""
+"""The smoke test names each step that fails, and deletes everything it created."""
 
 from typing import Any, Self
 
@@ -71,10 +71,10 @@ class Deployment:
 
 
 def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> list[str]:
-    """Run the smoke test without patience; give the steps that failed."""
+    """Run the smoke test with short timeouts; return the steps that failed."""
     monkeypatch.setattr(smoke, "DeploymentClient", deployment)
-    for patience in ("REACHED_SECONDS", "FOLLOWED_SECONDS", "SCHEDULED_SECONDS"):
-        monkeypatch.setattr(smoke, patience, -1.0)
+    for timeout in ("REACHED_SECONDS", "FOLLOWED_SECONDS", "SCHEDULED_SECONDS"):
+        monkeypatch.setattr(smoke, timeout, -1.0)
     said: list[str] = []
     passed = smoke.passes(smoke.Site(DEV, "http://x/", ACCOUNT, script), said.append)
     failed = [line for line in said if line.startswith("  FAILED")]
@@ -95,7 +95,7 @@ def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Sc
         ({"private": False, "excludes": False}, {}, ["without a token", "went twice"]),
     ],
 )
-def test_each_thing_that_does_not_work_is_said_and_everything_is_removed(
+def test_each_failure_is_reported_and_everything_is_removed(
     monkeypatch: pytest.MonkeyPatch, flags: dict[str, bool], answers: dict[str, Any], said: list[str]
 ) -> None:
     deployment = Deployment(**flags)
@@ -115,17 +115,17 @@ def test_a_person_has_one_token_and_a_service_account_one_for_each_function() ->
     assert program.asked == [f"gcloud auth print-identity-token --audiences={url}" for url in urls[:2]]
 
 
-def test_without_a_token_gclouds_own_words_are_given() -> None:
+def test_without_a_token_gclouds_own_message_is_reported() -> None:
     with pytest.raises(CommandFailed, match="refused"):
         tokens(DEV, ACCOUNT, Script(**{"gcloud auth print-identity-token": None}))("https://x/documents")
 
 
-def test_what_never_comes_is_wrong_in_the_end() -> None:
+def test_what_never_happens_is_reported_after_the_timeout() -> None:
     with pytest.raises(SmokeTestFailed, match=f"no {REGION}"):
         poll(lambda: None, -1, f"no {REGION}")
 
 
-def test_what_means_ask_again_is_asked_again_and_said_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_errors_are_retried_and_reported_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment_client, "PAUSE_SECONDS", 0)
     answers: list[httpx.Response | Exception] = [
         httpx.Response(503),

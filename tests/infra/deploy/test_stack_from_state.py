@@ -1,6 +1,6 @@
 """A build deploys the kit and a user's function on fakes, and the local stack from what was applied does its work.
 
-Nothing here is told what the catalogue says: a queue, a right, a trigger or an account that Terraform gets wrong makes
+Nothing here reads the catalogue: a queue, a right, a trigger or an account that Terraform gets wrong makes
 a task, an event or a call fail, as it would in the cloud.
 """
 
@@ -29,7 +29,7 @@ SMOKE_STEPS = 8
 SHARED = {"google_project_service"}  # what is turned on for one is on for all, and stays on
 SECONDS_MAX = 60.0
 COPIES = 12
-GREETER = '''"""A user's function: it greets whoever it is told to, one task a name."""
+GREETER = '''"""A user's function: it greets each name in a task of its own."""
 
 from shared.kit import Response, Function, Request, Unit, batch, documents
 
@@ -57,7 +57,7 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def said(site: Site) -> dict[str, str]:
-    """Build what a user has added to; give what the steps printed."""
+    """Build a clone that a user has added to; return what the steps printed."""
     site.kit.add_function("greeter", GREETER, ENTRY)
     printed: dict[str, str] = {}
     assert set(run_build(site.kit, printed).values()) == {0}, printed
@@ -76,7 +76,7 @@ def http(stack: Stack) -> Iterator[httpx.Client]:
 
 
 def run_build(kit: Clone, printed: dict[str, str]) -> dict[str, int]:
-    """Run the project's build; give the status of its steps."""
+    """Run the project's build; return the status of its steps."""
 
     def run(command: list[str], folder: str, environment: dict[str, str]) -> int:
         ended = kit.run(*command, folder=folder, **environment)
@@ -92,7 +92,7 @@ def test_what_a_build_has_deployed_passes_its_smoke_test(said: dict[str, str]) -
     assert deployed.count("\n  ok ") == SMOKE_STEPS
 
 
-def test_the_names_that_are_looked_for_beforehand_are_those_that_terraform_gives(
+def test_the_names_that_are_looked_up_beforehand_are_those_that_terraform_creates(
     site: Site, said: dict[str, str]
 ) -> None:
     place, names = target.read(PROJECT, ENVIRONMENT), site.applied.catalogue.functions
@@ -122,7 +122,7 @@ def test_copies_follow_through_the_trigger_that_was_applied(stack: Stack, http: 
     assert copies == ["Berlin"] * COPIES
 
 
-def test_schedules_are_let_in_as_the_account_that_was_applied(stack: Stack) -> None:
+def test_schedules_are_authenticated_as_the_account_that_was_applied(stack: Stack) -> None:
     poll(lambda: statuses(stack, "sweep") & {204} or None, SECONDS_MAX, "sweep was not called")
     assert not statuses(stack, "sweep") & {401, 403, 404}
 
@@ -135,7 +135,7 @@ def test_a_users_function_is_a_folder_and_an_entry_served_and_called_by_a_task(
     assert http.get("documents/greeted-ann").json()["said"] == "Hello ann"
 
 
-def test_a_users_function_is_called_by_and_hands_tasks_to_what_its_entry_says(site: Site, stack: Stack) -> None:
+def test_a_users_function_is_called_by_and_enqueues_to_those_in_its_entry(site: Site, stack: Stack) -> None:
     greeter = site.applied.catalogue.functions["greeter"]
     assert (greeter.invoked_by, greeter.enqueues) == (("people", "queue"), ("batches", "tasks"))
 

@@ -11,7 +11,7 @@ ZEROS: dict[Any, Any] = {"string": "", "number": 0, "bool": False, "list": [], "
 
 
 def number(*parts: str, digits: int = 12) -> str:
-    """Return a number that stands for what the parts name."""
+    """Return a number derived from the parts."""
     return str(int(hashlib.sha256("/".join(parts).encode()).hexdigest(), 16))[:digits]
 
 

@@ -1,4 +1,6 @@
-"""What the services ask of each kind of resource and the schema does not say. From the provider's and Google's pages.
+"""What the services require of each kind of resource and the schema does not state.
+
+From the provider's and Google's pages.
 
 `NAMES` are the patterns of names. `REPLACED_BY` lists what cannot be changed in place. `ONE_OF` names arguments of
 which a block takes exactly one, and `AT_MOST_ONE_OF` those that exclude each other; a block is named by its path.

@@ -1,4 +1,4 @@
-"""What the provider or a service would refuse, as far as it can be told from one resource's arguments."""
+"""What the provider or a service would refuse, as far as one resource's arguments show it."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The fake provider as a server on a Unix socket, to which Terraform is told to attach itself.
+"""The fake provider as a server on a Unix socket, to which Terraform attaches.
 
 with GoogleProvider() as google:
     subprocess.run(["terraform", "plan"], env=google.environment())
@@ -66,7 +66,7 @@ class GoogleProvider:
 
 
 def _plugin_calls() -> Iterator[Any]:
-    """Answer what Terraform asks of every plugin: to end, and for what it prints."""
+    """Serve the calls that Terraform makes to every plugin: shutdown, and its output."""
     raw: dict[str, Any] = {"request_deserializer": bytes, "response_serializer": bytes}
     end = grpc.unary_unary_rpc_method_handler(lambda request, context: b"", **raw)  # noqa: ARG005 - ends with its test
     output = grpc.unary_stream_rpc_method_handler(lambda request, context: iter(()), **raw)  # noqa: ARG005

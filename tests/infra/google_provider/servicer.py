@@ -1,6 +1,6 @@
 """Answers Terraform's calls: validates, plans, and remembers what was created, changed and destroyed.
 
-Every answer follows from the request, the schema and what exists by now. Planning says which changes replace a
+Every answer follows from the request, the schema and what exists by now. The plan names the changes that replace a
 resource; applying refuses to create what exists, as the services do.
 """
 
@@ -45,7 +45,7 @@ class Cloud:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, verb: str, kind: str, value: Value) -> str:
-        """Do something; give why it was refused, or nothing."""
+        """Run a call; return why it was refused, or nothing."""
         with self.lock:
             known = (kind, value["id"])
             if verb == "create" and known in self.existing and kind not in facts.SHARED_BY_DEPLOYMENTS:
@@ -117,7 +117,7 @@ class Servicer:
             "PlanResponse",
             planned_state=encoded(after),
             requires_replace=[_path((name,)) for name in replaced],
-            legacy_type_system=True,  # as the real provider says: computed values may differ from planned ones
+            legacy_type_system=True,  # as the real provider sets it: computed values may differ from planned ones
         )
 
     def ApplyResourceChange(self, request: Any) -> Any:  # noqa: N802

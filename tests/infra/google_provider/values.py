@@ -94,7 +94,7 @@ def blocks(value: Value, block: Block, path: Path = ()) -> Iterator[tuple[Path, 
 
 
 def mark_unknown(value: Value, block: Block) -> None:
-    """Mark what the service will compute because nobody has said it."""
+    """Mark what the service will compute because it is not set."""
     for name, attribute in attributes(block).items():
         if attribute.get("computed") and value.get(name) is None:
             value[name] = UNKNOWN

@@ -90,7 +90,7 @@ class Deployment:
         return self.keys
 
     def call(self, token: str = "", schedule: bool = False, headers: Mapping[str, str] | None = None) -> int:
-        """POST as a queue or a schedule does, and give the status."""
+        """POST as a queue or a schedule does, and return the status."""
         entry: Callable[[flask.Request], flask.Response]
         if schedule:
             entry = schedule_entry("link_refresh")(lambda: self.runs.append("schedule"))
@@ -169,7 +169,9 @@ def test_a_refusal_is_a_problem_and_an_error_in_the_log(
     assert handled["status"] == 403
 
 
-def test_a_removed_signature_counts_only_where_the_deployment_says_that_it_was_checked(deployment: Deployment) -> None:
+def test_a_removed_signature_is_accepted_only_where_the_deployment_declares_that_it_was_checked(
+    deployment: Deployment,
+) -> None:
     assert deployment.call(stripped(token())) == 401
     deployment.configure(SIGNALBOX_SIGNATURES="removed")
     assert deployment.call(stripped(token())) == 204

@@ -1,4 +1,4 @@
-"""Entry points for Firestore's events: what was written, and whether to ask again."""
+"""Entry points for Firestore's events: what was written, and whether it is redelivered."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def read(data: bytes | None, **more: str) -> DocumentEvent:
     return document_event(event(data, **more).get_attributes(), data)
 
 
-def test_an_update_says_what_was_and_what_is() -> None:
+def test_an_update_holds_the_record_before_and_after() -> None:
     assert read(body(old_value={"n": 1}, value={"n": 1.0, "m": {"x": [None, True, "é"]}})) == DocumentEvent(
         id="e-1",
         collection="documents",
@@ -95,7 +95,7 @@ def failing(error: Exception) -> Callable[[DocumentEvent], None]:
     return handler
 
 
-def test_a_handler_gets_the_event_and_the_call_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_handler_gets_the_event_and_the_call_is_logged_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     got: list[DocumentEvent] = []
     [line] = handled(got.append, capsys)
     assert [one.after for one in got] == [{"n": 1}]
@@ -126,7 +126,7 @@ def test_anything_else_is_retried(
 
 
 @pytest.mark.parametrize(("key", "status"), [("fine", 200), ("refused", 200), ("later", 503), ("bug", 500)])
-def test_under_the_framework_only_what_should_come_again_is_answered_otherwise(
+def test_under_the_framework_only_what_should_be_redelivered_gets_a_non_2xx(
     follow: FlaskClient, key: str, status: int
 ) -> None:
     headers = {"ce-id": "e", "ce-source": "//f", "ce-type": "t", "ce-specversion": "1.0"}

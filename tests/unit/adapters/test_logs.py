@@ -17,7 +17,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     return line
 
 
-def test_a_log_line_is_one_line_of_json_with_its_values_beside_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_line_is_one_line_of_json_with_message_and_values(capsys: pytest.CaptureFixture[str]) -> None:
     JsonLog("p").info("permit passed on", semaphore="fork\n3", lease=7)
     line = last_line(capsys)
     assert re.fullmatch(r"2\d{3}-\d\d-\d\dT.+\+00:00", str(line.pop("time")))

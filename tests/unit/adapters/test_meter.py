@@ -29,7 +29,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Shelf:
-    """A store and queue that does what the test says."""
+    """A store and queue that does what the test sets."""
 
     def __init__(self, found: int = 0, counted: int = 0, error: Exception | None = None) -> None:
         self.found, self.counted, self.error = found, counted, error

@@ -51,7 +51,7 @@ def test_a_test_binds_ports_of_its_own_which_are_counted_too() -> None:
     assert cost.reads == 1
 
 
-def test_an_emulator_is_reached_only_when_it_is_asked() -> None:
+def test_an_emulator_is_connected_to_only_at_the_first_call() -> None:
     assert len(runtime.ports().store.new_id()) == 20
 
 

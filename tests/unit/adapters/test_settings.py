@@ -9,7 +9,7 @@ from shared.adapters.settings import EMBEDDED, from_environment
 from shared.core.rules.indexes import parse
 
 
-def test_an_empty_environment_gives_the_local_settings() -> None:
+def test_an_empty_environment_yields_the_local_settings() -> None:
     settings = from_environment({})
     assert settings.project == "demo-signalbox"
     assert settings.database == "(default)"
@@ -62,7 +62,7 @@ def test_every_setting_has_its_variable() -> None:
     )
 
 
-def test_signatures_are_checked_unless_the_settings_say_that_they_were() -> None:
+def test_signatures_are_checked_unless_the_settings_declare_that_they_were() -> None:
     assert not from_environment({}).signatures_removed
     with pytest.raises(ValueError, match="choose from checked, removed"):
         from_environment({"SIGNALBOX_SIGNATURES": "none"})

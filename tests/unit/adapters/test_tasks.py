@@ -1,4 +1,4 @@
-"""Entry points for queues and schedules: the status says whether to retry."""
+"""Entry points for queues and schedules: the status decides whether a queue retries."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def failing(error: Exception) -> Callable[[flask.Request], flask.Response]:
     return page
 
 
-def test_a_handler_gets_what_the_task_says_and_how_often_it_was_tried() -> None:
+def test_a_handler_gets_the_tasks_envelope_and_its_number_of_attempts() -> None:
     got: list[TaskDelivery] = []
     headers = {"X-CloudTasks-TaskExecutionCount": "2", "X-CloudTasks-TaskRetryCount": "5", "traceparent": TRACE}
     assert called(task_entry("page")(got.append), headers=headers).status_code == 204

@@ -7,7 +7,7 @@ from shared.documents.rules.queries import FindRequest
 
 
 def lacking(*where: str, order_by: tuple[str, ...] = (), declared: tuple[tuple[str, ...], ...] = ()) -> str:
-    """Give the fields of the index that a query of documents lacks, in one text; empty: it is served."""
+    """Return the fields of the index that a query of documents lacks, in one text; empty: it is served."""
     search = FindRequest.from_request(where, order_by, "", "")
     known = [indexes.parse("documents", fields) for fields in declared]
     index = indexes.lacking("documents", search.where, search.order_by, known)
@@ -72,7 +72,7 @@ def test_these_need_an_index_and_exactly_this_one(
         ((), ("a", "-b"), ("-a", "b")),
     ],
 )
-def test_equalities_stand_in_any_order_and_an_index_is_read_both_ways(
+def test_equalities_may_come_in_any_order_and_an_index_is_read_both_ways(
     where: tuple[str, ...], order_by: tuple[str, ...], declared: tuple[str, ...]
 ) -> None:
     assert lacking(*where, order_by=order_by, declared=(declared,)) == ""
@@ -123,5 +123,5 @@ def test_an_index_is_written_as_the_entry_to_declare() -> None:
     [(), ("a",), ("a", "a"), ("a", ""), ("a", "b..c"), ("a[]", "b[]"), ("-a[]", "b"), ("a", "-")],
 )
 def test_what_is_no_index_is_refused(fields: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match=r"an index|fields says"):
+    with pytest.raises(ValueError, match=r"an index|fields is"):
         indexes.parse("documents", fields)

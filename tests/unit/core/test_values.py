@@ -80,7 +80,7 @@ def test_what_is_stored_has_no_list_in_a_list(value: Any) -> None:
         ([{"[]": 1}], [{"[][]": 1}]),
     ],
 )
-def test_a_list_in_a_list_is_a_map_and_a_map_that_looks_so_is_told_apart(value: Any, stored: Any) -> None:
+def test_a_list_in_a_list_is_a_map_and_a_map_that_looks_so_is_distinguished(value: Any, stored: Any) -> None:
     assert values.encode(value) == stored
     assert values.decode(stored) == value
 
@@ -104,7 +104,7 @@ def test_the_depth_is_that_of_what_is_stored(value: Any) -> None:
 
 
 @given(JSON, st.integers(LIMITS.depth_max - 6, LIMITS.depth_max))
-def test_what_is_stored_deeper_than_the_bound_is_refused_and_nothing_else_is(value: Any, objects: int) -> None:
+def test_what_is_stored_deeper_than_the_limit_is_refused_and_nothing_else_is(value: Any, objects: int) -> None:
     content = nested(objects, value)
     if levels(values.encode(content)) > LIMITS.depth_max:
         with pytest.raises(TooDeep):
@@ -174,7 +174,7 @@ def test_what_firestore_cannot_hold_is_refused_with_the_fields_name(content: Any
         {"a.b": {"c d": [[], {}, [[]]]}},
     ],
 )
-def test_what_firestore_can_hold_is_let_through(content: Any) -> None:
+def test_what_firestore_can_hold_is_accepted(content: Any) -> None:
     values.check(content)
     RECORD.check_map(values.encode(content).items())
 

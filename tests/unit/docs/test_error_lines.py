@@ -57,6 +57,6 @@ def test_every_error_line_of_the_code_is_explained_and_no_other() -> None:
     assert len(logged()) > 5
 
 
-def test_messages_given_through_a_field_are_found() -> None:
+def test_messages_passed_through_a_field_are_found() -> None:
     source = '@dataclass\nclass Way:\n    a: int\n    text: str\n\nWay(1, "given up")\nlog.error(way.text)\n'
     assert list(error_messages(source)) == ["given up"]

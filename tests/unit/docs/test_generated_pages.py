@@ -41,7 +41,7 @@ def test_the_table_of_calls_lists_each_path_and_method() -> None:
     assert "| `POST /semaphore-wait/{name}` |" in calls()
 
 
-def test_a_table_replaces_what_stands_between_its_markers() -> None:
+def test_a_table_replaces_the_text_between_its_markers() -> None:
     page = "before\n<!-- generated: t -->old<!-- end of t -->\nafter"
     assert page_with(page, "t", "new") == "before\n<!-- generated: t -->\n\nnew\n\n<!-- end of t -->\nafter"
     with pytest.raises(ValueError, match="no markers for the table 'u'"):

@@ -98,7 +98,7 @@ def test_pages_name_no_identifier_that_was_replaced(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_generated_tables_are_what_the_code_gives(name: str) -> None:
+def test_generated_tables_are_what_the_code_generates(name: str) -> None:
     page, make = TABLES[name]
     text = (PROJECT / page).read_text("utf-8")
     assert page_with(text, name, make()) == text, "run `make docs`"

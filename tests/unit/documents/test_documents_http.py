@@ -10,27 +10,13 @@ from typing import Any
 import flask
 import pytest
 from flask.testing import FlaskClient
-from werkzeug.test import TestResponse
 
 from shared.adapters import runtime
 from shared.core.operations.ports import Field, Snapshot
 from shared.core.rules.problems import Unavailable
 from tests.unit.operations_platform import OperationsPlatform
-from tests.unit.served import bound_platform, check_refusal, served
-
-TITLES = {
-    "not-json": "Invalid JSON",
-    "not-an-object": "JSON object required",
-    "bad-key": "Invalid key",
-    "key-mismatch": "Key in body differs from key in URL",
-    "reserved-field": "Reserved field name",
-    "bad-value": "Invalid value",
-    "too-deep": "Nested too deep",
-    "too-large": "Request too large",
-    "bad-query": "Invalid query",
-    "not-found": "Not found",
-    "method-not-allowed": "Method not allowed",
-}
+from tests.unit.served import refused, served
+from tests.unit.served import world as world
 
 
 @pytest.fixture(scope="module")
@@ -40,23 +26,13 @@ def app() -> Iterator[flask.Flask]:
 
 
 @pytest.fixture
-def world() -> Iterator[OperationsPlatform]:
-    with bound_platform() as world:
-        yield world
-
-
-@pytest.fixture
 def client(app: flask.Flask, world: OperationsPlatform) -> FlaskClient:
     assert world.events == []
     return app.test_client()
 
 
-def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> None:
-    check_refusal(answer, status, slug, TITLES[slug], field)
-
-
 def untouched(world: OperationsPlatform) -> None:
-    """Check that nothing was stored and nothing asked for."""
+    """Check that nothing was stored and nothing enqueued."""
     assert [world.ids(collection) for collection in ("documents", "wanted", "outbox")] == [[], [], []]
     assert (world.events, world.tasks) == ([], [])
 

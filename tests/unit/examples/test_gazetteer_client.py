@@ -45,7 +45,7 @@ def test_a_put_sends_the_document_under_its_escaped_key_with_the_token() -> None
     assert seen[0].headers["Authorization"] == f"Bearer {IDENTITY}"
 
 
-def test_what_means_ask_again_is_asked_again_not_before_retry_after() -> None:
+def test_transient_errors_are_retried_not_before_retry_after() -> None:
     pauses: list[float] = []
     busy = httpx.Response(503, headers={"Retry-After": "2"})
     handler = in_turn(busy, httpx.ConnectError("down"), httpx.Response(502), httpx.Response(200, json={"key": "a"}))
@@ -55,14 +55,14 @@ def test_what_means_ask_again_is_asked_again_not_before_retry_after() -> None:
     assert 0 < pauses[1] < pauses[2] < 1
 
 
-def test_a_refusal_is_final_and_says_why() -> None:
+def test_a_refusal_is_final_and_has_a_reason() -> None:
     problem = {"title": "Send a JSON object", "status": 400, "detail": "This is a list."}
     with pytest.raises(Refused, match=r"400 This is a list\.") as refused:
         client(in_turn(httpx.Response(400, json=problem))).put("a", {})
     assert (refused.value.status, refused.value.problem) == (400, problem)
 
 
-def test_a_bug_of_the_service_is_not_asked_again() -> None:
+def test_a_bug_of_the_service_is_not_retried() -> None:
     with pytest.raises(Refused, match="500 Internal Server Error"):
         client(in_turn(httpx.Response(500, text="oops"))).get("a")
 
@@ -82,7 +82,7 @@ def test_a_delete_whose_first_answer_was_lost_is_done_when_nothing_is_left() -> 
     assert len(pauses) == 1
 
 
-def test_find_asks_page_by_page_and_sends_values_as_json() -> None:
+def test_find_reads_page_by_page_and_sends_values_as_json() -> None:
     seen: list[list[tuple[str, str]]] = []
     pages = {"": {"documents": [{"key": "a"}], "next_page_token": "x="}, "x=": {"documents": [{"key": "b"}]}}
 

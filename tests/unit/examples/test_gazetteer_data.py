@@ -95,6 +95,6 @@ def test_ranks_count_every_city_once_and_put_the_most_first(documents: dict[str,
     assert cities_by_continent(documents)[0][0] == "continent-AS"
 
 
-def test_canonical_tells_numbers_and_booleans_apart() -> None:
+def test_canonical_distinguishes_numbers_and_booleans() -> None:
     assert len({canonical({"n": value}) for value in (1, 1.0, True, "1", None)}) == 5
     assert canonical({"a": 1, "b": 2}) == canonical({"b": 2, "a": 1})

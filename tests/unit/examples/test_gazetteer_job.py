@@ -15,7 +15,7 @@ CITIES = 30
 
 
 class Service:
-    """Documents in memory, with their links filled whenever asked; `fault` may spoil what it answers."""
+    """Documents in memory, with their links filled at each read; `fault` may spoil a response."""
 
     def __init__(self, fault: Callable[[Document], Document | None]) -> None:
         self.documents: dict[str, Document] = {}

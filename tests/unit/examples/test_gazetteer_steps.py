@@ -14,7 +14,9 @@ Answers = dict[str, Document]
 
 @pytest.fixture(scope="module")
 def steps() -> dict[str, Step]:
-    return {step.name: step for step in plan(gazetteer(300))}
+    steps = {step.name: step for step in plan(gazetteer(300))}
+    assert steps
+    return steps
 
 
 def answers(documents: Answers) -> Answers:
@@ -98,7 +100,7 @@ def test_the_price_is_that_of_the_list() -> None:
     assert counts.price_dollars == pytest.approx(0.06 + 0.18 + 0.02 + 0.40)
 
 
-def test_two_readings_give_what_was_spent_between_them() -> None:
+def test_the_difference_of_two_readings_is_the_cost_between_them() -> None:
     before = Spent(10.0, Counts.of({"reads": 5, "writes": 1, "round_trips": 99}))
     after = Spent(12.5, Counts.of({"reads": 8, "writes": 1, "events": 2}))
     assert after - before == Spent(2.5, Counts(reads=3, events=2))

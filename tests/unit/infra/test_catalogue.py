@@ -81,7 +81,7 @@ def test_calls_may_name_what_is_a_users_own_and_takes_tasks_and_queues_that_neve
     assert (catalogue.task_functions, catalogue.task_queues) == ({"tidy": frozenset({"sweep"})}, frozenset({"later"}))
 
 
-def test_an_instance_is_what_the_catalogue_says_of_it(root: Path) -> None:
+def test_an_instance_is_sized_as_the_catalogue_declares(root: Path) -> None:
     small = {"memory": "1Gi", "cpu": 0.5, "concurrency": 1, "timeout_seconds": 30, "instances_max": 2}
     keep = parse(function(**small), root).functions["keep"]
     assert {name: getattr(keep, name) for name in small} == small
@@ -117,7 +117,7 @@ def index(**changes: Any) -> dict[str, Any]:
         ([], "the catalogue must be a mapping"),
         (content(topics={}), r"unknown sections \['topics'\]"),
         (function(colour=1), r"functions\.keep: unknown keys \['colour'\]"),
-        (function(memory="512"), r"functions\.keep: memory says '512'"),
+        (function(memory="512"), r"functions\.keep: memory is '512'"),
         (function(cpu=3), r"functions\.keep: cpu must be 0\.08 to 1"),
         (function(cpu=0.5), r"functions\.keep: concurrency above 1 needs a whole cpu"),
         (function(concurrency=1_001), r"functions\.keep: concurrency must lie between 1 and 1000"),
@@ -131,25 +131,28 @@ def index(**changes: Any) -> dict[str, Any]:
         (function(enqueues="later"), r"functions\.keep: enqueues must be a list"),
         (function(enqueues=["later", "later"]), r"functions\.keep: enqueues names something twice"),
         (function(invoked_by=[]), r"functions\.keep: invoked_by must name"),
-        (function(invoked_by=["cats"]), r"functions\.keep: invoked_by says 'cats'"),
-        (function(invoked_by=["people", "event"]), r"functions\.keep: what events invoke"),
+        (function(invoked_by=["cats"]), r"functions\.keep: invoked_by contains 'cats'"),
+        (function(invoked_by=["people", "event"]), r"functions\.keep: a function that events invoke"),
         (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
-        (function(invoked_by=["people", "queue"], public=True), r"functions\.keep: public would let anybody pose"),
+        (function(invoked_by=["people", "queue"], public=True), r"functions\.keep: a public function accepts anybody"),
         (function(public="yes"), r"functions\.keep: public must be of type bool"),
-        (function(invoked_by=["schedule"]), r"functions\.keep: invoked_by says 'schedule', and nothing in schedules"),
+        (
+            function(invoked_by=["schedule"]),
+            r"functions\.keep: invoked_by contains 'schedule', and nothing in schedules",
+        ),
         (function(folder="nowhere"), r"functions\.keep: there is no main\.py in its folder"),
         (content(functions={"Keep": {"invoked_by": ["people"]}}), r"functions\.Keep: the name must be"),
         (trigger(function="nobody"), r"triggers\.kept: there is no function 'nobody'"),
         (trigger(function="tidy"), r"triggers\.kept: add 'event' to invoked_by of tidy"),
-        (trigger(event="written"), r"triggers\.kept: event says 'written'"),
-        (trigger(document="things"), r"triggers\.kept: document says 'things'"),
-        (trigger(document="/things/{id}/"), r"triggers\.kept: document says"),
+        (trigger(event="written"), r"triggers\.kept: event is 'written'"),
+        (trigger(document="things"), r"triggers\.kept: document is 'things'"),
+        (trigger(document="/things/{id}/"), r"triggers\.kept: document is"),
         (
             content(triggers={name: content()["triggers"]["kept"] for name in ("kept", "again")}),
             r"triggers\.again: follow_up has kept already; Cloud Functions takes one trigger",
         ),
         (schedule(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
-        (schedule(cron="daily"), r"schedules\.nightly: cron says 'daily'"),
+        (schedule(cron="daily"), r"schedules\.nightly: cron is 'daily'"),
         (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
         (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must lie between"),
         (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
@@ -157,7 +160,7 @@ def index(**changes: Any) -> dict[str, Any]:
         (queue(backoff_min_seconds=61), r"queues\.later: backoff_max_seconds is below"),
         (index(fields=["city"]), r"indexes\.by-city: an index has 2 to 100 fields"),
         (index(fields=["a[]", "b[]"]), r"indexes\.by-city: an index has one field with \[\]"),
-        (index(fields=["a", "-b[]"]), r"indexes\.by-city: fields says '-b\[\]'"),
+        (index(fields=["a", "-b[]"]), r"indexes\.by-city: fields is '-b\[\]'"),
         (index(collection="a/b"), r"indexes\.by-city: collection is the last name"),
         (content(indexes={"By": {}}), r"indexes\.By: these keys are missing"),
         (content(queues={"later": {}}), r"queues\.later: these keys are missing"),

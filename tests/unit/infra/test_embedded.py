@@ -1,4 +1,4 @@
-"""The store inside the process tells the event bridge what the emulator would."""
+"""The store inside the process sends the event bridge what the emulator would."""
 
 import base64
 import threading
@@ -16,7 +16,7 @@ from shared.core.operations.ports import Delete, DocumentEvent, Put, Store
 
 
 class Bridge:
-    """An event bridge that can be told to refuse or to hang up."""
+    """An event bridge that a test can make refuse or hang up."""
 
     def __init__(self) -> None:
         bridge = self
@@ -112,7 +112,7 @@ def test_an_event_has_the_form_in_which_the_emulator_sends_it(bridge: Bridge) ->
     assert (event.key, event.update_time, event.create_time) == ("é\nb", committed.commit_time, committed.commit_time)
 
 
-def test_only_records_under_a_triggers_pattern_are_told_of_and_each_to_its_trigger(bridge: Bridge) -> None:
+def test_only_records_under_a_triggers_pattern_have_events_and_each_for_its_trigger(bridge: Bridge) -> None:
     store = embedded_store(settings(bridge.url))
     for path in ("semaphores/a", "documents/a/versions/1", "orders/a", "documents/a"):
         put(store, path, 1)

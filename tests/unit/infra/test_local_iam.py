@@ -1,4 +1,4 @@
-"""The local stack lets in, and lets go, what a function's entry in the catalogue says."""
+"""The local stack allows the calls to and from a function that its entry in the catalogue allows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +41,7 @@ def effect(queue: str) -> Effect:
 
 
 @pytest.mark.parametrize("invoker", HEADERS)
-def test_a_function_is_called_by_what_its_entry_says_and_by_nothing_else(tmp_path: Path, invoker: str) -> None:
+def test_a_function_is_called_by_those_in_its_entry_only(tmp_path: Path, invoker: str) -> None:
     client = Client(invokers_enforced(function(tmp_path, invoker), Response("called")))
     statuses = {caller: client.post("/", headers=headers).status_code for caller, headers in HEADERS.items()}
     refusals = {"people": 404} | dict.fromkeys(("queue", "schedule", "event"), 403)

@@ -1,4 +1,4 @@
-"""What the functions say of their calls is summed once, whatever else stands in their log."""
+"""The functions' log lines of their calls are summed once, whatever else is in their log."""
 
 import json
 from pathlib import Path

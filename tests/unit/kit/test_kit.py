@@ -88,7 +88,7 @@ def test_what_a_handler_returns_is_the_response(harness: Harness) -> None:
 
 
 @pytest.mark.usefixtures("harness")
-def test_a_document_is_merged_into_and_none_removes_only_if_told_to() -> None:
+def test_a_merge_into_a_document_removes_a_none_only_on_request() -> None:
     assert documents.patch("soup", {"salt": {"sea": 1}}) == {"key": "soup", "salt": {"sea": 1}}
     assert documents.patch("soup", {"salt": {"rock": 2}, "hot": None})["hot"] is None
     documents.patch("soup", {"salt": {"sea": None}, "hot": None}, none_removes=True)

@@ -20,7 +20,7 @@ class Jammed(Problem):
 
 
 class Printer:
-    """A function whose task fails as often as `failures` says, and counts its runs."""
+    """A function whose task fails `failures` times, and counts its runs."""
 
     def __init__(self, harness: Harness) -> None:
         self.app = app = Function("printer")
@@ -71,7 +71,7 @@ def outcome() -> list[Any]:
     ],
     ids=lambda faults: repr(faults)[7:70],
 )
-def test_a_batch_completes_whatever_happens_to_its_deliveries(
+def test_a_batch_completes_under_every_fault_of_its_deliveries(
     harness: Harness, printer: Printer, faults: Faults
 ) -> None:
     assert harness.post("printer", json={"pages": list("abcd")}).json == {"pages": 4}
@@ -80,7 +80,7 @@ def test_a_batch_completes_whatever_happens_to_its_deliveries(
     assert set(printer.runs) == set("abcd")
 
 
-def test_a_late_task_comes_when_its_time_has_come(harness: Harness, printer: Printer) -> None:
+def test_a_late_task_is_delivered_when_it_is_due(harness: Harness, printer: Printer) -> None:
     harness.post("printer", json={"pages": ["a"]})
     begun_at = harness.clock.now
     harness.run(Faults(late=1, late_seconds=7200))
@@ -208,7 +208,7 @@ def test_a_function_that_is_not_there_is_named_with_those_that_are(harness: Harn
         harness.post("semaphore-wiat/s")
 
 
-def test_a_task_is_delivered_by_hand_twice_and_later_than_others(harness: Harness, printer: Printer) -> None:
+def test_a_test_delivers_a_task_twice_and_later_than_others(harness: Harness, printer: Printer) -> None:
     harness.post("printer", json={"pages": ["a", "b"]})
     harness.deliver_task(harness.take("expand"))
     first, second = (each for each in harness.tasks if each.task == "print_page")

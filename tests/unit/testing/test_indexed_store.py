@@ -1,4 +1,4 @@
-"""A query without its index is refused before it is asked, and the kit's own queries all have theirs."""
+"""A query without its index is refused before it is sent, and the kit's own queries all have theirs."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def store(*declared: indexes.Index) -> IndexedStore:
     return IndexedStore(inner, declared)
 
 
-def test_a_query_without_its_index_is_refused_and_says_the_entry_to_add() -> None:
+def test_a_query_without_its_index_is_refused_with_the_entry_to_add() -> None:
     for ask in (store().query, store().count):
         with pytest.raises(NeedsIndex) as refusal:
             ask(QUERY)
@@ -47,7 +47,7 @@ def test_a_query_that_is_none_is_a_bad_query_before_it_needs_an_index() -> None:
     assert refusal.value.slug() == "bad-query"
 
 
-def test_the_clouds_own_refusal_says_the_same() -> None:
+def test_the_clouds_own_refusal_names_the_same_entry() -> None:
     answer = refused(QUERY, "The query requires an index. You can create it here: https://…")
     assert isinstance(answer, NeedsIndex)
     assert ENTRY in answer.detail
@@ -100,7 +100,7 @@ EXEMPT_FIELDS = re.compile(r"^ +(\w+) += \[(.*)\]$", re.MULTILINE)
 
 
 def exempt() -> set[tuple[str, str]]:
-    """Read the fields that the cloud is told to keep no index of: collection and first name."""
+    """Read the fields that are exempt from indexing in the cloud: collection and first name."""
     [block] = EXEMPT.findall((catalogue.CATALOGUE.parent / "indexes.tf").read_text("utf-8"))
     return {
         (collection, name) for collection, names in EXEMPT_FIELDS.findall(block) for name in json.loads(f"[{names}]")

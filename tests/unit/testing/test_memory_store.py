@@ -27,7 +27,7 @@ def stopped() -> datetime:
 
 
 class Observed:
-    """A store, and what it says of its changes."""
+    """A store, and the changes it reports."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any, Any]] = []
@@ -58,7 +58,7 @@ def test_what_was_read_can_be_changed_without_changing_the_record() -> None:
         data["m"]["l"].append(1)
 
 
-def test_commit_times_differ_and_grow_though_the_clock_stands_still_or_goes_back() -> None:
+def test_commit_times_differ_and_grow_though_the_clock_stops_or_goes_back() -> None:
     ticks = iter([NOON, NOON, NOON - timedelta(hours=1), NOON + timedelta(microseconds=1), NOON + timedelta(seconds=1)])
     store = MemoryStore(lambda: next(ticks))
     times = [store.commit([Put("d/a", {"n": n})]).commit_time for n in range(5)]
@@ -66,7 +66,7 @@ def test_commit_times_differ_and_grow_though_the_clock_stands_still_or_goes_back
     assert times == [NOON + microsecond * n for n in range(4)] + [NOON + timedelta(seconds=1)]
 
 
-def test_a_clock_in_another_zone_gives_times_in_utc() -> None:
+def test_a_clock_in_another_zone_yields_times_in_utc() -> None:
     store = MemoryStore(lambda: NOON.astimezone(timezone(timedelta(hours=5))))
     committed = store.commit([Put("d/a", {})]).commit_time
     assert (committed, committed.tzinfo) == (NOON, UTC)
@@ -122,7 +122,7 @@ def test_what_the_observer_was_shown_is_its_own() -> None:
     assert store.read("d/a")[0].data == {"l": [1]}
 
 
-def test_ids_come_from_where_the_caller_says() -> None:
+def test_ids_come_from_the_source_that_the_caller_sets() -> None:
     numbers = iter(range(10))
     store = MemoryStore(stopped, new_id=lambda: f"id-{next(numbers)}")
     assert [store.new_id(), store.new_id()] == ["id-0", "id-1"]

@@ -1,4 +1,4 @@
-"""bOTL, revision 1: each row of the language's table, its bounds, and that no data can become a selector."""
+"""bOTL, revision 1: each row of the language's table, its limits, and that no data can become a selector."""
 
 import copy
 from typing import Any

@@ -7,25 +7,13 @@ from collections.abc import Iterator
 import flask
 import pytest
 from flask.testing import FlaskClient
-from werkzeug.test import TestResponse
 
 from shared.core.rules.limits import LIMITS
 from tests.unit.operations_platform import OperationsPlatform
-from tests.unit.served import bound_platform, check_refusal, served
+from tests.unit.served import refused, served
+from tests.unit.served import world as world
 
 FULL = {"fulladdr": "{{.addr1}}, {{.city}} {{.zipcode}}"}
-
-TITLES = {
-    "not-json": "Invalid JSON",
-    "bad-key": "Invalid key",
-    "bad-value": "Invalid value",
-    "bad-query": "Invalid query",
-    "bad-transform": "Invalid transform",
-    "too-deep": "Nested too deep",
-    "too-large": "Request too large",
-    "not-found": "Not found",
-    "method-not-allowed": "Method not allowed",
-}
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +23,13 @@ def app() -> Iterator[flask.Flask]:
 
 
 @pytest.fixture
-def world() -> Iterator[OperationsPlatform]:
-    with bound_platform() as world:
-        yield world
-
-
-@pytest.fixture
 def client(app: flask.Flask, world: OperationsPlatform) -> FlaskClient:
     assert world.tasks == []
     return app.test_client()
 
 
-def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> None:
-    check_refusal(answer, status, slug, TITLES[slug], field)
-
-
 def untouched(world: OperationsPlatform) -> None:
-    """Check that nothing was stored and nothing asked for."""
+    """Check that nothing was stored and nothing enqueued."""
     assert [world.ids(collection) for collection in ("transforms", "outbox")] == [[], []]
     assert world.tasks == []
 

@@ -1,4 +1,4 @@
-"""Values as a tester would wish for: small, odd, and often equal to one another."""
+"""Values drawn for the contract tests: small, unusual, and often equal to one another."""
 
 from datetime import UTC, datetime
 

@@ -1,0 +1,96 @@
+"""The body of a request: any JSON, or a problem that names the place; never more than the limit is read."""
+
+import io
+import json
+from typing import Any
+
+import flask
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import EnvironBuilder, run_wsgi_app
+
+from shared.adapters.http.bodies import BODY_BYTES_MAX
+from tests.unit.adapters.http_function import app as app
+from tests.unit.adapters.http_function import client as client
+
+
+def test_an_empty_body_is_an_object_without_fields(client: FlaskClient) -> None:
+    assert client.put("/a").json == {}
+    assert client.put("/a", data=b"").status_code == 201
+
+
+def test_an_empty_body_is_no_json_where_any_value_is_allowed(client: FlaskClient) -> None:
+    assert json.loads(client.post("/").data)["type"] == "urn:signalbox:problem:not-json"
+
+
+@pytest.mark.parametrize("value", [None, True, 0, 1.5, "é😀", [], {"a": {"b": [1]}}])
+def test_a_body_may_be_any_json_whatever_its_content_type(client: FlaskClient, value: object) -> None:
+    answer = client.post("/", data=json.dumps(value), content_type="application/x-www-form-urlencoded")
+    assert answer.json == {"value": value}
+    assert answer.content_type == "application/json; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b" ", "Line 1, column 2 of the body: Expecting value"),
+        (b'{"a": 1,\n "b" 2}', "Line 2, column 6 of the body: Expecting ':' delimiter"),
+        (b'{"a": "\xff"}', "Byte 7 of the body is not UTF-8"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+    ],
+)
+def test_a_body_that_is_not_json_is_refused_with_the_place(client: FlaskClient, body: bytes, said: str) -> None:
+    problem = json.loads(client.put("/a", data=body).data)
+    assert (problem["type"], problem["status"], problem["detail"]) == ("urn:signalbox:problem:not-json", 400, said)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [("[1]", "a list"), ("true", "true or false"), ("null", "null"), ("1", "a number")]
+)
+def test_where_an_object_is_required_another_value_is_refused(client: FlaskClient, body: str, kind: str) -> None:
+    problem = json.loads(client.put("/a", data=body).data)
+    assert (problem["type"], problem["detail"]) == ("urn:signalbox:problem:not-an-object", f"The body is {kind}.")
+
+
+def test_a_body_nested_too_deep_is_a_problem_and_no_crash(client: FlaskClient) -> None:
+    for body in ("[" * 200_000, "[" * 101 + "]" * 101, '{"a":' * 50_000):
+        assert json.loads(client.post("/", data=body).data)["type"] == "urn:signalbox:problem:too-deep"
+    assert client.post("/", data="[" * 100 + "]" * 100).status_code == 200
+
+
+class Endless(io.RawIOBase):
+    """A body of which too much is read when it is read to its end."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self.left = bytes_max
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = min(len(buffer), self.left)
+        assert size, "more of the body was read than there was a reason to"
+        self.left -= size
+        buffer[:size] = b" " * size
+        return size
+
+
+@pytest.mark.parametrize("said_in_advance", [True, False])
+def test_a_body_over_the_limit_is_refused_without_being_read_to_its_end(
+    app: flask.Flask, said_in_advance: bool
+) -> None:
+    environ = EnvironBuilder("/a", method="PUT").get_environ()
+    environ["wsgi.input"] = Endless(3 * 1024 * 1024)
+    environ["wsgi.input_terminated"] = True
+    environ.pop("CONTENT_LENGTH", None)
+    if said_in_advance:
+        environ["CONTENT_LENGTH"] = str(10**9)
+    body, status, _ = run_wsgi_app(app, environ)
+    assert status.startswith("413 ")
+    assert json.loads(b"".join(body))["type"] == "urn:signalbox:problem:too-large"
+
+
+def test_a_body_of_exactly_the_limit_is_read(client: FlaskClient) -> None:
+    assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX)).status_code == 201
+    assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX + 1)).status_code == 413
