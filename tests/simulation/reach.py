@@ -10,6 +10,7 @@ NAMES_REUSED = "task names used again after they became free"
 EVENTS_LATE = "events delivered more than an hour late"
 OUTAGES = "hours that passed without a sweeper"
 RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
+TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
 REACHED: Counter[str] = Counter()
 """Of this process. Never reset by a world: whoever wants the counts of some seeds takes a difference."""

@@ -157,6 +157,10 @@ class Unavailable(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class DeploymentCannotEnqueue(Unavailable):
+    """The deployment lacks a queue or a right to enqueue. A right may lag behind a first deployment, so retry."""
+
+
 class BadBatch(Problem):
     title = "Invalid batch request"
 
