@@ -22,6 +22,16 @@ RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 BACKLOG = 1_024
 
+SERVER_OPTIONS = (
+    "--workers=1",
+    f"--threads={THREADS}",
+    "--timeout=0",
+    "--graceful-timeout=1",
+    "--keep-alive=75",
+    "--no-control-socket",
+)
+"""Of gunicorn, which serves the functions."""
+
 
 @dataclass(frozen=True, slots=True)
 class StackLayout:
@@ -163,12 +173,7 @@ def _functions(layout: StackLayout) -> Service:
     command = _module(
         "gunicorn",
         f"--bind=fd://{listening_fd}",
-        "--workers=1",
-        f"--threads={THREADS}",
-        "--timeout=0",
-        "--graceful-timeout=1",
-        "--keep-alive=75",
-        "--no-control-socket",
+        *SERVER_OPTIONS,
         application,
     )
     return Service(

@@ -31,6 +31,10 @@ class Problem(Exception):
         return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
 
+class IncompleteBody(Problem):
+    title = "Incomplete or malformed body"
+
+
 class NotJson(Problem):
     title = "Invalid JSON"
 
