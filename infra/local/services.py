@@ -29,8 +29,9 @@ SERVER_OPTIONS = (
     "--graceful-timeout=1",
     "--keep-alive=75",
     "--no-control-socket",
+    "--limit-request-line=0",
 )
-"""Of gunicorn, which serves the functions."""
+"""Of gunicorn, which serves the functions. functions-framework bounds no address either."""
 
 
 @dataclass(frozen=True, slots=True)

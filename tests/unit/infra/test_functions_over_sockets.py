@@ -76,3 +76,7 @@ def test_a_body_that_is_cut_off_or_malformed_is_400_and_nothing_is_stored(
 def test_a_whole_body_is_stored(server: tuple[str, int], framing: bytes, sent: bytes) -> None:
     assert exchange(server, HEAD % (b"whole", framing) + sent)[0] in (200, 201)
     assert get(server, b"/documents/whole") == 200
+
+
+def test_an_address_is_as_long_as_in_the_cloud(server: tuple[str, int]) -> None:
+    assert get(server, b"/documents?where=n==" + b"x" * 20_000) == 200
