@@ -31,6 +31,10 @@ class Problem(Exception):
         return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
 
+class IncompleteBody(Problem):
+    title = "Incomplete or malformed body"
+
+
 class NotJson(Problem):
     title = "Invalid JSON"
 
@@ -155,6 +159,10 @@ class Unavailable(Exception):
     def __init__(self, reason: str, *, retry_after_seconds: int = 1) -> None:
         super().__init__(reason)
         self.retry_after_seconds = retry_after_seconds
+
+
+class DeploymentCannotEnqueue(Unavailable):
+    """The deployment lacks a queue or a right to enqueue. A right may lag behind a first deployment, so retry."""
 
 
 class BadBatch(Problem):
