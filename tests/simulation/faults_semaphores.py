@@ -26,11 +26,12 @@ from shared.core.rules.times import EPOCH
 from shared.semaphores.operations import admission, leases, records, semaphores, transitions, waits
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.rules import admission as admission_rules
-from shared.semaphores.rules import lease_commands, tasks
+from shared.semaphores.rules import lease_commands, tasks, wait_commands
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules import transitions as transition_rules
 from shared.semaphores.rules.lease_commands import Claimed, EndLease
-from shared.semaphores.rules.leases import EndedLease, LeaseRecord
+from shared.semaphores.rules.leases import EndedLease, GrantedLease, LeaseRecord, lease_id
+from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, Transition
 from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
@@ -162,6 +163,23 @@ def _cancel_only_who_waits(_: Ports, __: str, ___: Waiter) -> bool:
     return True
 
 
+# --- sem-5, a repeat ---
+
+
+def _acquired_once_and_for_all(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
+    if ended := loaded.semaphore.ended_lease(request.id):
+        lease = GrantedLease(lease_id(ended.id, ended.token), ended.token, ended.ends_at)
+        return Transition(loaded.semaphore, WaitAnswer(lease))
+    return acquire(loaded, request)
+
+
+acquire = wait_commands.acquire
+
+
+def _held_for_ever(_: Loaded, lease: LeaseRecord) -> WaitAnswer:
+    return WaitAnswer(lease.granted())
+
+
 # --- sem-8 ---
 
 
@@ -243,6 +261,9 @@ FAULTS = (
     _without("sem-5", "the receipt of an immediate grant", (records, "put_waiter", _no_receipt)),
     _without("sem-5", "the token in a task's name", (tasks, "name_of", _named_without_token)),
     _without("sem-5", "remembering ended leases", (Semaphore, "remember", _remember_nothing)),
+    _without("sem-5", "the signal of a repeat's lease", (wait_commands, "acquire", _acquired_once_and_for_all)),
+    _without("sem-5", "the end of a repeat's lease", (wait_commands, "answer_of", _held_for_ever)),
+    _without("sem-5", "the release beside a repeat's lease", (transitions, "read_release", lambda _: None)),
     _without("sem-6", "the token of a signal", (Semaphore, "lease", _by_id_alone)),
     _without("sem-7", "the guard of a waiter that leaves", (records, "leave", _leave_blindly)),
     _without(

@@ -22,6 +22,7 @@ from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules.leases import LeaseRecord, parse_lease_id
 from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from shared.semaphores.rules.waiters import WaitAnswer
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
@@ -151,7 +152,7 @@ class SemaphoresWorld:
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, request)
+            answer = self._wait(request)
             if answer.waiting:
                 self.told.setdefault(id_, self._millisecond())
             else:
@@ -176,7 +177,7 @@ class SemaphoresWorld:
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, request)
+            answer = self._wait(request)
             if answer.lease is None or vanishing:
                 return
             lease = answer.lease.id
@@ -188,6 +189,18 @@ class SemaphoresWorld:
             self._check_released(lease, semaphores.signal(self.world.ports, NAME, signal))
 
         return lambda: self._persistently(f"acquire {id_}", work, left=3)
+
+    def _wait(self, request: WaitRequest) -> WaitAnswer:
+        """Wait, and check that a lease which the answer names was not over when the call began."""
+        began = self.world.now()
+        answer = semaphores.wait(self.world.ports, NAME, request)
+        if answer.lease is None:
+            return answer
+        key = parse_lease_id(answer.lease.id)
+        ends = (self.ends.get(key), self.left.get(key), self.left_releases.get(answer.lease.id))
+        if any(end is not None and end <= began for end in ends):
+            raise Violation(f"{request.id} is said to hold {answer.lease.id}, which was over when the call began")
+        return answer
 
     def _rebirth(self) -> None:
         """Delete the semaphore and create it anew: its waiters have no claim, and tokens keep growing."""

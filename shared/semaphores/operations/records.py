@@ -53,6 +53,11 @@ def read_waiter(snapshot: Snapshot) -> Waiter | None:
     return None if snapshot.data is None else Waiter.from_record(snapshot.id, snapshot.data, snapshot.update_time)
 
 
+def read_release(snapshot: Snapshot) -> Release | None:
+    """Return the release of a record, if there is one."""
+    return None if snapshot.data is None else Release.from_record(snapshot.data, snapshot.create_time)
+
+
 def waiters_query(name: str, limit: int) -> Query:
     """Return the query of the head of the wait queue. Only a record in the queue has `since`."""
     return Query(f"{path_of(name)}/waiters", order_by=(SINCE,), limit=limit)
@@ -70,7 +75,7 @@ def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
         loaded,
         reads=reads,
         waiters=tuple(one for snapshot in waiters if (one := read_waiter(snapshot))),
-        releases=tuple(Release.from_record(one.data or {}, one.create_time) for one in releases),
+        releases=tuple(left for snapshot in releases if (left := read_release(snapshot))),
         receipts=tuple(one for snapshot in receipts if (one := read_waiter(snapshot))),
     )
 

@@ -26,7 +26,8 @@ from shared.semaphores.rules.waiters import WaitAnswer, Waiter
 def wait(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     """Take permits, or a place in the wait queue. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`."""
     if request.continuation is None:
-        reads = SemaphoreReads(name, partial(rules.wait_reads, request=request))
+        lease_of = partial(rules.granted_before, request=request)
+        reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), lease_of=lease_of)
         return change(ports, reads, partial(rules.acquire, request=request)).answer
     try:
         return guarded(ports, name, request)
@@ -39,7 +40,8 @@ def guarded(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
 
     The wait's own record is read only when a commit has failed: that it must not exist is part of the commit.
     """
-    reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), request.id, wait_from_attempt=1)
+    lease_of = partial(rules.granted_before, request=request)
+    reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), request.id, 1, lease_of)
     return change(ports, reads, partial(rules.wait, request=request), attempts_max=LIMITS.guarded_attempts_max).answer
 
 
@@ -52,7 +54,7 @@ def combine(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     try:
         outbox.commit(ports, [put], deadline_task(name, waiter))
     except AlreadyExists:
-        reads = SemaphoreReads(name, wait_id=request.id)
+        reads = SemaphoreReads(name, wait_id=request.id, lease_of=partial(rules.granted_before, request=request))
         return change(ports, reads, partial(rules.wait, request=request)).answer
     return confirm(ports, name, waiter)
 

@@ -31,7 +31,8 @@ class QueueReads:
 class Loaded:
     """What a decision rests on.
 
-    `wait` is the record of the wait in question, read with the semaphore's if `wait_read`. `waiters` (the head of the
+    `wait` is the record of the wait in question, read with the semaphore's if `wait_read`; `release` that of its lease,
+    if it has one and its release was left to an admit run, read with them at one instant. `waiters` (the head of the
     wait queue), `releases` and `receipts` were queried after it. `update_time` is the last commit of the semaphore.
     """
 
@@ -42,6 +43,7 @@ class Loaded:
     update_time: datetime | None = None
     wait: Waiter | None = None
     wait_read: bool = False
+    release: Release | None = None
     reads: QueueReads = QueueReads()
     waiters: tuple[Waiter, ...] = ()
     releases: tuple[Release, ...] = ()

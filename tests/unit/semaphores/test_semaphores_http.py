@@ -99,7 +99,22 @@ def test_a_free_permit_is_acquired_once_and_signalled_once(fork: World) -> None:
     lease = {"lease": answer["lease"]["id"]}
     assert fork.call("POST", "semaphore-signal/fork", lease) == (200, {"released": True})
     assert fork.call("POST", "semaphore-signal/fork", lease) == (200, {"released": False})
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, answer)
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
+
+
+def test_a_repeated_acquire_does_not_enter_beside_the_next_holder(fork: World) -> None:
+    first = fork.call("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]["id"]
+    fork.call("POST", "semaphore-signal/fork", {"lease": first})
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "b"})[1]["acquired"]
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
+
+
+def test_a_repeated_wait_is_over_once_its_continuations_lease_is(fork: World) -> None:
+    body = {"id": "a", "continuation": CALL}
+    lease = fork.call("POST", "semaphore-wait/fork", body)[1]["lease"]["id"]
+    assert fork.call("POST", "semaphore-wait/fork", body)[1]["lease"]["id"] == lease
+    fork.call("POST", "semaphore-signal/fork", {"lease": lease})
+    assert fork.call("POST", "semaphore-wait/fork", body) == (202, {"acquired": False, "ended": True})
 
 
 def test_a_signal_that_is_repeated_under_its_key_is_answered_the_same(fork: World) -> None:
