@@ -21,12 +21,13 @@ from shared.core.operations import outbox
 from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, Write
 from shared.core.rules import times
 from shared.core.rules.effects import Effect, name_of
+from shared.core.rules.problems import BadSemaphore
 from shared.core.rules.task_context import Lease
 from shared.core.rules.times import EPOCH
 from shared.semaphores.operations import admission, leases, records, semaphores, transitions, waits
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.rules import admission as admission_rules
-from shared.semaphores.rules import lease_commands, tasks, wait_commands
+from shared.semaphores.rules import lease_commands, tasks, wait_commands, wait_queue
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules import transitions as transition_rules
 from shared.semaphores.rules.lease_commands import Claimed, EndLease
@@ -49,6 +50,11 @@ def _without(clause: str, without: str, *patches: tuple[Any, str, Any]) -> Fault
 def _racing(fault: Fault, racing: bool) -> Fault:
     """Look for a fault only where there is a race, or only where there is none: fewer seeds find it."""
     return replace(fault, run=partial(semaphores_world.run, racing=racing))
+
+
+def _changing(fault: Fault) -> Fault:
+    """Look for a fault only where the permits are lowered and raised."""
+    return replace(fault, run=partial(semaphores_world.run, racing=False, changing=True))
 
 
 class _Planted(AbstractContextManager[None]):
@@ -180,6 +186,22 @@ def _held_for_ever(_: Loaded, lease: LeaseRecord) -> WaitAnswer:
     return WaitAnswer(lease.granted())
 
 
+def _hopeful(_: Waiter, __: Semaphore) -> bool:
+    return False
+
+
+def _grant_to_whoever_waits(loaded: Loaded, semaphore: Semaphore) -> wait_queue.Granted:
+    with mock.patch.object(wait_queue, "is_hopeless", _hopeful):
+        return grant_waiters(loaded, semaphore)
+
+
+grant_waiters = wait_queue.grant_waiters
+
+
+def _refuse_unseen(_: Ports, __: str, request: WaitRequest) -> WaitAnswer:
+    raise BadSemaphore(f"{request.permits} are too many", field="permits")
+
+
 # --- sem-8 ---
 
 
@@ -269,6 +291,15 @@ FAULTS = (
     _without(
         "sem-7", "ending the lease that a cancel finds granted", (leases, "_cancel_granted", _cancel_only_who_waits)
     ),
+    _changing(_without("sem-7", "the end of a wait that can never be granted", (wait_queue, "is_hopeless", _hopeful))),
+    _changing(
+        _without(
+            "sem-7",
+            "the end of such a wait that came later",
+            *((module, "grant_waiters", _grant_to_whoever_waits) for module in (admission_rules, lease_commands)),
+        )
+    ),
+    _changing(_without("sem-7", "the record of a wait for too many permits", (waits, "repeated", _refuse_unseen))),
     _without("sem-8", "the alarm", (transition_rules, "new_alarm", lambda *_: ())),
     _without("sem-8", "the end in an alarm's name", (transition_rules, "alarm_task", _alarm_named_without_its_time)),
     _without("sem-8", "arming for an earlier end", (Semaphore, "with_alarm", _armed_once)),

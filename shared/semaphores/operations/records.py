@@ -58,9 +58,9 @@ def read_release(snapshot: Snapshot) -> Release | None:
     return None if snapshot.data is None else Release.from_record(snapshot.data, snapshot.create_time)
 
 
-def waiters_query(name: str, limit: int) -> Query:
+def waiters_query(name: str, limit: int, after: tuple[datetime, str] | None = None) -> Query:
     """Return the query of the head of the wait queue. Only a record in the queue has `since`."""
-    return Query(f"{path_of(name)}/waiters", order_by=(SINCE,), limit=limit)
+    return Query(f"{path_of(name)}/waiters", order_by=(SINCE,), limit=limit, after=after or ())
 
 
 def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
@@ -69,7 +69,7 @@ def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
         return loaded
     path = path_of(loaded.name)
     releases = _found(store, Query(f"{path}/releases", limit=reads.releases))
-    waiters = _found(store, waiters_query(loaded.name, reads.waiters))
+    waiters = _found(store, waiters_query(loaded.name, reads.waiters, reads.after))
     receipts = _found(store, Query(f"{path}/waiters", order_by=(EXPIRES_AT,), limit=reads.receipts))
     return replace(
         loaded,

@@ -20,11 +20,15 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class QueueReads:
-    """How many waiters, releases and receipts a decision needs besides the semaphore's record; 0: none."""
+    """How many waiters, releases and receipts a decision needs besides the semaphore's record; 0: none.
+
+    `after` is the place in the wait queue, a time and an id, behind which the waiters are read.
+    """
 
     waiters: int = 0
     releases: int = 0
     receipts: int = 0
+    after: tuple[datetime, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Transition(Generic[Answer]):
 
     def commits(self, loaded: Loaded) -> bool:
         """Return whether there is anything to commit."""
-        others = self.waiters or self.releases_created or self.releases_applied
+        others = self.waiters or self.releases_created or self.releases_applied or self.effects
         return bool(others) or self.semaphore != loaded.semaphore
 
 

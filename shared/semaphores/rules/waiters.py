@@ -14,7 +14,8 @@ from typing import Any, Literal, Self
 from shared.core.rules.calls import Call
 from shared.semaphores.rules.leases import GrantedLease
 
-State = Literal["waiting", "granted", "lost", "cancelled", "timed_out"]
+State = Literal["waiting", "granted", "lost", "cancelled", "timed_out", "refused"]
+"""`refused`: the semaphore's permits were lowered below what the wait wants."""
 
 _CALLS = ("continuation", "on_timeout")
 _PLAIN_FIELDS = ("incarnation", "permits", "lease_seconds", "release_on_return", "deadline_at", "state", "grant")

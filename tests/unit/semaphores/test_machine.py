@@ -569,7 +569,7 @@ def granted(permits: int, *wanted: int, stale: int = 0) -> Transition[None]:
         (3, (1, 1, 1), ["w0", "w1", "w2"], "opening", True),
         (2, (1, 1, 1), ["w0", "w1"], "closed", False),
         (2, (1, 2, 1), ["w0"], "closed", False),
-        (3, (4, 1), [], "closed", False),
+        (3, (3, 1), ["w0"], "closed", False),
         (3, (2, 1), ["w0", "w1"], "opening", True),
     ],
 )
@@ -580,6 +580,55 @@ def test_permits_go_to_the_head_in_order_and_nobody_overtakes_a_head_that_needs_
     assert [one.waiter.id for one in transition.waiters] == names
     assert [effect.context["lease"]["id"].partition("~")[0] for effect in transition.effects] == names
     assert (transition.semaphore.mode, transition.nudge) == (mode, nudge)
+
+
+def test_a_head_that_wants_more_permits_than_there_are_ends_and_blocks_nobody() -> None:
+    transition = granted(3, 4, 1)
+    assert [becomes(one) for one in transition.waiters] == ["w1 granted", "w0 refused"]
+    assert transition.nudge
+
+
+@pytest.mark.parametrize("state", ["closed held b", "closed granted b", "closed claimed b"])
+def test_a_signal_passes_by_a_head_that_wants_more_permits_than_there_are(state: str) -> None:
+    before = loaded(state, lambda _: QueueReads(waiters=1))
+    before = replace(before, waiters=(waiter("b", permits=2, on_timeout=CALL),))
+    transition = lease_commands.end_lease(before, EndLease("a", TOKEN, "op"))
+    assert ([becomes(one) for one in transition.waiters], transition.nudge) == (["b refused"], True)
+    assert [(effect.task, effect.context) for effect in transition.effects] == [("eat", {"reason": "permits"})]
+
+
+def lowered_to_one(*wanted: int, payload_bytes: int = 0) -> Transition[Semaphore]:
+    """Lower three permits to one, with waiters that want so many each."""
+    late = Call("philosophers", "leave", {"note": "x" * payload_bytes})
+    queue = tuple(waiter(f"w{index}", permits=each, on_timeout=late) for index, each in enumerate(wanted))
+    before = replace(loaded("closed held"), semaphore=replace(loaded("closed held").semaphore, permits=3))
+    reads = upkeep.settings_reads(before, SETTINGS)
+    return upkeep.change_settings(replace(before, reads=reads, waiters=queue[: reads.waiters]), SETTINGS)
+
+
+def test_lowering_the_permits_ends_the_waits_that_want_more() -> None:
+    transition = lowered_to_one(1, 3, 1, 2)
+    assert [becomes(one) for one in transition.waiters] == ["w1 refused", "w3 refused"]
+    assert [(effect.task, effect.context) for effect in transition.effects] == [("leave", {"reason": "permits"})] * 2
+    assert transition.nudge
+
+
+@pytest.mark.parametrize(
+    ("wanted", "payload_bytes", "refused", "after"),
+    [((2, 2, 2), 0, ["w0", "w1"], "w1"), ((1, 1, 2), 0, [], "w1"), ((2, 2), 400_000, ["w0"], "w0")],
+)
+def test_lowering_the_permits_beside_many_waiters_ends_them_in_pages(
+    wanted: tuple[int, ...], payload_bytes: int, refused: list[str], after: str
+) -> None:
+    with LIMITS.replaced(grants_page_max=2):
+        transition = lowered_to_one(*wanted, payload_bytes=payload_bytes)
+    assert [one.waiter.id for one in transition.waiters] == refused
+    assert [effect.payload["after"][1] for effect in transition.effects if effect.task == "refuse"] == [after]
+
+
+def test_only_fewer_permits_read_the_wait_queue() -> None:
+    for state in STATES.strip().splitlines():
+        assert upkeep.settings_reads(loaded(state), SemaphoreSettings(2, 90)) == QueueReads()
 
 
 def test_waiters_of_an_earlier_semaphore_are_deleted_and_never_granted() -> None:
