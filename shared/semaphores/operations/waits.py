@@ -67,7 +67,8 @@ def combine(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
 
 def repeated(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     """Answer a wait that has a record, which was created before the permits were lowered, perhaps; else as `wait`."""
-    reads = SemaphoreReads(name, wait_id=request.id, lease_of=partial(rules.granted_before, request=request))
+    lease_of = partial(rules.granted_before, request=request)
+    reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), request.id, lease_of=lease_of)
     return change(ports, reads, partial(rules.wait, request=request)).answer
 
 
