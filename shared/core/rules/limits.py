@@ -209,7 +209,7 @@ class Limits:
     """A wait's answer is kept so long after it ended: Cloud Tasks delivers a task for up to 31 days."""
 
     ended_leases_max: int = 50
-    """Leases that are over and still remembered in the record, to answer a repeated call as before."""
+    """Leases that are over and still remembered in the record, to recognise a repeated call."""
 
     expired_leases_max: int = 100
     """Expired leases of continuations kept in the record for their tasks; more are evicted, noted at their waiters."""

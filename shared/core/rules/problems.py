@@ -193,5 +193,10 @@ class BadSemaphore(Problem):
     title = "Invalid semaphore request"
 
 
+class LeaseEnded(Problem):
+    status = 409
+    title = "The lease of this id is over"
+
+
 class NoSemaphore(NotFound):
     title = "Semaphore not found"

@@ -7,6 +7,7 @@ from shared.core.rules.limits import LIMITS
 from shared.semaphores.rules.requests import SemaphoreSettings
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition, unchanged
+from shared.semaphores.rules.wait_queue import refuse
 
 
 def create(settings: SemaphoreSettings) -> Semaphore:
@@ -19,8 +20,17 @@ def settings_of(semaphore: Semaphore) -> SemaphoreSettings:
     return SemaphoreSettings(semaphore.permits, semaphore.lease_seconds, semaphore.delete_after_seconds)
 
 
+def settings_reads(loaded: Loaded, settings: SemaphoreSettings) -> QueueReads:
+    """Read the head of the wait queue, if permits are lowered and somebody may wait."""
+    lowered = settings.permits < loaded.semaphore.permits and loaded.semaphore.mode != "open"
+    return QueueReads(waiters=LIMITS.grants_page_max if lowered else 0)
+
+
 def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[Semaphore]:
-    """Set permits and times. Fewer permits hold for new grants only; more are granted to those who wait."""
+    """Set permits and times. Fewer permits hold for new grants only, and end the waits that want more than that.
+
+    More permits are granted to those who wait.
+    """
     after = replace(
         loaded.semaphore,
         permits=settings.permits,
@@ -28,7 +38,8 @@ def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[S
         delete_after_seconds=settings.delete_after_seconds,
     )
     raised = after.permits > loaded.semaphore.permits and after.mode != "open"
-    return Transition(after, after, nudge=raised)
+    transition = refuse(loaded, after)
+    return replace(transition, nudge=raised or transition.nudge)
 
 
 def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> bool:

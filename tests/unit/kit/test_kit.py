@@ -13,6 +13,7 @@ from shared.kit import (
     Call,
     Function,
     Lease,
+    LeaseEnded,
     Problem,
     Request,
     Response,
@@ -204,6 +205,40 @@ def test_a_lease_is_renewed_and_signalled_once(harness: Harness) -> None:
     assert semaphore("stove").signal(lease)
     assert not semaphore("stove").signal(lease)
     assert not semaphore("stove").renew(lease.id)
+
+
+def test_a_task_that_acquired_and_signalled_acquires_anew_when_it_is_delivered_again(harness: Harness) -> None:
+    app = Function("door")
+    held: list[Lease | None] = []
+
+    @app.task
+    def enter() -> None:
+        lease = semaphore("door").acquire()
+        held.append(lease)
+        if lease:
+            semaphore("door").signal(lease)
+
+    harness.add(app)
+    semaphore("door").ensure(permits=1)
+    delivered = effect(Call("door", "enter", {}))
+    assert harness.deliver_task(delivered).status == 204
+    other = semaphore("door").acquire()
+    assert harness.deliver_task(delivered).status == 204
+    assert other
+    semaphore("door").signal(other)
+    assert harness.deliver_task(delivered).status == 204
+    first, beside, anew = held
+    assert first
+    assert anew
+    assert (beside, anew.token > other.token > first.token) == (None, True)
+
+
+def test_an_acquire_under_an_id_whose_lease_is_over_is_refused(harness: Harness) -> None:
+    semaphore("stove").ensure(permits=1, lease_seconds=10)
+    assert semaphore("stove").acquire(id="once") == semaphore("stove").acquire(id="once")
+    harness.advance(11)
+    with pytest.raises(LeaseEnded):
+        semaphore("stove").acquire(id="once")
 
 
 def test_a_batch_of_calls_completes_and_counts_them(harness: Harness, kitchen: Any) -> None:
