@@ -16,4 +16,4 @@ def sweep() -> None:
     with ExitStack() as parts:  # it runs all of them, the last first, whatever one raises
         parts.callback(batch_sweep.sweep, runtime.ports())
         parts.callback(semaphores.sweep, runtime.ports(), time_budget(LIMITS.sweep_part_seconds))
-        parts.callback(outbox.sweep, runtime.ports())
+        parts.callback(outbox.sweep, runtime.ports(), time_budget(LIMITS.sweep_part_seconds))

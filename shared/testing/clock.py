@@ -37,6 +37,6 @@ def budget_of(records: int) -> Budget:
 
     def begin() -> OutOfTime:
         read = count()
-        return lambda: next(read) > records  # once before the page, then before each record
+        return lambda: next(read) >= records  # it is read before each record
 
     return begin

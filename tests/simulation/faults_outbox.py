@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Write
+from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Snapshot, Write
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import Unavailable
 from tests.simulation import outbox_world
@@ -66,6 +66,10 @@ def _time_to_live(ports: Ports) -> int:
     return 0
 
 
+def _from_the_start(ports: Ports) -> Iterator[Snapshot]:
+    return iter(ports.store.query(Query(outbox.COLLECTION)))
+
+
 FAULTS = (
     _outbox("outbox-1", "committing before handing over", outbox, "commit", _hand_over_first),
     _outbox("outbox-1", "a record of what to hand over", outbox, "commit", _without_a_record),
@@ -75,4 +79,5 @@ FAULTS = (
     _outbox("outbox-3", "the same names each time", outbox, "hand_over", _hand_over_under_new_names),
     _outbox("outbox-5", "keeping old records (a time-to-live policy)", outbox, "sweep", _time_to_live),
     _outbox("outbox-4", "the sweeper", outbox, "sweep", lambda _: 0),
+    _outbox("outbox-7", "beginning at a random record", outbox, "_records", _from_the_start),
 )

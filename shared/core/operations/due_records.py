@@ -20,7 +20,7 @@ def due_records(
     if not first or _time(first[0], due_at) > first[0].read_time:
         return
     began_at, after = first[0].read_time, tuple[Any, ...]()
-    while not out_of_time():
+    while True:
         page = store.query(Query(collection, order_by=order, limit=page_max, after=after))
         for snapshot in page:
             if out_of_time() or _time(snapshot, due_at) > began_at:

@@ -78,7 +78,8 @@ class Limits:
     """Outbox records that a sweep reads in one query."""
 
     sweep_pages_max: int = 20
-    """Pages of one sweep, so that it ends well before the next begins."""
+    """So many pages' worth of outbox records are looked at in one sweep, so that it ends well before the next begins.
+    Where there are more, a sweep begins at a random one."""
 
     sweep_part_seconds: float = 15
     """Each part of a sweep (outbox, semaphores, batches) begins no further record after so long, so that a sweep ends
