@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from unittest import mock
 
 from shared.adapters import cloud_tasks
 from shared.core.operations import outbox
-from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Write
+from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Snapshot, Write
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import Unavailable
 from tests.simulation import batches_world, links_world, outbox_world
@@ -74,6 +74,10 @@ def _acknowledging_refusals(run: Callable[[int], None], lost: str) -> Fault:
     return Fault("outbox-7", f"retrying what the queue refuses ({lost})", plant, run)
 
 
+def _from_the_start(ports: Ports) -> Iterator[Snapshot]:
+    return iter(ports.store.query(Query(outbox.COLLECTION)))
+
+
 FAULTS = (
     _outbox("outbox-1", "committing before handing over", outbox, "commit", _hand_over_first),
     _outbox("outbox-1", "a record of what to hand over", outbox, "commit", _without_a_record),
@@ -85,4 +89,5 @@ FAULTS = (
     _outbox("outbox-4", "the sweeper", outbox, "sweep", lambda _: 0),
     _acknowledging_refusals(batches_world.run, "units"),
     _acknowledging_refusals(links_world.run, "copies"),
+    _outbox("outbox-8", "beginning at a random record", outbox, "_records", _from_the_start),
 )

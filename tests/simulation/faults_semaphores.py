@@ -24,7 +24,7 @@ from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.problems import BadSemaphore
 from shared.core.rules.task_context import Lease
 from shared.core.rules.times import EPOCH
-from shared.semaphores.operations import admission, leases, records, semaphores, transitions, waits
+from shared.semaphores.operations import admission, leases, records, semaphores, sweep, transitions, waits
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.rules import admission as admission_rules
 from shared.semaphores.rules import lease_commands, tasks, wait_commands, wait_queue
@@ -303,10 +303,11 @@ FAULTS = (
     _without("sem-8", "the alarm", (transition_rules, "new_alarm", lambda *_: ())),
     _without("sem-8", "the end in an alarm's name", (transition_rules, "alarm_task", _alarm_named_without_its_time)),
     _without("sem-8", "arming for an earlier end", (Semaphore, "with_alarm", _armed_once)),
-    _without("sem-8", "the sweeper", (semaphores, "sweep", lambda _: 0)),
+    _without("sem-8", "the sweeper", (semaphores, "sweep", lambda *_: 0)),
     _without("sem-9", "the time in tokens", (Semaphore, "grant", _tokens_by_counting)),
     _racing(_without("sem-9", "the incarnation", (transitions, "incarnation_of", lambda _: 0)), False),
     _without("sem-10", "the operation in what it ended", (Semaphore, "end", _end_unsigned)),
     _without("sem-10", "the commit's time in `released`", (leases, "end", _released_when_seen)),
+    _without("sem-11", "postponing what a visit leaves as it was", (sweep, "_postpone", lambda *_: None)),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

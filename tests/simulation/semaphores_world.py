@@ -1,7 +1,8 @@
 """Waits, signals, renewals and cancels in one simulated world, and the properties that must hold.
 
 One semaphore, a handful of waits, some with a continuation and some without, callers that retry what was not answered,
-holders that die. The limits are small, so that pages fill, leases expire and the combining path is taken often.
+holders that die. In some worlds other semaphores are due at every sweep, more than it visits. The limits are small, so
+that pages fill, leases expire and the combining path is taken often.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from random import Random
 
 from shared.core.operations import outbox
 from shared.core.operations.ports import Ports, Query, Snapshot
+from shared.core.operations.time_budgets import unlimited
 from shared.core.rules import times
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
@@ -30,8 +32,10 @@ from shared.semaphores.rules.requests import (
     WaitRequest,
 )
 from shared.semaphores.rules.waiters import NOT_ACQUIRED, WaitAnswer
+from shared.testing.clock import budget_of
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.semaphores_crowd import crowd, refusing_alarms
 from tests.simulation.world import Violation, World
 
 NAME = "s"
@@ -41,6 +45,9 @@ CLAIM_SECONDS = 3
 PAGE = 2
 RETRIES_MAX = 12
 SWEEPS = 6
+CROWDED_RATE = 0.1
+CROWDED_SWEEPS = 24
+VISITS = 2
 LATE_SECONDS = 2.2
 CHANGING_SHARE = 0.2
 ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
@@ -72,6 +79,7 @@ class SemaphoresWorld:
         racing: bool | None = None,
         changing: bool | None = None,
     ) -> None:
+        self.seed = seed
         self.world = World(seed, trace=trace)
         random = self.world.random
         self.racing = random.random() < 0.4 if racing is None else racing
@@ -116,6 +124,7 @@ class SemaphoresWorld:
         self.lives: dict[str, int] = {}
         self.queued_at: dict[str, datetime] = {}
         self.forgetting: set[str] = set()
+        self.crowded = not self.calm and Random(f"crowd {seed}").random() < CROWDED_RATE
 
     def run(self) -> None:
         random = self.world.random
@@ -127,6 +136,9 @@ class SemaphoresWorld:
             expired_leases_max=1,
         ):
             semaphores.put(self.world.reliable_ports(), NAME, self.settings)
+            if self.crowded:
+                crowd(self.world)
+                self.world.queue.refuses = refusing_alarms(Random(f"refusals {self.seed}"))
             acts: list[Callable[[], None]] = []
             for index in range(random.randint(2, 3 if self.racing else 5)):
                 acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
@@ -451,15 +463,15 @@ class SemaphoresWorld:
     def _let_the_sweeper_finish(self) -> None:
         self.world.pass_an_outage()
         self.world.fault_rates.left = 0
-        for _ in range(SWEEPS):
+        self.world.queue.refuses = lambda _: False
+        for _ in range(CROWDED_SWEEPS if self.crowded else SWEEPS):
             self.world.pass_time(30)
             self.world.start("sweep", lambda: self._sweep(self.world.ports))
             self.world.run()
 
-    @staticmethod
-    def _sweep(ports: Ports) -> None:
+    def _sweep(self, ports: Ports) -> None:
         outbox.sweep(ports)
-        semaphores.sweep(ports)
+        semaphores.sweep(ports, budget_of(VISITS) if self.crowded else unlimited)
 
     def _check_rest(self) -> None:
         [snapshot] = self.world.store.read(RECORD)

@@ -76,7 +76,12 @@ class Limits:
     """Outbox records that a sweep reads in one query."""
 
     sweep_pages_max: int = 20
-    """Pages of one sweep, so that it ends well before the next begins."""
+    """So many pages' worth of outbox records are looked at in one sweep, so that it ends well before the next begins.
+    Where there are more, a sweep begins at a random one."""
+
+    sweep_part_seconds: float = 15
+    """Each part of a sweep (outbox, semaphores, batches) begins no further record after so long, so that a sweep ends
+    before the next begins."""
 
     task_bytes_max: int = 100 * 1024
     """A task's payload. Cloud Tasks takes 1 MB; the kit's tasks carry references to data, not the data."""
@@ -236,8 +241,14 @@ class Limits:
     admission_lost_seconds: int = 10
     """If permits stay free while waiters exist this long, the sweeper assumes that the admission task was lost."""
 
-    semaphores_swept_max: int = 50
-    """Semaphores that one sweep looks after."""
+    semaphores_sweep_page: int = 50
+    """Semaphores that a sweep reads in one query."""
+
+    sweep_pause_seconds: int = 10
+    """A semaphore that a visit of the sweeper left as it was is due again after this pause, then after twice that."""
+
+    sweep_pause_seconds_max: int = 120
+    """The longest such pause: so long may permits stay free beside waiters whose admission task was lost."""
 
     waiters_shown_max: int = 100
     """Waiters of a semaphore in one answer."""
