@@ -59,10 +59,12 @@ class AuthorizedQueue(MeteredQueue):
     def create(self, effects: Sequence[Effect]) -> None:
         """Enqueue all permitted tasks. Raises `DeploymentCannotEnqueue` if one is not, else as the queue."""
         refused = [effect for effect in effects if not _may_enqueue(effect)]
-        self._queue.create([effect for effect in effects if effect not in refused])
+        permitted = [effect for effect in effects if effect not in refused]
+        self._queue.create(permitted)
         if refused:
             self._log.error("deployment cannot enqueue", reason=f"the function may not enqueue to {refused[0].queue}")
-            raise DeploymentCannotEnqueue(f"Add {refused[0].queue} to the function's enqueues in the catalogue")
+            reason = f"Add {refused[0].queue} to the function's enqueues in the catalogue"
+            raise DeploymentCannotEnqueue(reason, (effect.name for effect in permitted))
 
 
 def _may_enqueue(effect: Effect) -> bool:

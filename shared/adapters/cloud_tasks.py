@@ -3,7 +3,7 @@
 A task has its effect's name, and Cloud Tasks accepts a name once: "already exists" means enqueued, so a retry is always
 safe. An error is sorted by what is wrong:
 
-    the service      `Unavailable`
+    the service      `EnqueueUnconfirmed`: transient
     the installation `DeploymentCannotEnqueue`: no such queue, no permission. Transient too, since a right may lag
                      behind a deployment, and logged as an ERROR, since no caller can correct it
     the task itself  `QueueRefused`, a `Problem`, logged as an ERROR: the same request would fail again
@@ -13,7 +13,7 @@ Google's client is imported with the first task: functions that enqueue none sta
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from shared.adapters.logs import current_trace
 from shared.adapters.settings import Settings
 from shared.core.operations.ports import Log
 from shared.core.rules.effects import Effect
-from shared.core.rules.problems import DeploymentCannotEnqueue, Problem, Unavailable
+from shared.core.rules.problems import DeploymentCannotEnqueue, EnqueueUnconfirmed, PartlyEnqueued, Problem
 from shared.core.rules.task_envelope import TaskEnvelope
 
 if TYPE_CHECKING:
@@ -55,28 +55,41 @@ OF_THE_INSTALLATION = (
 OF_THE_TASK = (google.InvalidArgument,)
 
 
-class QueueRefused(Problem):
+class QueueRefused(PartlyEnqueued, Problem):
     status = 500
     title = "Cloud Tasks does not accept the task"
 
 
-def raise_for(errors: Sequence[Exception], log: Log) -> None:
-    """Log what needs attention, and raise: `DeploymentCannotEnqueue`, else `Unavailable`, else `QueueRefused`.
+def raise_for(outcomes: Mapping[str, Exception | None], log: Log) -> None:
+    """Log the errors among the outcomes of tasks, by their names, and raise unless all are enqueued.
 
-    `QueueRefused` only if nothing else is wrong: whoever gets it does not retry.
+    Raises `DeploymentCannotEnqueue`, else `EnqueueUnconfirmed`, else `QueueRefused`, the last only if nothing else is
+    wrong: whoever gets it does not retry. Each names the tasks that are enqueued.
     """
-    of_installation = [error for error in errors if isinstance(error, OF_THE_INSTALLATION)]
-    of_task = [error for error in errors if isinstance(error, OF_THE_TASK)]
-    for refusal in of_installation:
-        log.error("deployment cannot enqueue", reason=str(refusal))
-    for rejection in of_task:
-        log.error("task refused", reason=str(rejection))
-    if of_installation:
-        raise DeploymentCannotEnqueue("Cloud Tasks refused a task; the log says why") from of_installation[0]
-    if unknown := [error for error in errors if error not in of_task]:
-        raise Unavailable("Cloud Tasks did not confirm a task") from unknown[0]
-    if of_task:
-        raise QueueRefused("Cloud Tasks refused a task; the log says why") from of_task[0]
+    errors = [error for error in outcomes.values() if error is not None]
+    if errors:
+        _log(errors, log)
+        enqueued = [name for name, error in outcomes.items() if error is None]
+        decisive = min(errors, key=_rank)
+        raise RAISED[_rank(decisive)]("Cloud Tasks did not take a task; the log may say why", enqueued) from decisive
+
+
+RAISED = (DeploymentCannotEnqueue, EnqueueUnconfirmed, QueueRefused)
+
+
+def _rank(error: Exception) -> int:
+    """Return 0 for an error of the installation, 1 for one of the service, 2 for one of the task."""
+    if isinstance(error, OF_THE_INSTALLATION):
+        return 0
+    return 2 if isinstance(error, OF_THE_TASK) else 1
+
+
+def _log(errors: Sequence[Exception], log: Log) -> None:
+    for error in errors:
+        if isinstance(error, OF_THE_INSTALLATION):
+            log.error("deployment cannot enqueue", reason=str(error))
+        elif isinstance(error, OF_THE_TASK):
+            log.error("task refused", reason=str(error))
 
 
 class CloudTasksQueue:
@@ -94,7 +107,7 @@ class CloudTasksQueue:
         trace = current_trace()
         requests = [task_request(self._settings, effect, effect.trace or trace) for effect in effects]
         outcomes = map(self._attempt, requests) if len(requests) < 2 else self._pool.map(self._attempt, requests)
-        raise_for([error for error in outcomes if error is not None], self._log)
+        raise_for(dict(zip((effect.name for effect in effects), outcomes, strict=True)), self._log)
 
     def _attempt(self, request: dict[str, Any]) -> Exception | None:
         try:

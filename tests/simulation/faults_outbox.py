@@ -87,7 +87,8 @@ FAULTS = (
     _outbox("outbox-3", "the same names each time", outbox, "hand_over", _hand_over_under_new_names),
     _outbox("outbox-5", "keeping old records (a time-to-live policy)", outbox, "sweep", _time_to_live),
     _outbox("outbox-4", "the sweeper", outbox, "sweep", lambda _: 0),
+    _outbox("outbox-8", "marking what the queue took of a record", outbox, "_mark_enqueued", lambda *_: None),
     _acknowledging_refusals(batches_world.run, "units"),
     _acknowledging_refusals(links_world.run, "copies"),
-    _outbox("outbox-8", "beginning at a random record", outbox, "_records", _from_the_start),
+    _outbox("outbox-9", "beginning at a random record", outbox, "_records", _from_the_start),
 )

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from google.api_core.exceptions import GoogleAPIError
+
+from shared.adapters import cloud_tasks
 from shared.core.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import Unavailable
@@ -75,8 +78,16 @@ class SimulatedQueue:
         self._world = world
 
     def create(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
+        """Create all tasks, even when some fail, and raise as the kit's adapter does."""
+        outcomes = {effect.name: self._attempt(effect) for effect in effects}
+        cloud_tasks.raise_for(outcomes, self._world.ports.log)
+
+    def _attempt(self, effect: Effect) -> Exception | None:
+        try:
             _call(self._world, partial(_created, effect), partial(self._take, effect))
+        except (Unavailable, GoogleAPIError) as error:
+            return error
+        return None
 
     def _take(self, effect: Effect) -> None:
         self._world.refusals.refuse()

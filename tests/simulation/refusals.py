@@ -1,8 +1,8 @@
 """Refusals that pass: for a while, an installation lacks a right, a queue, or a valid identity of its own.
 
-Rights that lag behind a first deployment do this. The refusal is what Cloud Tasks answers, and the kit's adapter
-translates it. One world in five has such an installation; its draws come from a generator of their own, so that the
-other worlds' runs do not depend on them.
+Rights that lag behind a first deployment do this. `SimulatedQueue` translates the error as the kit's adapter does. One
+world in five has such an installation; its draws come from a generator of their own, so that the other worlds' runs do
+not depend on them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from google.api_core import exceptions as google
 
-from shared.adapters import cloud_tasks
 from tests.simulation.reach import REACHED, TASKS_REFUSED
 
 if TYPE_CHECKING:
@@ -36,11 +35,11 @@ class PassingRefusals:
         self._left = self._random.randint(1, REFUSALS_MAX) if incomplete else 0
 
     def refuse(self) -> None:
-        """Raise what the adapter raises for a refusal, if there is one here."""
+        """Raise the error of Google's client, if Cloud Tasks refuses here."""
         rates = self._world.fault_rates
         if rates.left > 0 and self._left > 0 and self._random.random() < rates.refuse_task:
             self._left -= 1
             error = self._random.choice(ERRORS)("the installation is incomplete")
             self._world.log(f"  FAULT: Cloud Tasks answers {type(error).__name__}")
             REACHED[TASKS_REFUSED] += 1
-            cloud_tasks.raise_for([error], self._world.ports.log)
+            raise error

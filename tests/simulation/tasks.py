@@ -34,6 +34,7 @@ class TaskQueue:
         self._world = world
         self.waiting: list[Effect] = []
         self.names: dict[str, datetime | None] = {}
+        self.faults_before: dict[str, int] = {}
         self.handlers: dict[str, Callable[[Ports, dict[str, Any]], None]] = {}
         self.task_handlers: dict[str, Callable[[Ports, Effect], None]] = {}
         self.refuses: Callable[[Effect], bool] = lambda _: False
@@ -54,6 +55,7 @@ class TaskQueue:
             self._world.log(f"  the name {effect.name[:6]} was free again")
             REACHED[NAMES_REUSED] += 1
             self.on_reuse(effect)
+        self.faults_before[effect.name] = self._world.faults
         self.names[effect.name] = None
         self.waiting.append(effect)
 

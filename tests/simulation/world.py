@@ -56,6 +56,7 @@ class World:
     ) -> None:
         self.random = Random(seed)
         self.fault_rates = fault_rates or FaultRates()
+        self.faults = 0
         self.trace = trace
         self.epoch = EPOCH
         self._microseconds = 0
@@ -109,6 +110,7 @@ class World:
         if self.fault_rates.left <= 0 or self.random.random() >= rate:
             return False
         self.fault_rates.left -= 1
+        self.faults += 1
         return True
 
     def log(self, text: str) -> None:

@@ -9,20 +9,34 @@ record is deleted. A process may die at any point:
     before the record is deleted  likewise
 
 Enqueueing, deleting and sweeping may race: they use the same names, and deleting twice is a no-op. A record is deleted
-only after every task in it is enqueued. The outbox must never have a time-to-live policy: it would delete tasks that
-were promised.
+only after every task in it is enqueued. If the queue takes only some of them, those are marked in the record and not
+enqueued again, since hours later their names are free. The outbox must never have a time-to-live policy: it would
+delete tasks that were promised.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import islice, takewhile
 from typing import Any
 
-from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Snapshot, Write
+from shared.core.operations.ports import (
+    Change,
+    Committed,
+    Conflict,
+    Delete,
+    Field,
+    Must,
+    Ports,
+    Put,
+    Query,
+    Snapshot,
+    Write,
+)
 from shared.core.operations.time_budgets import Budget, unlimited
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Problem, TooLarge, Unavailable
+from shared.core.rules.problems import PartlyEnqueued, Problem, TooLarge, Unavailable
 
 COLLECTION = "outbox"
 
@@ -44,12 +58,24 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
 
 
 def hand_over(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
-    """Enqueue the tasks, then delete the outbox record.
+    """Enqueue the tasks, then delete the outbox record; if only some are enqueued, mark them in it.
 
     Raises `Unavailable` if either is not known to have happened, or the `Problem` with which the queue refuses.
     """
-    ports.queue.create(effects)
+    try:
+        ports.queue.create(effects)
+    except PartlyEnqueued as error:
+        _mark_enqueued(ports, record, error.enqueued)
+        raise
     ports.store.commit([Delete(record)])
+
+
+def _mark_enqueued(ports: Ports, record: str, names: Collection[str]) -> None:
+    """Mark tasks as enqueued, unless the record is deleted. Marks add up, so concurrent calls need no guard."""
+    if names:
+        marks: dict[Field, Any] = {("enqueued", name): True for name in names}
+        with suppress(Conflict, Unavailable):
+            ports.store.commit([Change(record, marks, Must.EXIST)])
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
@@ -116,5 +142,6 @@ def to_record(effects: Sequence[Effect]) -> dict[str, Any]:
 
 
 def from_record(record: Any) -> tuple[Effect, ...]:
-    """Return the effects of an outbox record."""
-    return tuple(Effect.from_record(task) for task in record["tasks"])
+    """Return the effects of an outbox record that are not marked as enqueued."""
+    enqueued = record.get("enqueued", {})
+    return tuple(Effect.from_record(task) for task in record["tasks"] if task["name"] not in enqueued)

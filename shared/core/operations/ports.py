@@ -203,7 +203,8 @@ class TaskQueue(Protocol):
     def create(self, effects: Sequence[Effect]) -> None:
         """Enqueue tasks. A name that is or was taken counts as enqueued.
 
-        Raises `Unavailable` if any is not known to be.
+        Raises `Unavailable` if any is not known to be, or the `Problem` of a task that can never be. If the error is
+        `PartlyEnqueued` too, it names those that are enqueued.
         """
         ...
 

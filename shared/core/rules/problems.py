@@ -6,7 +6,7 @@ rendered as RFC 9457 (problem details for HTTP APIs) by ``shared/adapters/http/r
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 class Problem(Exception):
@@ -161,7 +161,19 @@ class Unavailable(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
-class DeploymentCannotEnqueue(Unavailable):
+class PartlyEnqueued(Exception):
+    """Not all tasks of a call are known to be enqueued. ``enqueued`` are the names of those that are."""
+
+    def __init__(self, reason: str, enqueued: Iterable[str] = ()) -> None:
+        super().__init__(reason)
+        self.enqueued = frozenset(enqueued)
+
+
+class EnqueueUnconfirmed(PartlyEnqueued, Unavailable):
+    """Cloud Tasks did not confirm a task: it may be enqueued or not."""
+
+
+class DeploymentCannotEnqueue(PartlyEnqueued, Unavailable):
     """The deployment lacks a queue or a right to enqueue. A right may lag behind a first deployment, so retry."""
 
 

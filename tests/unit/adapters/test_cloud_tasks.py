@@ -17,7 +17,7 @@ from shared.adapters.cloud_tasks import CloudTasksQueue, QueueRefused, task_requ
 from shared.adapters.logs import JsonLog, traced
 from shared.adapters.settings import Settings, from_environment
 from shared.core.rules.effects import Effect
-from shared.core.rules.problems import DeploymentCannotEnqueue, Unavailable
+from shared.core.rules.problems import DeploymentCannotEnqueue, PartlyEnqueued, Unavailable
 
 QUEUE = "projects/p/locations/us-central1/queues/x-links"
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -160,9 +160,11 @@ def test_all_are_enqueued_even_when_some_fail_and_transient_errors_outweigh_perm
 ) -> None:
     names = [f"t{n:02}" for n in range(40)]
     service.refusals = {"t00": [grpc.StatusCode.INVALID_ARGUMENT], "t07": [grpc.StatusCode[other]]}
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable) as raised:
         create(service, [effect(name) for name in names])
     assert service.names() == names
+    assert isinstance(raised.value, PartlyEnqueued)
+    assert raised.value.enqueued == {*names} - {"t00", "t07"}
 
 
 def test_no_effects_need_no_connection() -> None:

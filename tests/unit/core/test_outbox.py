@@ -8,10 +8,10 @@ from unittest import mock
 import pytest
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import Must, Put, Query, Snapshot, Stale
+from shared.core.operations.ports import Delete, Must, Put, Query, Snapshot, Stale
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadValue, Problem, TooLarge, Unavailable
+from shared.core.rules.problems import BadValue, EnqueueUnconfirmed, Problem, TooLarge, Unavailable
 from shared.testing.clock import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -124,6 +124,39 @@ def test_a_record_that_the_queue_refuses_stays_and_does_not_hold_up_the_others()
     [stays] = world.ids("outbox")
     assert world.record(f"outbox/{stays}")["tasks"][0]["name"] == "poison"
     assert world.reported == [("outbox tasks refused by the queue", {"outbox": f"outbox/{stays}"})]
+
+
+class Partial(OperationsPlatform):
+    """A queue that takes all tasks but those it refuses by name, and says so."""
+
+    refused = frozenset({"two"})
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        taken = [one for one in effects if one.name not in self.refused]
+        super().create(taken)
+        if len(taken) < len(effects):
+            raise EnqueueUnconfirmed("paused", (one.name for one in taken))
+
+
+def test_a_task_that_the_queue_took_is_not_enqueued_again_when_its_name_is_free() -> None:
+    world = Partial()
+    outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
+    assert world.tasks == [TWO[0]]
+    world.queue.names.clear()
+    world.refused = frozenset()
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    assert outbox.sweep(world.ports) == 1
+    assert (world.tasks, world.ids("outbox")) == (list(TWO), [])
+
+
+def test_marking_what_the_queue_took_does_not_bring_back_a_record_that_a_sweep_deleted() -> None:
+    world = Partial()
+    outbox.commit(world.ports, [Put("counters/a", {"n": 1})], TWO)
+    [record] = world.ids("outbox")
+    world.store.commit([Delete(f"outbox/{record}")])
+    with pytest.raises(EnqueueUnconfirmed):
+        outbox.hand_over(world.ports, f"outbox/{record}", TWO)
+    assert world.ids("outbox") == []
 
 
 def test_the_sweeper_goes_through_as_many_pages_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
