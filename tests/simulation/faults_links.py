@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations.ports import Change, Conflict, Must, Ports, Snapshot, Write
+from shared.core.rules import keys
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
@@ -24,7 +25,7 @@ from shared.links.operations import marks, normalization, pages, tasks
 from shared.links.rules import events
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
-from tests.simulation.links_kinds import CROWDED, FOREIGN, NARROW, OUTGROWING, PAGE_COPIES, PLAIN, WIDE
+from tests.simulation.links_kinds import CROWDED, FOREIGN, LENGTHY, NARROW, OUTGROWING, PAGE_COPIES, PLAIN, WIDE
 
 
 def _check_again_only_after_writing() -> AbstractContextManager[Any]:
@@ -153,6 +154,11 @@ def _embed_at_any_hop(key: str, content: Content, embedding: Embedding, _: int =
 embed_links = links.embed_links
 
 
+def _keys_as_long_as_ids() -> AbstractContextManager[Any]:
+    """A key may be as long as Firestore lets an id be."""
+    return LIMITS.replaced(key_bytes_max=keys.NAME_BYTES_MAX)
+
+
 FAULTS = (
     in_links("link-1", "reading the inputs again", link_inputs, "changed_inputs", lambda *_: [], NARROW),
     Fault(
@@ -199,4 +205,10 @@ FAULTS = (
         CROWDED,
     ),
     in_links("link-8", "keeping marks beyond the last hop", links, "embed_links", _embed_at_any_hop, OUTGROWING),
+    Fault(
+        "link-9",
+        "keys that a query can name",
+        _keys_as_long_as_ids,
+        partial(links_world.run, kinds=LENGTHY),
+    ),
 )

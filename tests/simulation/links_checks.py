@@ -33,7 +33,7 @@ class Checks:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._keys = list(kind.keys)
+        self._keys = kind.names
         self._versions: dict[str, set[int]] = defaultdict(set)
         self._history: dict[str, list[str]] = {key: [_shown(None)] for key in self._keys}
         self._shown: dict[tuple[str, str], int] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from shared.core.rules.limits import LIMITS
 from tests.simulation.fault_rates import FaultRates
 
 PAGE_COPIES = 2
@@ -42,7 +43,7 @@ class Kind:
     `unlucky` ones much goes wrong. In `versatile` ones users also merge, put under a condition, and put several
     documents in one call. In `transformed` ones transforms come, change and go. In a `round` world each document links
     to the next, the last to the first: what a transform makes grows on every way round, and in a crowded one, who
-    embeds the next is too large for the one before.
+    embeds the next is too large for the one before. In a `lengthy` world each key is as long as the kit takes.
     """
 
     keys: str
@@ -54,6 +55,12 @@ class Kind:
     versatile: bool = False
     transformed: bool = False
     round: bool = False
+    lengthy: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Return the keys of its documents."""
+        return [key * LIMITS.key_bytes_max for key in self.keys] if self.lengthy else list(self.keys)
 
 
 KINDS = (
@@ -75,6 +82,7 @@ KINDS = (
     Kind("tpq", transformed=True, round=True),
     Kind("tpqrs", crowded=True, round=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True, transformed=True),
+    Kind("tpq", lengthy=True),
 )
 
 Kinds = tuple[Kind, ...]
@@ -88,6 +96,7 @@ ROUND = tuple(kind for kind in KINDS if kind.round and kind.transformed)
 WIDE = tuple(kind for kind in KINDS if len(kind.keys) > 3 and not kind.crowded)
 TO_AND_FRO = tuple(kind for kind in KINDS if kind.narrow and kind.transformed)
 OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
+LENGTHY = tuple(kind for kind in KINDS if kind.lengthy)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""
 

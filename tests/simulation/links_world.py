@@ -37,7 +37,7 @@ class LinksWorld:
     def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds) -> None:
         self.kind = Random(seed).choice(kinds)
         self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else FaultRates(), trace)
-        self.keys = list(self.kind.keys)
+        self.keys = self.kind.names
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
         self.world.events.handler = fan_out.fan_out
         self.world.sweeper = outbox.sweep

@@ -17,6 +17,11 @@ from dataclasses import dataclass
 class Limits:
     """The limits by name; units come last in a name."""
 
+    key_bytes_max: int = 1_000
+    """Of a key, an id of a batch, a name of a transform: what is built on it must fit too. Firestore holds ids of 1,500
+    bytes, but refuses a query for a value so long, and a document is found by its links through such a query. Spelled
+    as %XX in a URL, a key still takes less than 4 KB."""
+
     depth_max: int = 20
     """Objects and lists of a document inside each other, itself counted, as stored (a list in a list counts twice): one
     level fewer than a record of Firestore has."""
