@@ -83,7 +83,11 @@ class Users:
         self._puts += 1
         letter = "ab"[self._puts % 2] if self._kind.narrow and key == self._keys[0] else random.choice("ab")
         content: dict[str, Any] = {"n": letter * random.choice((1, 1, 30 if self._kind.crowded else 1))}
-        if self._kind.round:
+        if self._kind.chain:
+            place = self._keys.index(key)
+            if place and random.random() < 0.8:
+                content["x"] = {"key": self._keys[place - 1]}
+        elif self._kind.round:
             content["x"] = {"key": self._keys[self._keys.index(key) - 1]}
         elif key != self._keys[0] or self._kind.cyclic:
             targets = self._keys if self._kind.cyclic else self._keys[: self._keys.index(key)]

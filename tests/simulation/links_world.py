@@ -20,7 +20,15 @@ from shared.links.operations import fan_out
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.links_acts import Users
 from tests.simulation.links_checks import Checks
-from tests.simulation.links_kinds import HOPS_MAX, KINDS, PAGE_COPIES, SMALL_DOCUMENT_BYTES, UNLUCKY, Kinds
+from tests.simulation.links_kinds import (
+    HOPS_MAX,
+    KINDS,
+    LINK_LEVELS_MAX,
+    PAGE_COPIES,
+    SMALL_DOCUMENT_BYTES,
+    UNLUCKY,
+    Kinds,
+)
 from tests.simulation.world import World
 
 OPERATIONS_MAX = 7
@@ -50,7 +58,8 @@ class LinksWorld:
         with LIMITS.replaced(
             page_copies_max=PAGE_COPIES,
             walk_documents_max=len(self.keys) if self.kind.round else PAGE_COPIES,
-            hops_max=HOPS_MAX if self.kind.transformed else LIMITS.hops_max,
+            hops_max=HOPS_MAX,
+            link_levels_max=LINK_LEVELS_MAX,
             document_bytes_max=self.document_bytes,
         ):
             random = self.world.random
