@@ -11,11 +11,12 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations.ports import Change, Conflict, Must, Ports, Snapshot, Write
+from shared.core.rules import keys, values
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
 from shared.documents.operations import link_inputs
-from shared.documents.rules import documents, links, refreshes
+from shared.documents.rules import copies, documents, links, refreshes
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content, Document, path_of
 from shared.links.operations import copies as link_copies
@@ -24,7 +25,7 @@ from shared.links.operations import marks, normalization, pages, tasks
 from shared.links.rules import events
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
-from tests.simulation.links_kinds import CROWDED, FOREIGN, NARROW, OUTGROWING, PAGE_COPIES, PLAIN, WIDE
+from tests.simulation.links_kinds import CHAIN, CROWDED, FOREIGN, LENGTHY, NARROW, PAGE_COPIES, PLAIN, WIDE
 
 
 def _check_again_only_after_writing() -> AbstractContextManager[Any]:
@@ -146,11 +147,51 @@ def _retry_permanent_errors(ports: Ports, key: str, hops: int) -> None:
         raise Unavailable("a page that cannot be finished is retried") from problem
 
 
-def _embed_at_any_hop(key: str, content: Content, embedding: Embedding, _: int = 0, *, refuse: bool = True) -> Content:
-    return embed_links(key, content, embedding, refuse=refuse)
+def _keep_marks_beyond_the_last_hop(
+    key: str, content: Content, embedding: Embedding, hops: int = 0, *, refuse: bool = True
+) -> Content:
+    embedded = embed_links(key, content, embedding, hops, refuse=refuse)
+    marked = {at: link for at, link in links.links(content) if copies.is_too_large(link)}
+    return links.with_copies(embedded, marked) if hops > LIMITS.hops_max else embedded
 
 
 embed_links = links.embed_links
+
+
+def _any_levels(_: Any) -> int:
+    """A copy shows whatever its target shows."""
+    return LIMITS.link_levels_max - 1
+
+
+def _choose_by_hops() -> AbstractContextManager[Any]:
+    """A document that outgrows the next one lets it fit the one after that; only the count of hops ends it."""
+    stack = ExitStack()
+    stack.enter_context(mock.patch.object(copies, "complete_levels", _any_levels))
+    stack.enter_context(mock.patch.object(links, "fitted", _whole_copies_or_marks))
+    stack.enter_context(mock.patch.object(links, "embed_links", _keep_marks_beyond_the_last_hop))
+    return stack
+
+
+def _whole_copies_or_marks(made: Mapping[Any, Content], above: str, room: int) -> dict[Any, Content]:
+    chosen: dict[Any, Content] = {}
+    for at, copy in made.items():
+        mark = {"key": copy["key"], "link_too_large": True}
+        growth = values.size_bytes(copy) - values.size_bytes(mark)
+        chosen[at] = copy if growth <= room else mark
+        room -= growth if growth <= room else 0
+    return chosen
+
+
+def _cut_for_room_alone(copy: Content, above: str, levels: int, mark: str) -> Content:
+    return cut(copy, above, 99 if mark == "link_too_deep" else levels, mark)
+
+
+cut = copies.cut
+
+
+def _keys_as_long_as_ids() -> AbstractContextManager[Any]:
+    """A key may be as long as Firestore lets an id be."""
+    return LIMITS.replaced(key_bytes_max=keys.NAME_BYTES_MAX)
 
 
 FAULTS = (
@@ -198,5 +239,12 @@ FAULTS = (
         _retry_permanent_errors,
         CROWDED,
     ),
-    in_links("link-8", "keeping marks beyond the last hop", links, "embed_links", _embed_at_any_hop, OUTGROWING),
+    Fault("link-10", "choosing by contents, not by hops", _choose_by_hops, partial(links_world.run, kinds=CHAIN)),
+    in_links("link-10", "an end to the copies in a copy", copies, "cut", _cut_for_room_alone, CHAIN),
+    Fault(
+        "link-9",
+        "keys that a query can name",
+        _keys_as_long_as_ids,
+        partial(links_world.run, kinds=LENGTHY),
+    ),
 )

@@ -27,7 +27,7 @@ class Users:
     def __init__(self, world: World, kind: Kind, checks: Checks) -> None:
         self._world = world
         self._kind = kind
-        self._keys = list(kind.keys)
+        self._keys = kind.names
         self._expect = checks.expect
         self._puts = 0
         self._changes = 0
@@ -38,7 +38,7 @@ class Users:
         if self._kind.transformed and random.random() < (0.8 if self._kind.narrow else 0.4):
             self._change_a_transform()
             return
-        key = "t" if random.random() < 0.6 else random.choice(self._keys)
+        key = self._keys[0] if random.random() < 0.6 else random.choice(self._keys)
         usual = ("put",) * 6 + ("delete",) * 2 + ("write past",) * (3 if self._kind.foreign else 0)
         act = random.choice(usual + ("merge", "put if", "put many") * (4 if self._kind.versatile else 0))
         if act == "put":
@@ -81,11 +81,15 @@ class Users:
     def _content(self, key: str) -> dict[str, Any]:
         random = self._world.random
         self._puts += 1
-        letter = "ab"[self._puts % 2] if self._kind.narrow and key == "t" else random.choice("ab")
+        letter = "ab"[self._puts % 2] if self._kind.narrow and key == self._keys[0] else random.choice("ab")
         content: dict[str, Any] = {"n": letter * random.choice((1, 1, 30 if self._kind.crowded else 1))}
-        if self._kind.round:
+        if self._kind.chain:
+            place = self._keys.index(key)
+            if place and random.random() < 0.8:
+                content["x"] = {"key": self._keys[place - 1]}
+        elif self._kind.round:
             content["x"] = {"key": self._keys[self._keys.index(key) - 1]}
-        elif key != "t" or self._kind.cyclic:
+        elif key != self._keys[0] or self._kind.cyclic:
             targets = self._keys if self._kind.cyclic else self._keys[: self._keys.index(key)]
             for field in ["x"] if self._kind.narrow else random.sample(FIELDS, random.choice((0, 1, 1, 2))):
                 link = {"key": random.choice(targets)}

@@ -16,7 +16,7 @@ from shared.core.rules.problems import Problem
 from shared.documents.rules import copies, documents, links
 from shared.documents.rules.copies import Embedding
 from shared.transforms.rules import transforms
-from tests.simulation.links_kinds import FIELDS, HOPS_MAX, TRANSFORMS, Kind
+from tests.simulation.links_kinds import FIELDS, HOPS_MAX, LINK_LEVELS_MAX, TRANSFORMS, Kind
 from tests.simulation.world import Violation
 
 
@@ -33,7 +33,7 @@ class Checks:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._keys = list(kind.keys)
+        self._keys = kind.names
         self._versions: dict[str, set[int]] = defaultdict(set)
         self._history: dict[str, list[str]] = {key: [_shown(None)] for key in self._keys}
         self._shown: dict[tuple[str, str], int] = {}
@@ -97,12 +97,12 @@ class Checks:
         of_transforms = TRANSFORMS if self._kind.transformed else ()
         sources = {copy["key"]: json.loads(state)}
         made = (Embedding(sources, {"x": transform}) for transform in (None, *of_transforms))
-        return any(values.same(copies.copy_at(("x",), copy, above, one), copy) for one in made)
+        return any(_shows(copy, copies.copy_at(("x",), copy, above, one), above) for one in made)
 
     # --- what must hold once idle ---
 
     def check_rest(self, store: Store) -> None:
-        """Check all documents against what a put now would embed."""
+        """Check all documents against what a put now would embed, and against what users wrote alone."""
         found = store.query(Query(documents.COLLECTION))
         held = {
             snapshot.id: document for snapshot in found if (document := documents.Document.from_record(snapshot.data))
@@ -110,12 +110,16 @@ class Checks:
         contents = {key: held[key].content if key in held else None for key in self._keys}
         stored = store.read(*map(transforms.path_of, FIELDS))
         around = Embedding(contents, {one.id: transforms.from_record(one.data) for one in stored})
+        written = {} if self._kind.transformed else _from_users_alone(contents)
         for key, document in held.items():
+            if links_deep(document.content) > LINK_LEVELS_MAX:
+                raise Violation(f"{key} shows copies over more than {LINK_LEVELS_MAX} links: {document.content}")
             try:
                 expected = self._expected(key, document, held, around)
             except Problem:
                 continue  # another client wrote what no put would accept: it is left as it is, and embeds nothing
             self._check_document(key, document, expected)
+            self._check_document(key, document, written.get(key) or expected)
             for target in links.link_keys(document.content):
                 if target in held and held[target].linked is False:
                     raise Violation(
@@ -125,14 +129,13 @@ class Checks:
     def _expected(
         self, key: str, document: documents.Document, held: dict[str, documents.Document], around: Embedding
     ) -> documents.Content:
-        """Return what a put now would embed; a mark may remain where the target has reached the last hop."""
-        hops = _hops_of_a_refresh(document, held) if self._kind.crowded else 0
+        """Return what a put now would embed; a transform may have left a mark where the target is at the last hop."""
         far = {
             at: link
             for at, link in links.links(document.content)
-            if {"link_cycle", "link_too_large"} & link.keys() and documents.hops_of(held.get(link["key"])) >= HOPS_MAX
+            if self._kind.transformed and "link_cycle" in link and documents.hops_of(held.get(link["key"])) >= HOPS_MAX
         }
-        return links.with_copies(links.embed_links(key, document.content, around, hops, refuse=False), far)
+        return links.with_copies(links.embed_links(key, document.content, around, refuse=False), far)
 
     @staticmethod
     def _check_document(key: str, document: documents.Document, expected: documents.Content) -> None:
@@ -142,9 +145,40 @@ class Checks:
             raise Violation(f"{key} shows {document.content}, a put now would embed {expected}")
 
 
-def _hops_of_a_refresh(document: documents.Document, held: dict[str, documents.Document]) -> int:
-    """Return the hops of a refresh from these targets: beyond the limit, marks stay."""
-    return 1 + max((documents.hops_of(held.get(key)) for key in links.link_keys(document.content)), default=0)
+def _shows(copy: documents.Content, made: documents.Content, above: str) -> bool:
+    """Return whether a copy is as made, or less deep for want of room."""
+    if values.same(made, copy):
+        return True
+    less_deep = range(1, LINK_LEVELS_MAX) if copies.any_too_large(copy) else ()
+    return any(values.same(copies.cut(made, above, levels, "link_too_large"), copy) for levels in less_deep)
+
+
+def links_deep(value: Any) -> int:
+    """Return over how many links copies are nested in a value."""
+    items = value.values() if isinstance(value, dict) else value
+    nested = [item for item in items if isinstance(item, dict | list)]
+    return max((links_deep(item) + _is_copy(item) for item in nested), default=0)
+
+
+def _is_copy(item: Any) -> bool:
+    return isinstance(item, dict) and "key" in item and not any(name.startswith("link_") for name in item)
+
+
+def _from_users_alone(contents: dict[str, documents.Content | None]) -> dict[str, documents.Content]:
+    """Return what documents show that were put at one instant, as often as anything changes: no order is left in it."""
+    shown = {key: content and json.loads(bare(content)) for key, content in contents.items()}
+    for _ in range(len(shown) * LINK_LEVELS_MAX):
+        before, shown = shown, {key: content and _embedded(key, content, shown) for key, content in shown.items()}
+        if before == shown:
+            return {key: content for key, content in shown.items() if content}
+    raise Violation(f"no end to what {contents} show")
+
+
+def _embedded(key: str, content: documents.Content, shown: dict[str, documents.Content | None]) -> documents.Content:
+    try:
+        return links.embed_links(key, content, Embedding(shown), refuse=False)
+    except Problem:
+        return content
 
 
 def bare(content: documents.Content) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from shared.core.rules.limits import LIMITS
 from tests.simulation.fault_rates import FaultRates
 
 PAGE_COPIES = 2
@@ -14,7 +15,10 @@ SMALL_DOCUMENT_BYTES = 60
 """A record's bound in the worlds where copies do not fit."""
 
 HOPS_MAX = 5
-"""Over so many links a change travels here: more than a world has documents, so that growth round a cycle ends soon."""
+"""Over so many links a change travels through transforms here, so that growth round a cycle ends soon."""
+
+LINK_LEVELS_MAX = 3
+"""Links that copies are nested to here: a long chain of documents is twice as long."""
 
 FIELDS = ("x", "y")
 
@@ -42,7 +46,8 @@ class Kind:
     `unlucky` ones much goes wrong. In `versatile` ones users also merge, put under a condition, and put several
     documents in one call. In `transformed` ones transforms come, change and go. In a `round` world each document links
     to the next, the last to the first: what a transform makes grows on every way round, and in a crowded one, who
-    embeds the next is too large for the one before.
+    embeds the next is too large for the one before. In a `lengthy` world each key is as long as the kit takes.
+    In a `chain` each document links to the one before, or not: where copies are cut moves along it.
     """
 
     keys: str
@@ -54,6 +59,13 @@ class Kind:
     versatile: bool = False
     transformed: bool = False
     round: bool = False
+    lengthy: bool = False
+    chain: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Return the keys of its documents."""
+        return [key * LIMITS.key_bytes_max for key in self.keys] if self.lengthy else list(self.keys)
 
 
 KINDS = (
@@ -75,19 +87,24 @@ KINDS = (
     Kind("tpq", transformed=True, round=True),
     Kind("tpqrs", crowded=True, round=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True, transformed=True),
+    Kind("tpq", lengthy=True),
+    Kind("tpqrsuvw", chain=True),
+    Kind("tpqrsuvw", chain=True, crowded=True),
 )
 
 Kinds = tuple[Kind, ...]
 
-PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded or kind.versatile))
+PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded or kind.versatile or kind.chain))
 FOREIGN = tuple(kind for kind in KINDS if kind.foreign and not kind.versatile)
 NARROW = tuple(kind for kind in KINDS if kind.narrow)
-CROWDED = tuple(kind for kind in KINDS if kind.crowded and not kind.transformed)
+CROWDED = tuple(kind for kind in KINDS if kind.crowded and not (kind.transformed or kind.chain))
 VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
 ROUND = tuple(kind for kind in KINDS if kind.round and kind.transformed)
-WIDE = tuple(kind for kind in KINDS if len(kind.keys) > 3 and not kind.crowded)
+WIDE = tuple(kind for kind in KINDS if len(kind.keys) > 3 and not (kind.crowded or kind.chain))
 TO_AND_FRO = tuple(kind for kind in KINDS if kind.narrow and kind.transformed)
 OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
+CHAIN = tuple(kind for kind in KINDS if kind.chain)
+LENGTHY = tuple(kind for kind in KINDS if kind.lengthy)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""
 

@@ -20,7 +20,15 @@ from shared.links.operations import fan_out
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.links_acts import Users
 from tests.simulation.links_checks import Checks
-from tests.simulation.links_kinds import HOPS_MAX, KINDS, PAGE_COPIES, SMALL_DOCUMENT_BYTES, UNLUCKY, Kinds
+from tests.simulation.links_kinds import (
+    HOPS_MAX,
+    KINDS,
+    LINK_LEVELS_MAX,
+    PAGE_COPIES,
+    SMALL_DOCUMENT_BYTES,
+    UNLUCKY,
+    Kinds,
+)
 from tests.simulation.world import World
 
 OPERATIONS_MAX = 7
@@ -37,7 +45,7 @@ class LinksWorld:
     def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds) -> None:
         self.kind = Random(seed).choice(kinds)
         self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else FaultRates(), trace)
-        self.keys = list(self.kind.keys)
+        self.keys = self.kind.names
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
         self.world.events.handler = fan_out.fan_out
         self.world.sweeper = outbox.sweep
@@ -50,7 +58,8 @@ class LinksWorld:
         with LIMITS.replaced(
             page_copies_max=PAGE_COPIES,
             walk_documents_max=len(self.keys) if self.kind.round else PAGE_COPIES,
-            hops_max=HOPS_MAX if self.kind.transformed else LIMITS.hops_max,
+            hops_max=HOPS_MAX,
+            link_levels_max=LINK_LEVELS_MAX,
             document_bytes_max=self.document_bytes,
         ):
             random = self.world.random

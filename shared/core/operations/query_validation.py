@@ -14,10 +14,14 @@ from shared.core.rules.field_names import field_name
 from shared.core.rules.keys import check_collection, check_path
 from shared.core.rules.problems import BadQuery
 from shared.core.rules.queries import INEQUALITIES, with_implied
-from shared.core.rules.record_values import RECORD
+from shared.core.rules.record_values import RECORD, size_bytes
 
 ALTERNATIVES_MAX = 30
 """Disjunctions of all `in` conditions together: Firestore's limit."""
+
+OPERAND_BYTES_MAX = 1_500
+"""Of a value that a condition compares with, as stored: a text has a byte for its end. Firestore's indexes hold no more
+of a value, and it refuses what they cannot tell apart. Cursors and ids are not bounded by it."""
 
 INEQUALITY_FIELDS_MAX = 10
 """Fields that one query may compare by size: Firestore's limit."""
@@ -42,6 +46,9 @@ def _check_condition(condition: Condition) -> None:
     names_bytes = RECORD.check_field(condition.field)
     for value in operands(condition):
         RECORD.check(value, condition.field, names_bytes)
+        if size_bytes(value) > OPERAND_BYTES_MAX:
+            field = field_name(condition.field)
+            raise BadQuery(f"A condition compares with at most {OPERAND_BYTES_MAX:,} bytes.", field=field)
     if condition.operator not in {"==", "!=", "in"} and (condition.value is None or is_nan(condition.value)):
         raise BadQuery("Null and NaN have no order; compare with ==.", field=field_name(condition.field))
 

@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadKey
 
 NAME_BYTES_MAX = 1_500
@@ -13,8 +14,6 @@ MEMOISED = 8_192
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 """Control characters: valid in an id, but not in a header of an event."""
-
-_KEY_RULE = f"1 to {NAME_BYTES_MAX:,} bytes of UTF-8, without '/' and control characters, and not '.', '..' or '__…__'"
 
 
 @lru_cache(MEMOISED)
@@ -34,18 +33,27 @@ def name_bytes(name: str) -> int:
 
 def valid_id(name: str) -> bool:
     """Return whether Firestore accepts this as an id."""
-    return "/" not in name and name not in {".", ".."} and name_bytes(name) > 0
+    return _id_bytes(name) > 0
+
+
+def _id_bytes(name: str) -> int:
+    """Return the bytes of an id; 0 if Firestore refuses it."""
+    return 0 if "/" in name or name in {".", ".."} else max(0, name_bytes(name) - 1)
 
 
 def valid_key(key: object) -> bool:
-    """Return whether people may give this key: an id without control characters."""
-    return isinstance(key, str) and valid_id(key) and not _CONTROL.search(key)
+    """Return whether people may give this key: an id short enough to be queried, without control characters."""
+    return isinstance(key, str) and 0 < _id_bytes(key) <= LIMITS.key_bytes_max and not _CONTROL.search(key)
 
 
 def check_key(key: str) -> str:
     """Return the key. Raises `BadKey`."""
     if not valid_key(key):
-        raise BadKey(f"A key has {_KEY_RULE}.", field="key")
+        raise BadKey(
+            f"A key has 1 to {LIMITS.key_bytes_max:,} bytes of UTF-8, without '/' and control characters, "
+            "and is not '.', '..' or '__…__'.",
+            field="key",
+        )
     return key
 
 

@@ -15,6 +15,11 @@ from contextlib import contextmanager
 class Limits:
     """The limits by name; units come last in a name."""
 
+    key_bytes_max: int = 1_000
+    """Of a key, an id of a batch, a name of a transform: what is built on it must fit too. Firestore holds ids of 1,500
+    bytes, but refuses a query for a value so long, and a document is found by its links through such a query. Spelled
+    as %XX in a URL, a key still takes less than 4 KB."""
+
     depth_max: int = 20
     """Objects and lists of a document inside each other, itself counted, as stored (a list in a list counts twice): one
     level fewer than a record of Firestore has."""
@@ -26,12 +31,13 @@ class Limits:
     links_max: int = 500
     """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
 
+    link_levels_max: int = 10
+    """Copies inside each other; further links are marked. A change shows no further away, so every fan-out ends, and a
+    document's place in a long chain costs no more than this."""
+
     hops_max: int = depth_max
-    """Copies are nested at most so deep, so no change shows further away. What still travels then are documents in a
-    cycle that outgrow each other in turn: one too large to be copied leaves its neighbour small enough to be. Beyond
-    this many links a copy marked as too large stays marked, so that even such a cycle ends. A transform can carry a
-    value round a cycle and make it grow on each pass: beyond this, the output of a transform is no longer refreshed but
-    marked as a cycle."""
+    """A transform can carry a value from copy to copy over any number of links, or round a cycle, and make it grow on
+    each pass. Beyond this many links the output of a transform is no longer refreshed but marked as a cycle."""
 
     transform_bytes_max: int = 100 * 1024
     """Of a stored transform: a page that refreshes copies reads the transforms of all their fields."""

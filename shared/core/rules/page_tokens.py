@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from shared.core.rules.keys import valid_key
+from shared.core.rules.keys import valid_id
 from shared.core.rules.problems import BadQuery
 
 _TIME_MARK = "__time__"
@@ -35,8 +35,8 @@ def read(token: str, mark: str, values_count: int) -> tuple[Any, ...]:
         place = json.loads(decoded, object_hook=_time_from_json)
     except (ValueError, binascii.Error, RecursionError):
         place = None
-    fits = isinstance(place, list) and len(place) == values_count + 2 and valid_key(place[-1])
-    if not fits or place[0] != mark:
+    fits = isinstance(place, list) and len(place) == values_count + 2 and isinstance(place[-1], str)
+    if not fits or place[0] != mark or not valid_id(place[-1]):
         raise BadQuery("Invalid page_token: it belongs to another query.", field="page_token")
     return tuple(place[1:])
 

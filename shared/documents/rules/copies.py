@@ -1,8 +1,14 @@
 """What stands beside a link's key: the target's content, the output of a transform, or a mark with the reason.
 
-A copy is cut where it would return to a document on its own path (``link_cycle``). A key without a document gives
-``link_missing``. A transform is applied to the target as a copy shows it, with its key. If its output is not an object,
-a put is refused, and a copy that is refreshed is marked ``link_transform_failed``.
+A copy is cut where it would return to a document on its own path (``link_cycle``), and below `LIMITS.link_levels_max`
+links (``link_too_deep``). So what a document shows follows from the documents that many links away, and a change
+travels no further. A key without a document gives ``link_missing``. A transform is applied to the target as a copy
+shows it, with its key. If its output is not an object, a put is refused, and a copy that is refreshed is marked
+``link_transform_failed``.
+
+A document that has no room for all of its copies marks some ``link_too_large`` (`fitting.py`). Which, depends on what
+else it holds. So a copy shows a target's own copies only down to the first level at which the target marks any: these
+levels are the same wherever they are shown.
 
 A transform can carry a value round a cycle of documents and make it grow on each pass. So beyond `LIMITS.hops_max` hops
 a refresh no longer changes the output of a transform: the copy is marked ``link_cycle`` instead.
@@ -10,7 +16,7 @@ a refresh no longer changes the output of a transform: the copy is marked ``link
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from shared.core.rules import keys, values
 from shared.core.rules.limits import LIMITS
@@ -70,7 +76,7 @@ def _transformed(at: Path, copy: Content, above: str, transform: Any, *, refuse:
         if refuse:
             raise TransformFailed(failure.detail, field=values.field_name(at)) from failure
         return {"key": copy["key"], "link_transform_failed": True}
-    return {"key": copy["key"], **_cut(_without_key(output), frozenset((above, copy["key"])))}
+    return _nested(copy["key"], _without_key(output), above)
 
 
 def _output(transform: Any, copy: Content) -> Content:
@@ -86,24 +92,76 @@ def copy_of(key: Any, source: Content | None, above: str) -> Content:
         return {"key": key, "link_cycle": True}
     if source is None:
         return {"key": key, "link_missing": True}
-    return {"key": key, **_cut(source, frozenset((above, key)))}
+    return _nested(key, source, above)
 
 
-def _cut(value: Any, path: frozenset[str]) -> Any:
-    """Return a value with every link back to a document on the path cut."""
+def _nested(key: Any, source: Content, above: str) -> Content:
+    """Return the copy of a content, as deep as the content can show it."""
+    levels = complete_levels(source) + 1
+    mark = "link_too_large" if levels < LIMITS.link_levels_max else "link_too_deep"
+    return cut({"key": key, **source}, above, levels, mark)
+
+
+def cut(copy: Content, above: str, levels: int, mark: str) -> Content:
+    """Return a copy nested to at most so many links, itself counted, with a mark at each link that is cut."""
+    if not levels:
+        return {"key": copy["key"], mark: True}
+    return {"key": copy["key"], **_cut(_without_key(copy), frozenset((above, copy["key"])), levels - 1, mark)}
+
+
+def _cut(value: Any, path: frozenset[str], levels: int, mark: str) -> Any:
+    """Return a value with every link cut that leads back to a document on the path, or further than some levels."""
     if isinstance(value, list):
-        return [_cut_item(item, path) for item in value]
-    return {name: _cut_item(item, path) for name, item in value.items()}
+        return [_cut_item(item, path, levels, mark) for item in value]
+    return {name: _cut_item(item, path, levels, mark) for name, item in value.items()}
 
 
-def _cut_item(item: Any, path: frozenset[str]) -> Any:
+def _cut_item(item: Any, path: frozenset[str], levels: int, mark: str) -> Any:
     if not isinstance(item, dict | list):
         return item
-    if not (isinstance(item, dict) and isinstance(key := item.get("key"), str)):
-        return _cut(item, path)
+    if not is_nested_link(item):
+        return _cut(item, path, levels, mark)
+    key = item["key"]
     if key in path:
         return {"key": key, "link_cycle": True}
-    return {"key": key, **_cut(_without_key(item), path | {key})}
+    if not levels:
+        return {"key": key, mark: True}
+    return {"key": key, **_cut(_without_key(item), path | {key}, levels - 1, mark)}
+
+
+def is_nested_link(item: Any) -> TypeGuard[Content]:
+    """Return whether a value inside a copy is a link of the copied document."""
+    return isinstance(item, dict) and isinstance(item.get("key"), str)
+
+
+def complete_levels(content: Any) -> int:
+    """Return down to how many links a content shows all copies; at most as many as a copy of it can show."""
+    return _complete_levels(content, LIMITS.link_levels_max - 1)
+
+
+def _complete_levels(value: Any, levels_max: int) -> int:
+    items = value.values() if isinstance(value, dict) else value
+    nested = (item for item in items if isinstance(item, dict | list))
+    return min((_levels_through(item, levels_max) for item in nested), default=levels_max)
+
+
+def _levels_through(item: Any, levels_max: int) -> int:
+    if not is_nested_link(item):
+        return _complete_levels(item, levels_max)
+    if not levels_max or is_too_large(item):
+        return 0
+    return 1 + _complete_levels(_without_key(item), levels_max - 1)
+
+
+def is_too_large(item: Any) -> bool:
+    """Return whether a value is the mark of a copy for which there was no room."""
+    return isinstance(item, dict) and item.keys() == {"key", "link_too_large"} and item["link_too_large"] is True
+
+
+def any_too_large(value: Any) -> bool:
+    """Return whether a value holds the mark of a copy for which there was no room, its own or that of a target."""
+    items = value.values() if isinstance(value, dict) else value
+    return any(is_too_large(item) or any_too_large(item) for item in items if isinstance(item, dict | list))
 
 
 def _without_key(copy: Content) -> Content:

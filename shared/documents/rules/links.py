@@ -5,9 +5,10 @@ a denormalised copy of the document under that key (see `copies.py`), as last st
 inside a copy is a link of the embedding document: when a target's own target changes, the target is refreshed first,
 and its event refreshes the documents that embed it.
 
-A copy is cut where it would return to a document on its own path, and replaced by a mark where the embedding document
-would exceed its record (``link_too_large``). So a copy's depth is bounded by the number of documents, and since
-unchanged content is never written, every fan-out ends.
+A copy is cut where it would return to a document on its own path, below a fixed number of links (``link_too_deep``),
+and where the embedding document would exceed its record (``link_too_large``). What a document shows follows from the
+contents of the documents within that number of links alone, and since unchanged content is never written, every fan-out
+ends.
 
 Property: once no event and no task is left, every copy equals what a put now would embed.
 """
@@ -22,6 +23,7 @@ from shared.core.rules.values import Path, same
 from shared.documents.rules import documents
 from shared.documents.rules.copies import Embedding, copy_at, field_of
 from shared.documents.rules.documents import Content, Document
+from shared.documents.rules.fitting import fits_with_any_marks, fitted
 from shared.transforms.rules import transforms
 
 
@@ -91,8 +93,8 @@ def embed_links(key: str, content: Content, embedding: Embedding, hops: int = 0,
     Raises `TransformFailed` where a transform's output is not an object, or marks that link if `refuse` is false.
 
     A document must have room for a mark at each link. If its copies need more, they are placed in the order of their
-    fields as long as they fit, and the others are marked. A change from more than `LIMITS.hops_max` links away
-    (``hops``) replaces no ``link_too_large`` by a copy: see that limit.
+    fields as long as they fit, and the others are marked (`fitting.py`). ``hops`` counts the links to the change that
+    this embedding follows: see `copy_at`.
     """
     found = links(content)
     _check_count(found)
@@ -101,23 +103,10 @@ def embed_links(key: str, content: Content, embedding: Embedding, hops: int = 0,
     if found and room < 0:
         raise TooLarge(f"A document has at most {LIMITS.document_bytes_max:,} bytes, a mark at each link included.")
     copies = {at: copy_at(at, link, key, embedding, hops=hops, refuse=refuse) for at, link in found}
-    if hops > LIMITS.hops_max:
-        copies |= {at: marks[at] for at, link in found if "link_too_large" in link}
-    copies |= {at: marks[at] for at, copy in copies.items() if not values.fits(copy, at)}
-    return with_copies(content, _fitting(copies, marks, room))
-
-
-def _fitting(copies: dict[Path, Content], marks: dict[Path, Content], room: int) -> dict[Path, Content]:
-    """Return each copy or its mark, so that together they take at most `room` bytes more than the marks alone."""
-    growth = {at: values.size_bytes(copy) - values.size_bytes(marks[at]) for at, copy in copies.items()}
-    if sum(growth.values()) <= room:
-        return copies
-    chosen = dict(marks)
-    for at, copy in copies.items():
-        if growth[at] <= room:
-            chosen[at] = copy
-            room -= growth[at]
-    return chosen
+    embedded = with_copies(content, copies)
+    if not found or fits_with_any_marks(embedded, size_bytes(embedded)):
+        return embedded
+    return with_copies(content, fitted(copies, key, room))
 
 
 def with_copies(content: Content, copies: Mapping[Path, Content]) -> Content:

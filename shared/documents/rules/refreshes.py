@@ -3,11 +3,11 @@
 from enum import Enum
 from typing import Any
 
-from shared.core.rules import keys, values
-from shared.core.rules.limits import LIMITS
+from shared.core.rules import keys
 from shared.core.rules.values import Path, same
-from shared.documents.rules.copies import Embedding, copy_at
+from shared.documents.rules.copies import Embedding, any_too_large, copy_at
 from shared.documents.rules.documents import Content, Document
+from shared.documents.rules.fitting import fits_with_any_marks
 from shared.documents.rules.links import links, size_bytes, with_copies
 
 
@@ -21,13 +21,13 @@ class Refresh(Enum):
 def refresh_copies(key: str, document: Document, embedding: Embedding, hops: int = 0) -> Content | Refresh:
     """Return a document's content with its copies of the sources in `embedding` replaced.
 
-    Returns `Refresh.NORMALIZE` for a document that is full, that another client has written since, or that needs a
-    transform which has not been read.
+    Returns `Refresh.NORMALIZE` for a document that is full or nearly so, that another client has written since, or that
+    needs a transform which has not been read.
     """
     content = document.content
     found = links(content)
     stale = [(at, link) for at, link in found if keys.valid_key(link["key"]) and link["key"] in embedding.sources]
-    if not document.stamp_matches or any("link_too_large" in link for _, link in found):
+    if not document.stamp_matches or any_too_large(content):
         return Refresh.NORMALIZE
     if not all(embedding.covers(at, link) for at, link in stale):
         return Refresh.NORMALIZE
@@ -35,8 +35,7 @@ def refresh_copies(key: str, document: Document, embedding: Embedding, hops: int
     if all(same(_at(content, at), copy) for at, copy in copies.items()):
         return Refresh.UNCHANGED
     refreshed = with_copies(content, copies)
-    fits = size_bytes(refreshed) <= LIMITS.document_bytes_max and values.fits(refreshed)
-    return refreshed if fits else Refresh.NORMALIZE
+    return refreshed if fits_with_any_marks(refreshed, size_bytes(refreshed)) else Refresh.NORMALIZE
 
 
 def _at(value: Any, at: Path) -> Any:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.core.operations.ports import DocumentEvent, Ports, Snapshot
+from shared.core.rules import keys
 from shared.core.rules.problems import BadValue
 from shared.documents.operations import link_inputs
 from shared.documents.rules import refreshes
@@ -38,12 +39,13 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
         reaction = events.react(before, after)
     if reaction.normalize:
         normalization.normalize_or_report(ports, event.key, hops=0)
-    notes = [marks.wanted_path(event.key)] if reaction.check_wanted_note else []
+    can_be_linked = keys.valid_key(event.key)  # another client may have given a key that no link can have
+    notes = [marks.wanted_path(event.key)] if reaction.check_wanted_note and can_be_linked else []
     if reaction.verify_targets and after:
         read = verify_copies(ports, event.id, event.key, after, reaction.verify_targets, notes)
     else:
         read = ports.store.read(*notes) if notes else ()
-    if reaction.start_fan_out or marks.has_wanted_note(read):
+    if (reaction.start_fan_out and can_be_linked) or marks.has_wanted_note(read):
         tasks.enqueue(ports, event.id, {"key": event.key, "cursor": ""})
 
 

@@ -108,5 +108,5 @@ def _differs(
 
 
 def _hops(targets: Sequence[Snapshot]) -> int:
-    """Return the hops of a refresh from these targets: beyond the limit, marks stay."""
+    """Return the hops of a refresh from these targets: beyond the limit, outputs of transforms stay."""
     return max((1 + documents.hops_of(Document.from_record(target.data)) for target in targets), default=0)

@@ -96,7 +96,7 @@ def test_every_json_value_comes_back_exactly(client: FlaskClient, content: dict[
 
 @pytest.mark.parametrize(
     ("path", "key"),
-    [("/%C3%A9%20", "é "), ("/...", "..."), ("/__", "__"), ("/a%252Fb", "a%2Fb"), ("/" + "a" * 1_500, "a" * 1_500)],
+    [("/%C3%A9%20", "é "), ("/...", "..."), ("/__", "__"), ("/a%252Fb", "a%2Fb"), ("/" + "a" * 1_000, "a" * 1_000)],
 )
 def test_unusual_keys_are_valid(client: FlaskClient, world: OperationsPlatform, path: str, key: str) -> None:
     assert client.put(path, json={}).status_code == 201

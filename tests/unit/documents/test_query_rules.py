@@ -241,6 +241,11 @@ def test_without_an_order_a_page_token_names_the_key() -> None:
     assert search(page_token=token).after == ("k",)
 
 
+@pytest.mark.parametrize("id_", ["k" * 1_500, "a\nb"])
+def test_a_page_token_names_any_id_under_which_another_client_has_stored_a_document(id_: str) -> None:
+    assert search(page_token=search().page_token(id_, {})).after == (id_,)
+
+
 ORDERED = search(order_by=("n",))
 
 

@@ -1,5 +1,7 @@
 """Copies once all is quiet: they equal their sources, whichever client wrote those."""
 
+from typing import Any
+
 import pytest
 
 from shared.core.rules.limits import LIMITS
@@ -98,6 +100,50 @@ def test_a_fan_out_over_several_pages_reaches_every_copy(monkeypatch: pytest.Mon
     copy = {"key": "t", "n": 2}
     assert [world.shown(f"p{n}") for n in range(10)] == [{"key": f"p{n}", "a": copy, "l": [copy]} for n in range(10)]
     assert world.record("documents/other") == other
+
+
+def chain_of(length: int, first: dict[str, Any]) -> OperationsPlatform:
+    """Return a world at rest in which c1 has a content and each of c2, c3 … links to the one before."""
+    world = OperationsPlatform()
+    world.put("c1", **first)
+    for number in range(2, length + 1):
+        world.put(f"c{number}", n=1, x={"key": f"c{number - 1}"})
+    world.settle()
+    return world
+
+
+def test_a_change_at_one_end_of_a_long_chain_ends_by_itself_and_leaves_nothing_stale() -> None:
+    """Also one that moves the place where the copies are cut; and what is shown tells nothing of how it came."""
+    world = chain_of(41, {"n": 1})
+    world.put("c0", n=1)
+    world.put("c1", n=2, x={"key": "c0"})
+    before = {f"c{number}": world.record(f"documents/c{number}") for number in range(2, 42)}
+    world.settle()
+    changed = [key for key, record in before.items() if world.record(f"documents/{key}")["x"] != record["x"]]
+    assert changed == [f"c{number}" for number in range(2, LIMITS.link_levels_max + 2)]
+    anew = chain_of(41, {"n": 2, "x": {"key": "c0"}})
+    anew.put("c0", n=1)
+    anew.settle()
+    for number in range(42):
+        assert world.shown(f"c{number}") == anew.shown(f"c{number}")
+        content = {name: item for name, item in world.shown(f"c{number}").items() if name != "key"}
+        assert world.put(f"c{number}", **content) == anew.shown(f"c{number}")
+
+
+def test_a_chain_of_documents_with_hardly_room_for_each_other_shows_what_puts_now_would(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LIMITS, "document_bytes_max", 1_000)
+    world = chain_of(30, {"n": "x" * 600})
+    for number in range(2, 31):
+        world.put(f"c{number}", n="x" * 300, x={"key": f"c{number - 1}"})
+    world.settle()
+    world.put("c1", n=1)
+    world.settle()
+    for number in range(1, 31):
+        shown = world.shown(f"c{number}")
+        world.put(f"c{number}", **{name: item for name, item in shown.items() if name != "key"})
+        assert world.shown(f"c{number}") == shown
 
 
 def test_a_copy_that_no_longer_fits_is_marked_and_placed_again_when_it_fits() -> None:

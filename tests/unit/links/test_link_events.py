@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shared.adapters.meter import Cost
+from shared.core.rules.keys import valid_key
 from shared.documents.operations import documents
 from shared.links.operations import fan_out as links
 from tests.unit.links.embedding_world import MISSING, embedding_world, linked, works
@@ -27,6 +28,29 @@ def test_the_event_of_a_new_document_reads_its_wanted_note() -> None:
     world.put("u", n=1)
     world.deliver()
     assert works(world) == [{"key": "u", "cursor": ""}]
+
+
+def test_the_event_of_a_document_that_no_link_can_name_normalizes_it_and_starts_no_pages(
+    embedding: OperationsPlatform,
+) -> None:
+    embedding.write_past("k" * 1_500, {"n": 1, "a": {"key": "t"}})
+    embedding.settle()
+    embedding.write_past("k" * 1_500, {"n": 2, "a": {"key": "t"}})
+    embedding.deliver()
+    embedding.deliver()
+    assert embedding.record("documents/" + "k" * 1_500)["a"] == {"key": "t", "n": 1}
+    assert embedding.tasks == []
+
+
+def test_copies_of_a_document_with_the_longest_key_follow() -> None:
+    longest = next("k" * length for length in range(1_500, 0, -1) if valid_key("k" * length))
+    world = OperationsPlatform()
+    world.put(longest, n=1)
+    world.put("p", a={"key": longest})
+    world.settle()
+    world.put(longest, n=2)
+    world.settle()
+    assert world.shown("p") == {"key": "p", "a": {"key": longest, "n": 2}}
 
 
 def test_the_first_embedding_marks_the_target_and_the_next_finds_it_marked(embedding: OperationsPlatform) -> None:

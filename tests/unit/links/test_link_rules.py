@@ -178,12 +178,61 @@ def test_500_links_are_accepted_and_one_more_is_not() -> None:
         shape("p", {"l": [{"key": "t"}] * (LIMITS.links_max + 1)}, {"t": {}})
 
 
-def test_a_change_beyond_the_last_hop_unmarks_nothing() -> None:
-    marked = {"key": "t", "link_too_large": True}
-    content = {"a": marked, "b": {"key": "t"}}
+def test_a_mark_makes_room_for_a_copy_however_far_away_the_change_was() -> None:
+    content = {"a": {"key": "t", "link_too_large": True}, "b": {"key": "t"}}
     copy = {"key": "t", "n": 1}
-    assert shape("p", content, {"t": {"n": 1}}, hops=LIMITS.hops_max) == {"a": copy, "b": copy}
-    assert shape("p", content, {"t": {"n": 1}}, hops=LIMITS.hops_max + 1) == {"a": marked, "b": copy}
+    assert shape("p", content, {"t": {"n": 1}}, hops=LIMITS.hops_max + 1) == {"a": copy, "b": copy}
+
+
+def chained(levels: int, mark: str = "") -> Content:
+    """Return the content of a document that shows this many copies inside each other, and then a mark or nothing."""
+    content: Content = {"x": {"key": "end", mark: True}} if mark else {"n": 1}
+    for level in range(levels):
+        content = {"x": {"key": f"k{level}", **content}}
+    return content
+
+
+def test_copies_are_nested_to_a_fixed_number_of_links_and_marked_below() -> None:
+    most = LIMITS.link_levels_max
+    assert shape("p", {"x": {"key": "t"}}, {"t": chained(most - 1)}) == {"x": {"key": "t", **chained(most - 1)}}
+    deeper = shape("p", {"x": {"key": "t"}}, {"t": chained(most)})
+    assert values.canonical(deeper).count("link_too_deep") == 1
+    at = deeper
+    for _ in range(most):
+        at = at["x"]
+    assert at["x"] == {"key": "k0", "link_too_deep": True}
+
+
+def test_a_copy_shows_its_targets_copies_only_as_deep_as_the_target_shows_all() -> None:
+    full = {"u": {"key": "u", "n": 1}, "v": {"key": "v", "link_too_large": True}}
+    assert copy_of("t", full, above="p") == {
+        "key": "t",
+        "u": {"key": "u", "link_too_large": True},
+        "v": {"key": "v", "link_too_large": True},
+    }
+
+
+def test_where_copies_do_not_fit_all_links_are_shown_equally_deep_and_then_the_first_ones_deeper() -> None:
+    target: Content = {"u": {"key": "u", "x": HALF}}
+    content = {"a": {"key": "t"}, "b": {"key": "s"}, "c": {"key": "small"}}
+    shaped = shape("p", content, {"t": target, "s": target, "small": {"n": 1}})
+    assert shaped == {
+        "a": {"key": "t", **target},
+        "b": {"key": "s", "u": {"key": "u", "link_too_large": True}},
+        "c": {"key": "small", "n": 1},
+    }
+
+
+def test_documents_that_outgrow_each_other_in_a_cycle_have_one_stable_state() -> None:
+    own: dict[str, Content | None] = {key: {"x": HALF, "to": {"key": to}} for key, to in ("ab", "bc", "ca")}
+    states = []
+    for order in ("abc", "cba", "bca"):
+        shown = dict(own)
+        for key in order * LIMITS.link_levels_max:
+            shown[key] = shape(key, shown[key] or {}, shown)
+        assert all(shape(key, shown[key] or {}, shown) == shown[key] for key in "abc")
+        states.append(shown)
+    assert states[0] == states[1] == states[2]
 
 
 def test_embedding_again_changes_nothing() -> None:

@@ -87,7 +87,7 @@ def test_a_transform_is_returned_unchanged(client: FlaskClient, transform: objec
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("/%C3%A9%20", "é "), ("/_signalbox", "_signalbox"), ("/__", "__"), ("/" + "a" * 1_500, "a" * 1_500)],
+    [("/%C3%A9%20", "é "), ("/_signalbox", "_signalbox"), ("/__", "__"), ("/" + "a" * 1_000, "a" * 1_000)],
 )
 def test_unusual_names_are_valid(client: FlaskClient, world: OperationsPlatform, path: str, name: str) -> None:
     assert client.put(path, json=FULL).status_code == 201
