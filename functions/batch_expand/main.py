@@ -1,4 +1,6 @@
-"""The kit's own tasks on batches: expand a page, check after the seal, retry failures, complete a parent's unit."""
+"""The kit's own tasks on batches: expand a page, check after the seal, end at the deadline, retry failures, complete a
+parent's unit.
+"""
 
 from shared.adapters import runtime
 from shared.adapters.http.tasks import TaskDelivery, task_entry

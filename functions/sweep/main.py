@@ -13,7 +13,7 @@ from shared.semaphores.operations import semaphores
 
 @schedule_entry("sweep")
 def sweep() -> None:
+    budget = time_budget(LIMITS.sweep_part_seconds)
     with ExitStack() as parts:  # it runs all of them, the last first, whatever one raises
-        parts.callback(batch_sweep.sweep, runtime.ports())
-        parts.callback(semaphores.sweep, runtime.ports(), time_budget(LIMITS.sweep_part_seconds))
-        parts.callback(outbox.sweep, runtime.ports(), time_budget(LIMITS.sweep_part_seconds))
+        for part in (batch_sweep.sweep, semaphores.sweep, outbox.sweep):
+            parts.callback(part, runtime.ports(), budget)

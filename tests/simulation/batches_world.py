@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from random import Random
 
 from shared.batches.operations import batches, tasks, units
 from shared.batches.operations.sweep import sweep as sweep_batches
@@ -29,6 +30,9 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
+UNSWEPT_RATE = 0.3
+"""Of the worlds with a deadline, so many have no sweeper of batches: a deadline comes without it."""
+
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world to rest. Raises `Violation` when a property does not hold."""
@@ -41,6 +45,7 @@ class BatchesWorld:
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         self.world = World(seed, FaultRates(kill=0.03, lose_answer=0.04, duplicate=0.08), trace)
         self.kind = self.world.random.choice(KINDS)
+        self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
         self.callers = Callers(self.world, self.kind)
         self.checks = Checks(self.world.store, self.kind)
         self.world.task_handlers["batch_expand"] = _run_batch_task
@@ -118,7 +123,8 @@ class BatchesWorld:
     def _sweep_meanwhile(self) -> None:
         """The sweeper runs while units are completed."""
         self.world.pass_time(SHORT_DEADLINE_SECONDS / 2 if self.kind.hurried else LIMITS.batch_idle_seconds)
-        self.start_sweep(sweep_batches)
+        if not self.unswept:
+            self.start_sweep(sweep_batches)
 
     def start_sweep(self, sweep: Callable[[Ports], object]) -> None:
         def work() -> None:
@@ -142,7 +148,7 @@ class BatchesWorld:
             self.sweep_later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         if self.kind.from_outside and not self.kind.hurried:
             self._complete_what_did_not_land()
-        if self.kind.from_outside or self.kind.hurried:
+        if (self.kind.from_outside or self.kind.hurried) and not self.unswept:
             self.sweep_later(LIMITS.batch_idle_seconds, sweep_batches)
         for _ in range(2):
             self.sweep_later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)

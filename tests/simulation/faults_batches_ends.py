@@ -1,4 +1,4 @@
-"""Faults of batch-5 to batch-10: deadlines, retries, sub-batches, one end and its tasks, the sweeper."""
+"""Faults of batch-5 to batch-11: deadlines, retries, sub-batches, one end and its tasks, the sweeper."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ def _enqueued_before(ports: Ports, writes: Sequence[Write], effects: Sequence[Ef
 
 FAULTS = (
     in_batches("batch-5", "an end at the deadline", sweep, "time_out", lambda *_: None),
+    in_batches("batch-11", "the task of a deadline", Header, "deadline_effects", lambda *_: ()),
     in_batches("batch-5", "naming the missing units", tree_walk, "missing_units", lambda *_: []),
     in_batches("batch-6", "the guard of a retry", units, "_overwritten", _overwritten_unguarded),
     in_batches("batch-6", "overwriting by a later attempt only", outcomes, "may_overwrite", _overwritten_by_any),

@@ -78,7 +78,8 @@ def _create(
             failures_max=spec.failures_max,
             parent=parent,
         )
-        return Decision((Put(header_path(batch), header.to_record(), Must.NOT_EXIST),), (header, True))
+        effects = header.deadline_effects(BatchRun(batch, incarnation), spec.deadline_seconds)
+        return Decision((Put(header_path(batch), header.to_record(), Must.NOT_EXIST),), (header, True), effects)
 
     (header, created), _ = perform(ports, [header_path(batch)], decide)
     return BatchRun(batch, header.incarnation), header, created

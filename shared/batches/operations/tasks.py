@@ -1,9 +1,11 @@
-"""The kit's own tasks on a batch: expand a page, check after the seal, retry failures, complete a parent's unit."""
+"""The kit's own tasks on a batch: expand a page, check after the seal, end at the deadline, retry failures, complete a
+parent's unit.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.batches.operations import propagation
+from shared.batches.operations import propagation, sweep
 from shared.batches.operations.headers import read_header
 from shared.batches.operations.units import complete_unit, read_outcomes
 from shared.batches.rules.batch_run import BatchRun
@@ -31,6 +33,8 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
                 retry_page(ports, run, call, after)
             case "retry", {"units": [*indexes]}:
                 retry_units(ports, run, [int(index) for index in indexes])
+            case "deadline", _:
+                sweep.run_deadline(ports, run)
             case "child", {"unit": dict(parent)}:
                 complete_parent(ports, run, PlacedUnit.from_record(parent))
             case _:

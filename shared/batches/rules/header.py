@@ -119,6 +119,10 @@ class Header:
         """Return the header with the time at which the sweeper handles the batch again, if it does not end before."""
         return replace(self, due_at=min(self.deadline_at, now + timedelta(seconds=LIMITS.batch_idle_seconds)))
 
+    def visited_at(self, now: datetime) -> Self:
+        """Return the header with the time of the sweeper's next visit, if this one does not end the batch."""
+        return replace(self, due_at=now + timedelta(seconds=LIMITS.batch_idle_seconds))
+
     def ended_with(self, end: BatchEnd, now: datetime) -> Self:
         """Return the header of the batch as it ends."""
         ended = replace(self, state=end.state, reason=end.reason, missing=end.missing, **asdict(end.counts))
@@ -130,7 +134,13 @@ class Header:
 
     def removed_since(self, now: datetime) -> Self:
         """Return the header of a batch that is being removed; a later sweep continues if this one does not finish."""
-        return replace(self, state="removed", due_at=now + timedelta(seconds=LIMITS.batch_idle_seconds))
+        return replace(self, state="removed").visited_at(now)
+
+    def deadline_effects(self, run: BatchRun, deadline_seconds: float) -> tuple[Effect, ...]:
+        """Return the task of a deadline that is nearer than the default; the sweeper is enough for the others."""
+        if deadline_seconds >= LIMITS.batch_deadline_seconds:
+            return ()
+        return (replace(run.effect_for("deadline"), not_before=self.deadline_at),)
 
     def end_effects(self, run: BatchRun, now: datetime) -> tuple[Effect, ...]:
         """Return the tasks that follow the end of a batch: its `on_complete`, and completing its parent's unit."""

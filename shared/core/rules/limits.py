@@ -86,8 +86,8 @@ class Limits:
     Where there are more, a sweep begins at a random one."""
 
     sweep_part_seconds: float = 15
-    """Each part of a sweep (outbox, semaphores, batches) begins no further record after so long, so that a sweep ends
-    before the next begins."""
+    """Each part of a sweep (outbox, semaphores, batches, removal of batches) begins no further record after so long, so
+    that a sweep ends about when the next begins."""
 
     task_bytes_max: int = 100 * 1024
     """A task's payload. Cloud Tasks takes 1 MB; the kit's tasks carry references to data, not the data."""
@@ -174,8 +174,8 @@ class Limits:
     batch_idle_seconds: int = 60
     """A sealed batch without progress for this long is walked, to propagate what a process that died left full."""
 
-    batches_swept_max: int = 20
-    """Batches that one sweep handles, so that it ends well before the next begins."""
+    batches_sweep_page: int = 20
+    """Batches that a sweep reads in one query: a header with its tasks' payloads may be large."""
 
     walk_nodes_max: int = 100
     """Nodes of one level that a walk reads. Later walks reach the others."""

@@ -1,0 +1,126 @@
+"""Deadlines come in time, whatever else the sweeper has to do; it visits every batch that is due."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from shared.adapters.meter import Cost, measure
+from shared.batches.operations import batches, removal
+from shared.batches.operations.sweep import sweep
+from shared.batches.operations.tasks import run_batch_task
+from shared.batches.rules.requests import BatchSpec
+from shared.core.operations.time_budgets import OutOfTime
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import Unavailable
+from shared.testing.clock import budget_of
+from tests.unit.batches.batch_harness import BatchHarness, batch
+
+DEADLINE_SECONDS = 60
+
+
+@pytest.fixture
+def harness() -> BatchHarness:
+    return BatchHarness()
+
+
+def seconds_of(harness: BatchHarness, seconds: float) -> Callable[[], OutOfTime]:
+    """Return a budget by the harness's clock."""
+
+    def begin() -> OutOfTime:
+        ends_at = harness.clock.now + timedelta(seconds=seconds)
+        return lambda: harness.clock.now >= ends_at
+
+    return begin
+
+
+def removable(harness: BatchHarness, count: int) -> None:
+    """Create batches that have ended, and let them become removable."""
+    for number in range(count):
+        harness.request("POST", "/", {"id": f"old-{number}", "sealed": True})
+    harness.advance(LIMITS.batch_keep_seconds + 1)
+
+
+def state(harness: BatchHarness) -> str:
+    return str(harness.request("GET", "/b")[1]["state"])
+
+
+def test_a_deadline_needs_no_sweep(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(30, deadline_seconds=DEADLINE_SECONDS, task=None))
+    harness.advance(DEADLINE_SECONDS)
+    harness.run_tasks()
+    [completion] = harness.completions
+    assert (completion["reason"], completion["missing"]) == ("deadline", list(range(30)))
+
+
+def test_the_task_of_a_deadline_is_due_then_and_is_retried_if_it_comes_early(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS, task=None))
+    [deadline] = [task for task in harness.tasks if task.task == "deadline"]
+    assert deadline.not_before == harness.record("batches/b")["deadline_at"]
+    with pytest.raises(Unavailable):
+        run_batch_task(harness.ports, deadline.task, deadline.payload)
+    assert state(harness) == "sealed"
+
+
+def test_a_deadline_of_a_batch_that_has_ended_or_was_replaced_changes_nothing(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS))
+    deadline = harness.take("deadline")
+    harness.run_tasks()
+    harness.advance(LIMITS.batch_keep_seconds + 1)
+    before = harness.record("batches/b")
+    run_batch_task(harness.ports, deadline.task, deadline.payload)
+    assert harness.record("batches/b") == before
+    sweep(harness.ports)
+    harness.request("POST", "/", batch(1, task=None))
+    run_batch_task(harness.ports, deadline.task, deadline.payload)
+    assert state(harness) == "sealed"
+
+
+def test_only_a_deadline_nearer_than_the_default_costs_a_task(harness: BatchHarness) -> None:
+    def cost(batch: str, seconds: int) -> Cost:
+        with measure() as counted:
+            batches.populate(harness.ports, batch, BatchSpec(deadline_seconds=seconds))
+        return counted
+
+    alone = cost("a", LIMITS.batch_deadline_seconds)
+    nearer = cost("b", LIMITS.batch_deadline_seconds - 1)
+    assert (alone.tasks, alone.writes, alone.deletes) == (0, 1, 0)
+    assert (nearer.tasks, nearer.writes, nearer.deletes) == (1, 2, 1)
+    assert nearer.round_trips == alone.round_trips + 2
+
+
+def test_removals_do_not_displace_a_deadline_whose_task_was_lost(
+    harness: BatchHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removable(harness, 30)
+    harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS, task=None))
+    harness.tasks.clear()
+    harness.advance(DEADLINE_SECONDS)
+    monkeypatch.setattr(removal, "remove", lambda *_: harness.advance(LIMITS.sweep_part_seconds))
+    sweep(harness.ports, seconds_of(harness, LIMITS.sweep_part_seconds))
+    assert state(harness) == "cancelled"
+
+
+def test_all_that_is_due_is_handled_within_one_budget_not_only_a_page(harness: BatchHarness) -> None:
+    removable(harness, 3 * LIMITS.batches_sweep_page)
+    assert sweep(harness.ports) == 3 * LIMITS.batches_sweep_page
+    assert harness.ids("batches") == []
+
+
+def test_batches_whose_visit_fails_do_not_hide_the_others(
+    harness: BatchHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(LIMITS.batches_sweep_page):
+        harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS, task=None) | {"id": f"bad-{number}"})
+    harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS, task=None))
+    harness.tasks.clear()
+    harness.advance(DEADLINE_SECONDS + 1)
+
+    def failing(*_: object) -> None:
+        raise Unavailable("away")
+
+    with monkeypatch.context() as away:
+        away.setattr("shared.batches.operations.sweep.time_out", failing)
+        sweep(harness.ports, budget_of(LIMITS.batches_sweep_page))
+    sweep(harness.ports, budget_of(1))
+    assert state(harness) == "cancelled"
