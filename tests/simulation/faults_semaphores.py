@@ -57,6 +57,11 @@ def _changing(fault: Fault) -> Fault:
     return replace(fault, run=partial(semaphores_world.run, racing=False, changing=True))
 
 
+def _reborn(fault: Fault) -> Fault:
+    """Look for a fault only where the semaphore is deleted and created anew."""
+    return replace(fault, run=partial(semaphores_world.run, racing=False, reborn=True))
+
+
 class _Planted(AbstractContextManager[None]):
     def __init__(self, patches: Sequence[Any]) -> None:
         self._patches = patches
@@ -234,6 +239,10 @@ def _tokens_by_counting(
 grant = Semaphore.grant
 
 
+def _delete_blindly(path: str, _: Any) -> Delete:
+    return Delete(path)
+
+
 def _end_unsigned(semaphore: Semaphore, lease: LeaseRecord, _: str = "", **__: bool) -> Semaphore:
     return end(semaphore, lease)
 
@@ -305,6 +314,7 @@ FAULTS = (
     _without("sem-8", "arming for an earlier end", (Semaphore, "with_alarm", _armed_once)),
     _without("sem-8", "the sweeper", (semaphores, "sweep", lambda *_: 0)),
     _without("sem-9", "the time in tokens", (Semaphore, "grant", _tokens_by_counting)),
+    _reborn(_without("sem-9", "the guard of a waiter that is taken back", (waits, "Delete", _delete_blindly))),
     _racing(_without("sem-9", "the incarnation", (transitions, "incarnation_of", lambda _: 0)), False),
     _without("sem-10", "the operation in what it ended", (Semaphore, "end", _end_unsigned)),
     _without("sem-10", "the commit's time in `released`", (leases, "end", _released_when_seen)),

@@ -54,15 +54,21 @@ ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
 
 
 def run(
-    seed: int, trace: Callable[[str], None] | None = None, *, racing: bool | None = None, changing: bool | None = None
+    seed: int,
+    trace: Callable[[str], None] | None = None,
+    *,
+    racing: bool | None = None,
+    changing: bool | None = None,
+    reborn: bool | None = None,
 ) -> None:
     """Run one seed's world until it is idle. Raises `Violation` when a property does not hold.
 
     In a `racing` world nothing fails, and all compete for one permit on the combining path. In a `changing` world
-    the permits are lowered and raised, and waits want one or two. None: the seed chooses.
+    the permits are lowered and raised, and waits want one or two. In a `reborn` one the
+    semaphore is deleted and created anew, twice, while one wait is called three times. None: the seed chooses.
     """
     try:
-        SemaphoresWorld(seed, trace, racing, changing).run()
+        SemaphoresWorld(seed, trace, racing, changing, reborn).run()
     except Violation:
         raise
     except AssertionError as error:
@@ -78,6 +84,7 @@ class SemaphoresWorld:
         trace: Callable[[str], None] | None,
         racing: bool | None = None,
         changing: bool | None = None,
+        reborn: bool | None = None,
     ) -> None:
         self.seed = seed
         self.world = World(seed, trace=trace)
@@ -119,7 +126,11 @@ class SemaphoresWorld:
         self.left: dict[tuple[str, int], datetime] = {}
         self.left_releases: dict[str, datetime] = {}
         self.grants: dict[str, int] = {}
-        self.reborn = random.random() < 0.15 and not self.racing
+        born_anew = random.random() < 0.15 and not self.racing
+        self.reborn = born_anew if reborn is None else reborn
+        self.doubled = bool(reborn)
+        if self.doubled:
+            self.rounds, self.world.time_jumps_left = 0, 0
         self.life = 0
         self.lives: dict[str, int] = {}
         self.queued_at: dict[str, datetime] = {}
@@ -140,14 +151,15 @@ class SemaphoresWorld:
                 crowd(self.world)
                 self.world.queue.refuses = refusing_alarms(Random(f"refusals {self.seed}"))
             acts: list[Callable[[], None]] = []
-            for index in range(random.randint(2, 3 if self.racing else 5)):
-                acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
+            for index in range(1 if self.doubled else random.randint(2, 3 if self.racing else 5)):
+                calls = 3 if self.doubled else 1 if self.racing else random.choice((1, 1, 2))
+                acts += [self._waiting(f"w{index}")] * calls
                 if random.random() < 0.15 and not self.racing:
                     acts.append(self._cancelling(f"w{index}"))
             acquires = random.randint(1, 4) if self.racing else random.choice((0, 1, 2))
             acts += [self._acquiring(f"i{index}") for index in range(acquires)]
             if self.reborn:
-                acts.append(self._rebirth)
+                acts += [self._rebirth] * (2 if self.doubled else 1)
             if self.changing:
                 acts += [self._changing(permits) for permits in random.choice(((1,), (1, 1), (1, 2)))]
             random.shuffle(acts)
@@ -341,6 +353,7 @@ class SemaphoresWorld:
             self.left_releases.setdefault(after.id, after.create_time or after.read_time)
         if path.startswith(f"{RECORD}/waiters/"):
             self._note_life(before, after)
+            self._check_deleted(before, after)
         if path == RECORD and after.data is None:
             self.life += 1
         if path != RECORD or after.data is None:
@@ -410,6 +423,14 @@ class SemaphoresWorld:
             overtaken = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
             if overtaken:
                 raise Violation(f"{id_}, whose call began after {overtaken[0]} had to wait, overtakes it")
+
+    def _check_deleted(self, before: Snapshot, after: Snapshot) -> None:
+        """Check that nobody deletes a waiter of the semaphore that exists."""
+        [semaphore] = self.world.store.read(RECORD)
+        if before.data is None or after.data is not None or "since" not in before.data:
+            return
+        if semaphore.create_time and before.data["incarnation"] == times.microseconds(semaphore.create_time):
+            raise Violation(f"{before.id} was deleted while it waited")
 
     def _note_life(self, before: Snapshot, after: Snapshot) -> None:
         if after.data and (before.data is None or before.data["joined"] != after.data["joined"]):

@@ -7,11 +7,13 @@ Two paths lead into the wait queue:
                 again, and closed if it is not, before the caller is answered that it waits; an admit run does the rest
 """
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from shared.core.operations import outbox
 from shared.core.operations.perform import Contended, Writes, perform
-from shared.core.operations.ports import AlreadyExists, Delete, Must, Ports, Snapshot
+from shared.core.operations.ports import AlreadyExists, Conflict, Delete, Must, Ports, Snapshot
 from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadSemaphore, NoSemaphore, NotFound
@@ -59,10 +61,10 @@ def combine(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     waiter = rules.new_waiter(loaded, request)
     put = put_waiter(waiter_path(name, waiter.id), waiter, loaded.now, Must.NOT_EXIST)
     try:
-        outbox.commit(ports, [put], deadline_task(name, waiter))
+        committed = outbox.commit(ports, [put], deadline_task(name, waiter))
     except AlreadyExists:
         return repeated(ports, name, request)
-    return confirm(ports, name, waiter)
+    return confirm(ports, name, replace(waiter, version=committed.commit_time))
 
 
 def repeated(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
@@ -78,7 +80,8 @@ def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
         rule = partial(rules.confirm, incarnation=waiter.incarnation)
         return change(ports, SemaphoreReads(name), rule).answer
     except NoSemaphore:
-        ports.store.commit([Delete(waiter_path(name, waiter.id))])
+        with suppress(Conflict):  # somebody has put another wait in its place, or deleted it
+            ports.store.commit([Delete(waiter_path(name, waiter.id), waiter.version)])
         raise
 
 

@@ -11,10 +11,13 @@ import flask
 import pytest
 
 from shared.adapters import runtime
-from shared.core.operations.ports import Ports, Query
+from shared.core.operations.ports import Ports, Put, Query
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import NoSemaphore
 from shared.semaphores.operations import semaphores as operations
+from shared.semaphores.operations import waits
+from shared.semaphores.operations.records import read_waiter
 from shared.testing.memory_store import MemoryStore
 
 ROOT = Path(__file__).parents[3]
@@ -268,6 +271,24 @@ def test_a_repeated_wait_for_more_permits_than_there_are_by_now_is_answered_as_a
     world.call("PATCH", "semaphores/fork", {"permits": 1})
     assert world.call("POST", WAIT, wide)[1]["acquired"]
     assert world.call("POST", WAIT, wide | {"id": "b"})[0] == 400
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_its_place(
+    fork: World, *, replaced: bool
+) -> None:
+    ports = runtime.ports()
+    fork.call("POST", WAIT, {})
+    fork.call("POST", WAIT, {"id": "a", "continuation": CALL})
+    [record] = fork.store.query(Query("semaphores/fork/waiters"))
+    waiter = read_waiter(record)
+    assert waiter
+    fork.call("DELETE", PUT)
+    if replaced:
+        fork.store.commit([Put(record.path, (record.data or {}) | {"incarnation": 1})])
+    with pytest.raises(NoSemaphore):
+        waits.confirm(ports, "fork", waiter)
+    assert bool(fork.store.query(Query("semaphores/fork/waiters"))) is replaced
 
 
 def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_others_go_on(world: World) -> None:
