@@ -19,3 +19,16 @@ resource "google_firestore_field" "time_to_live" {
   ttl_config {}
   depends_on = [google_firestore_database.database]
 }
+
+# How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task
+# run more often; 31 days after its last count, Cloud Tasks has dropped the task. No query names its fields.
+resource "google_firestore_field" "attempts" {
+  database   = local.database
+  collection = "attempts"
+  field      = "counted_at"
+  ttl_config {
+    expiration_offset = "2678400s"
+  }
+  index_config {}
+  depends_on = [google_firestore_database.database]
+}

@@ -13,6 +13,7 @@ locals {
 
   # The kit's own fields that no query names; a map's settings are those of its fields too.
   never_searched = {
+    attempts   = ["starts"]
     batches    = ["digest", "missing", "on_complete", "parent", "task"]
     counters   = ["failures", "passed", "units"]
     documents  = ["_signalbox"]

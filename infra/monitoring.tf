@@ -1,4 +1,4 @@
-# Two alerts: functions fail, or tasks are not dispatched. Everything else is on the dashboard.
+# Three alerts: functions fail, tasks are not dispatched, or none can be enqueued. Everything else is on the dashboard.
 
 locals {
   services    = join(",", [for function in local.functions : "\"${function.service}\""])
@@ -53,6 +53,31 @@ resource "google_monitoring_alert_policy" "alert" {
     }
   }
   depends_on = [module.function, google_cloud_tasks_queue.queue]
+}
+
+locals {
+  service_names    = join(" OR ", [for function in local.functions : "\"${function.service}\""])
+  refusal_messages = join(" OR ", ["\"deployment cannot enqueue\"", "\"task refused\""])
+}
+
+# On log lines: the retries of a few tasks are too few for the rate of 5xx responses above.
+resource "google_monitoring_alert_policy" "refusals" {
+  display_name          = "${local.begin}signalbox: Tasks cannot be enqueued"
+  combiner              = "OR"
+  notification_channels = [for channel in google_monitoring_notification_channel.email : channel.id]
+  conditions {
+    display_name = "Tasks cannot be enqueued"
+    condition_matched_log {
+      filter = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND severity=\"ERROR\" AND jsonPayload.message=(${local.refusal_messages})"
+    }
+  }
+  alert_strategy {
+    auto_close = "3600s"
+    notification_rate_limit {
+      period = "3600s"
+    }
+  }
+  depends_on = [google_project_service.api]
 }
 
 locals {

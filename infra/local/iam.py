@@ -10,12 +10,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from infra.catalogue import Function
-from shared.adapters.cloud_tasks import QueueRefused
 from shared.adapters.http.responses import problem_response
 from shared.adapters.meter import MeteredQueue
 from shared.core.operations.ports import Log, TaskQueue
 from shared.core.rules.effects import Effect
-from shared.core.rules.problems import NotFound, PermissionDenied, Problem
+from shared.core.rules.problems import DeploymentCannotEnqueue, NotFound, PermissionDenied, Problem
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -58,12 +57,12 @@ class AuthorizedQueue(MeteredQueue):
         self._log = log
 
     def create(self, effects: Sequence[Effect]) -> None:
-        """Enqueue all permitted tasks. Raises `QueueRefused` if one is not, and what the queue inside raises."""
+        """Enqueue all permitted tasks. Raises `DeploymentCannotEnqueue` if one is not, else as the queue."""
         refused = [effect for effect in effects if not _may_enqueue(effect)]
         self._queue.create([effect for effect in effects if effect not in refused])
         if refused:
-            self._log.error("task refused", reason=f"the function may not enqueue to {refused[0].queue}")
-            raise QueueRefused(f"Add {refused[0].queue} to the function's enqueues in the catalogue")
+            self._log.error("deployment cannot enqueue", reason=f"the function may not enqueue to {refused[0].queue}")
+            raise DeploymentCannotEnqueue(f"Add {refused[0].queue} to the function's enqueues in the catalogue")
 
 
 def _may_enqueue(effect: Effect) -> bool:

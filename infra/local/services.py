@@ -22,6 +22,17 @@ RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 BACKLOG = 1_024
 
+SERVER_OPTIONS = (
+    "--workers=1",
+    f"--threads={THREADS}",
+    "--timeout=0",
+    "--graceful-timeout=1",
+    "--keep-alive=75",
+    "--no-control-socket",
+    "--limit-request-line=0",
+)
+"""Of gunicorn, which serves the functions. functions-framework bounds no address either."""
+
 
 @dataclass(frozen=True, slots=True)
 class StackLayout:
@@ -163,12 +174,7 @@ def _functions(layout: StackLayout) -> Service:
     command = _module(
         "gunicorn",
         f"--bind=fd://{listening_fd}",
-        "--workers=1",
-        f"--threads={THREADS}",
-        "--timeout=0",
-        "--graceful-timeout=1",
-        "--keep-alive=75",
-        "--no-control-socket",
+        *SERVER_OPTIONS,
         application,
     )
     return Service(

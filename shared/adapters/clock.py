@@ -1,7 +1,9 @@
-"""The machine's clock. It only sleeps and spreads retries; the time of a decision is the store's."""
+"""The machine's clock. It sleeps, spreads retries and limits effort; the time of a decision is the store's."""
 
 import random
 import time
+
+from shared.core.operations.time_budgets import Budget, OutOfTime
 
 
 class SystemClock:
@@ -12,3 +14,13 @@ class SystemClock:
     def jitter(self) -> float:
         """Return a random number from 0 to 1."""
         return random.random()  # noqa: S311 - spreads retries, guards no secret
+
+
+def time_budget(seconds: float) -> Budget:
+    """Return a budget of so many seconds, which begins whenever it is called."""
+
+    def begin() -> OutOfTime:
+        ends_at = time.monotonic() + seconds
+        return lambda: time.monotonic() >= ends_at
+
+    return begin

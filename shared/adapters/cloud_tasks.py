@@ -1,8 +1,12 @@
 """The task queue on Cloud Tasks: an effect becomes a named task that POSTs an envelope to a function.
 
 A task has its effect's name, and Cloud Tasks accepts a name once: "already exists" means enqueued, so a retry is always
-safe. A transient error is `Unavailable`. A permanent one (no such queue, no permission) is logged as an ERROR, since no
-caller can correct it, and raised as the `Problem` `QueueRefused`.
+safe. An error is sorted by what is wrong:
+
+    the service      `Unavailable`
+    the installation `DeploymentCannotEnqueue`: no such queue, no permission. Transient too, since a right may lag
+                     behind a deployment, and logged as an ERROR, since no caller can correct it
+    the task itself  `QueueRefused`, a `Problem`, logged as an ERROR: the same request would fail again
 
 Google's client is imported with the first task: functions that enqueue none start 30 ms sooner.
 """
@@ -21,7 +25,7 @@ from shared.adapters.logs import current_trace
 from shared.adapters.settings import Settings
 from shared.core.operations.ports import Log
 from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Problem, Unavailable
+from shared.core.rules.problems import DeploymentCannotEnqueue, Problem, Unavailable
 from shared.core.rules.task_envelope import TaskEnvelope
 
 if TYPE_CHECKING:
@@ -39,19 +43,40 @@ DISPATCH_SECONDS_MAX = 600
 AT_ONCE_MAX = 16
 """Concurrent create calls of one process. The hundred tasks of an outbox record take a few rounds."""
 
-REFUSALS = (
-    google.InvalidArgument,
+OF_THE_INSTALLATION = (
     google.NotFound,
     google.PermissionDenied,
     google.Unauthenticated,
     google.FailedPrecondition,
     google.MethodNotImplemented,
 )
+"""What a deployment or a right corrects, or has corrected by the next attempt."""
+
+OF_THE_TASK = (google.InvalidArgument,)
 
 
 class QueueRefused(Problem):
     status = 500
-    title = "The deployment cannot enqueue tasks"
+    title = "Cloud Tasks does not accept the task"
+
+
+def raise_for(errors: Sequence[Exception], log: Log) -> None:
+    """Log what needs attention, and raise: `DeploymentCannotEnqueue`, else `Unavailable`, else `QueueRefused`.
+
+    `QueueRefused` only if nothing else is wrong: whoever gets it does not retry.
+    """
+    of_installation = [error for error in errors if isinstance(error, OF_THE_INSTALLATION)]
+    of_task = [error for error in errors if isinstance(error, OF_THE_TASK)]
+    for refusal in of_installation:
+        log.error("deployment cannot enqueue", reason=str(refusal))
+    for rejection in of_task:
+        log.error("task refused", reason=str(rejection))
+    if of_installation:
+        raise DeploymentCannotEnqueue("Cloud Tasks refused a task; the log says why") from of_installation[0]
+    if unknown := [error for error in errors if error not in of_task]:
+        raise Unavailable("Cloud Tasks did not confirm a task") from unknown[0]
+    if of_task:
+        raise QueueRefused("Cloud Tasks refused a task; the log says why") from of_task[0]
 
 
 class CloudTasksQueue:
@@ -65,21 +90,11 @@ class CloudTasksQueue:
         self._connected: CloudTasksClient | None = None
 
     def create(self, effects: Sequence[Effect]) -> None:
-        """Enqueue all, even when one fails. Raises `Unavailable` if any may be missing, else `QueueRefused`."""
+        """Enqueue all, even when one fails. Raises as `raise_for`."""
         trace = current_trace()
         requests = [task_request(self._settings, effect, effect.trace or trace) for effect in effects]
         outcomes = map(self._attempt, requests) if len(requests) < 2 else self._pool.map(self._attempt, requests)
-        self._raise_for([error for error in outcomes if error is not None])
-
-    def _raise_for(self, errors: list[Exception]) -> None:
-        refusals = [error for error in errors if isinstance(error, REFUSALS)]
-        for refusal in refusals:
-            self._log.error("task refused", reason=str(refusal))
-        if len(refusals) < len(errors):
-            unknown = next(error for error in errors if error not in refusals)
-            raise Unavailable("Cloud Tasks did not confirm a task") from unknown
-        if refusals:
-            raise QueueRefused("Cloud Tasks refused a task; the log says why") from refusals[0]
+        raise_for([error for error in outcomes if error is not None], self._log)
 
     def _attempt(self, request: dict[str, Any]) -> Exception | None:
         try:

@@ -15,14 +15,14 @@
     semaphore("fork-3").wait(eat.call(seat=3))     # runs when a permit is granted
 
 A task is delivered at least once, and two deliveries may overlap. A `Problem` is a permanent error and is not retried;
-any other exception is retried, until `attempts_max` attempts have failed. Task code must issue identical calls in the
-same order, so that a second delivery repeats them and adds none.
+any other exception is retried, until the code was started `attempts_max` times. Task code must issue identical calls
+in the same order, so that a second delivery repeats them and adds none.
 """
 
 from shared.adapters.http.routes import Request, Response
 from shared.core.operations.ports import DocumentEvent
 from shared.core.rules.calls import Call
-from shared.core.rules.problems import NotFound, Problem, Unavailable
+from shared.core.rules.problems import LeaseEnded, NotFound, Problem, Unavailable
 from shared.core.rules.task_context import Completion, Lease, Unit
 from shared.kit.batches import SubBatch, batch, sub_batch
 from shared.kit.documents import documents
@@ -35,6 +35,7 @@ __all__ = [
     "DocumentEvent",
     "Function",
     "Lease",
+    "LeaseEnded",
     "NotFound",
     "Problem",
     "Request",

@@ -20,7 +20,7 @@ from shared.core.rules.task_context import TaskContext
 from shared.kit.batch_liveness_cache import is_live
 from shared.kit.idempotency import idempotent_calls
 from shared.tasks.operations import task_runner
-from shared.tasks.operations.task_runner import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits
 from shared.tasks.rules.signatures import Signature
 
 P = ParamSpec("P")
@@ -95,23 +95,22 @@ class Function:
     def task(self, code: Callable[P, R]) -> Task[P, R]: ...
 
     @overload
-    def task(self, *, attempts_max: int = ..., retries_max: int = ...) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, *, attempts_max: int = ...) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(
         self,
         code: Callable[P, R] | None = None,
         *,
-        attempts_max: int = LIMITS.executions_max,
-        retries_max: int = LIMITS.retries_max,
+        attempts_max: int = LIMITS.attempts_max,
     ) -> Any:
-        """Register a task under the name of its code. A task that fails `attempts_max` times is given up.
+        """Register a task under the name of its code. It is given up when its code was started `attempts_max` times.
 
-        `retries_max` counts deliveries that reached no process, too. Raises `ValueError` for a second task of one name,
-        `TypeError` for a parameter that no JSON value fits.
+        A delivery that ended before the code was started does not count. Raises `ValueError` for a second task of one
+        name, `TypeError` for a parameter that no JSON value fits.
         """
 
         def register(code: Callable[P, R]) -> Task[P, R]:
-            task = Task(self.name, code, RetryLimits(attempts_max, retries_max))
+            task = Task(self.name, code, RetryLimits(attempts_max))
             if self._tasks.setdefault(task.name, task) is not task:
                 raise ValueError(f"{self.name} has two tasks of the name {task.name}")
             return task
@@ -153,8 +152,8 @@ class Function:
 
     def _run(self, request: TaskDelivery) -> None:
         task = self._tasks.get(request.name)
-        limits = task.retry_limits if task else RetryLimits(LIMITS.executions_max, LIMITS.retries_max)
-        attempt = Attempt(request.context, request.executions, request.retries)
+        limits = task.retry_limits if task else RetryLimits(LIMITS.attempts_max)
+        attempt = Attempt(request.operation, request.context, request.executions, request.retries)
 
         def code(context: TaskContext | None) -> Any:
             if task is None:

@@ -1,10 +1,12 @@
 """A semaphore, as a user's own function calls it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import check_deployed
 from shared.core.rules.calls import Call
+from shared.core.rules.effects import name_of
+from shared.core.rules.problems import LeaseEnded
 from shared.core.rules.task_context import Lease
 from shared.kit.idempotency import idempotency_key
 from shared.semaphores.operations import semaphores as operations
@@ -67,9 +69,19 @@ class Semaphore:
         permits: int = 1,
         lease_seconds: float | None = None,
     ) -> Lease | None:
-        """Acquire a permit if one is free now; None, and no trace, if not. Raises `NoSemaphore` or `BadSemaphore`."""
+        """Acquire a permit if one is free now; None, and no trace, if not.
+
+        A repeat returns the lease for as long as it lives. After that a task's second delivery acquires anew; with an
+        `id` of the caller's, `LeaseEnded` is raised. Raises `NoSemaphore` or `BadSemaphore`.
+        """
         request = WaitRequest(self._wait_id(id, "acquire"), lease_seconds=lease_seconds, permits=permits)
-        lease = operations.wait(runtime.ports(), self.name, request).lease
+        answer = operations.wait(runtime.ports(), self.name, request)
+        while answer.ended:
+            if id is not None:
+                raise LeaseEnded(f"The lease that {id!r} acquired is over.", field="id")
+            request = replace(request, id=name_of(request.id, "anew"))
+            answer = operations.wait(runtime.ports(), self.name, request)
+        lease = answer.lease
         return Lease(self.name, lease.id, lease.token, lease.ends_at) if lease else None
 
     def signal(self, lease: Lease | str) -> bool:

@@ -1,6 +1,9 @@
 """A clock that only a test moves: the time of the in-memory store, and the `Clock` of the operations."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from shared.core.operations.time_budgets import Budget, OutOfTime
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -27,3 +30,13 @@ class ManualClock:
     def jitter(self) -> float:
         """Return the middle of what a real clock draws."""
         return 0.5
+
+
+def budget_of(records: int) -> Budget:
+    """Return a budget of the sweeper that is used up after so many records."""
+
+    def begin() -> OutOfTime:
+        read = count()
+        return lambda: next(read) >= records  # it is read before each record
+
+    return begin

@@ -188,9 +188,8 @@ def _step(write: Write, before: Record | None, added_bytes: int, at: datetime) -
 def _changed(
     change: Change, before: Record | None, added_bytes: int, at: datetime, server_time: datetime
 ) -> tuple[Record, dict[tuple[str, ...], object]]:
-    assert before is not None, "a change is guarded, so its record is there"
-    data, values = after_change(change, before.data, server_time)
-    bound = before.bytes_bound + added_bytes
+    data, values = after_change(change, {} if before is None else before.data, server_time)
+    bound = added_bytes if before is None else before.bytes_bound + added_bytes
     if bound > RECORD_BYTES_MAX:
         bound = record_bytes(change.path, map_bytes(data))
     return _kept_or_new(before, data, bound, at), values

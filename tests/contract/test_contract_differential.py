@@ -76,8 +76,11 @@ changes = st.builds(
     st.dictionaries(fields, small | server_values | st.just(REMOVE) | storable, max_size=3),
     guards.filter(lambda guard: guard not in {None, Must.NOT_EXIST}),
 )
+counts = st.builds(
+    Change, st.sampled_from(PATHS), st.dictionaries(fields, server_values, min_size=1, max_size=3), st.none()
+)
 deletes = st.builds(Delete, st.sampled_from(PATHS), guards.filter(lambda guard: guard is not Must.NOT_EXIST))
-write_lists = st.lists(puts | changes | deletes, min_size=1, max_size=3, unique_by=lambda write: write.path)
+write_lists = st.lists(puts | changes | counts | deletes, min_size=1, max_size=3, unique_by=lambda write: write.path)
 calls = st.tuples(st.sampled_from(["commit", "write_each"]), write_lists)
 
 

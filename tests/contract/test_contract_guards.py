@@ -4,7 +4,20 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shared.core.operations.ports import AlreadyExists, Change, Delete, Must, Put, RecordMissing, Stale, Store, Write
+from shared.core.operations.ports import (
+    SERVER_TIME,
+    AlreadyExists,
+    Change,
+    Delete,
+    Increment,
+    Must,
+    Put,
+    RecordMissing,
+    Stale,
+    Store,
+    Write,
+    WriteResult,
+)
 
 
 def updated(store: Store, path: str) -> datetime:
@@ -117,6 +130,23 @@ def _long_ago() -> datetime:
 def test_a_change_without_a_record_to_change_is_a_mistake(store: Store, guard: Must | None) -> None:
     with pytest.raises(ValueError, match="exists"):
         store.commit([Change("d/a", {("n",): 1}, guard=guard)])
+
+
+def test_a_blind_change_of_server_values_creates_the_record_or_counts_on(store: Store) -> None:
+    counting = Change("d/a", {("n",): Increment(1), ("at",): SERVER_TIME}, guard=None)
+    assert [store.commit([counting]).results[0].values for _ in range(2)] == [{("n",): 1}, {("n",): 2}]
+    store.commit([Change("d/a", {("kept",): True})])
+    [outcome] = store.write_each([counting])
+    assert isinstance(outcome, WriteResult)
+    assert outcome.values == {("n",): 3}
+    record = store.read("d/a")[0].data
+    assert record is not None
+    assert (set(record), record["n"]) == ({"n", "at", "kept"}, 3)
+
+
+def test_a_blind_change_with_a_plain_value_is_a_mistake(store: Store) -> None:
+    with pytest.raises(ValueError, match="exists"):
+        store.commit([Change("d/a", {("n",): Increment(1), ("m",): 1}, guard=None)])
 
 
 def test_a_commit_that_names_a_record_twice_is_a_mistake(store: Store) -> None:

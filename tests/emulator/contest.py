@@ -25,14 +25,14 @@ def begin_deadly(_: Request, name: str) -> Response:
     return Response(202)
 
 
-@app.task(attempts_max=2, retries_max=4)
+@app.task(attempts_max=2)
 def work(deadly: bool) -> str:
     if deadly:
         os.kill(os.getpid(), signal.SIGKILL)
     return "done"
 
 
-@app.task(attempts_max=2, retries_max=4)
+@app.task(attempts_max=2)
 def die(lease: Lease) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -6,6 +6,7 @@ makes the requests that stand for each bound and each type; the long one leaves 
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from schemathesis.specs.openapi.schemas import OpenApiSchema
+from werkzeug.test import Client
 
 from infra.catalogue import load
 from infra.local.functions_server import mounted
@@ -49,6 +51,8 @@ CHECKS = [
 REFUSALS = {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 409, 412, 413, 415]}}
 TAKEN = ("a", "b")
 LISTS = ("where", "order_by")
+METHODS = {"get", "put", "post", "delete", "patch", "options"}
+PARAMETER = re.compile(r"\{\w+\}")
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -125,6 +129,17 @@ def shows(case: Any) -> bool:
 @settings(max_examples=12, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_an_answer_is_as_described(case: Any) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("path", sorted(schema.raw_schema["paths"]))
+def test_a_method_that_an_address_does_not_have_is_405_as_described(path: str) -> None:
+    calls = {method.upper(): each for method, each in schema.raw_schema["paths"][path].items() if method in METHODS}
+    allowed = {*calls, *({"HEAD"} if "GET" in calls else ())}
+    for method in {each.upper() for each in METHODS} - allowed:
+        answer = Client(APP).open(PARAMETER.sub("0", path), method=method)
+        assert (answer.status_code, answer.content_type) == (405, "application/problem+json")
+        assert set(answer.headers["Allow"].split(", ")) == allowed
+    assert all("405" in call["responses"] for call in calls.values())
 
 
 @pytest.mark.slow

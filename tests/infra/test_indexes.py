@@ -97,11 +97,10 @@ def test_whom_a_document_links_to_is_searched_as_arrays_only(configured: dict[Fi
     }
 
 
-def test_only_receipts_have_a_time_to_live(resources: Mapping[str, Resource]) -> None:
+def test_only_receipts_and_counts_of_attempts_have_a_time_to_live(resources: Mapping[str, Resource]) -> None:
     living = [each.values for each in resources.values() if each.values.get("ttl_config")]
-    assert [(each["collection"], each["field"], each["index_config"]) for each in living] == [
-        ("waiters", "expires_at", [])
-    ]
+    offsets = {(each["collection"], each["field"]): each["ttl_config"][0]["expiration_offset"] for each in living}
+    assert offsets == {("attempts", "counted_at"): "2678400s", ("waiters", "expires_at"): ""}
 
 
 def unindexed(field: Field, configured: Mapping[Field, list[str]]) -> bool:

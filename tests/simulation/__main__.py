@@ -14,11 +14,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.simulation import batches_world, links_world, outbox_world, planted, semaphores_world, verify_world
+from tests.simulation import (
+    attempts_world,
+    batches_world,
+    links_world,
+    outbox_world,
+    planted,
+    semaphores_world,
+    verify_world,
+)
 from tests.simulation.reach import REACHED
 from tests.simulation.world import Violation
 
 WORLDS: dict[str, Callable[..., None]] = {
+    "attempts": attempts_world.run,
     "batches": batches_world.run,
     "links": links_world.run,
     "outbox": outbox_world.run,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
 
+from shared.adapters import cloud_tasks
 from shared.core.operations import outbox
-from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Write
+from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Snapshot, Write
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import Unavailable
-from tests.simulation import outbox_world
+from tests.simulation import batches_world, links_world, outbox_world
 from tests.simulation.faults import Fault
 
 
@@ -66,6 +67,17 @@ def _time_to_live(ports: Ports) -> int:
     return 0
 
 
+def _acknowledging_refusals(run: Callable[[int], None], lost: str) -> Fault:
+    """All that Cloud Tasks refuses is permanent, so that a task or an event that meets it is acknowledged."""
+    every = (*cloud_tasks.OF_THE_INSTALLATION, *cloud_tasks.OF_THE_TASK)
+    plant = partial(mock.patch.multiple, cloud_tasks, OF_THE_INSTALLATION=(), OF_THE_TASK=every)
+    return Fault("outbox-7", f"retrying what the queue refuses ({lost})", plant, run)
+
+
+def _from_the_start(ports: Ports) -> Iterator[Snapshot]:
+    return iter(ports.store.query(Query(outbox.COLLECTION)))
+
+
 FAULTS = (
     _outbox("outbox-1", "committing before handing over", outbox, "commit", _hand_over_first),
     _outbox("outbox-1", "a record of what to hand over", outbox, "commit", _without_a_record),
@@ -75,4 +87,7 @@ FAULTS = (
     _outbox("outbox-3", "the same names each time", outbox, "hand_over", _hand_over_under_new_names),
     _outbox("outbox-5", "keeping old records (a time-to-live policy)", outbox, "sweep", _time_to_live),
     _outbox("outbox-4", "the sweeper", outbox, "sweep", lambda _: 0),
+    _acknowledging_refusals(batches_world.run, "units"),
+    _acknowledging_refusals(links_world.run, "copies"),
+    _outbox("outbox-8", "beginning at a random record", outbox, "_records", _from_the_start),
 )

@@ -21,16 +21,18 @@ from shared.core.operations import outbox
 from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, Write
 from shared.core.rules import times
 from shared.core.rules.effects import Effect, name_of
+from shared.core.rules.problems import BadSemaphore
 from shared.core.rules.task_context import Lease
 from shared.core.rules.times import EPOCH
-from shared.semaphores.operations import admission, leases, records, semaphores, transitions, waits
+from shared.semaphores.operations import admission, leases, records, semaphores, sweep, transitions, waits
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.rules import admission as admission_rules
-from shared.semaphores.rules import lease_commands, tasks
+from shared.semaphores.rules import lease_commands, tasks, wait_commands, wait_queue
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules import transitions as transition_rules
 from shared.semaphores.rules.lease_commands import Claimed, EndLease
-from shared.semaphores.rules.leases import EndedLease, LeaseRecord
+from shared.semaphores.rules.leases import EndedLease, GrantedLease, LeaseRecord, lease_id
+from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, Transition
 from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
@@ -48,6 +50,11 @@ def _without(clause: str, without: str, *patches: tuple[Any, str, Any]) -> Fault
 def _racing(fault: Fault, racing: bool) -> Fault:
     """Look for a fault only where there is a race, or only where there is none: fewer seeds find it."""
     return replace(fault, run=partial(semaphores_world.run, racing=racing))
+
+
+def _changing(fault: Fault) -> Fault:
+    """Look for a fault only where the permits are lowered and raised."""
+    return replace(fault, run=partial(semaphores_world.run, racing=False, changing=True))
 
 
 class _Planted(AbstractContextManager[None]):
@@ -162,6 +169,39 @@ def _cancel_only_who_waits(_: Ports, __: str, ___: Waiter) -> bool:
     return True
 
 
+# --- sem-5, a repeat ---
+
+
+def _acquired_once_and_for_all(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
+    if ended := loaded.semaphore.ended_lease(request.id):
+        lease = GrantedLease(lease_id(ended.id, ended.token), ended.token, ended.ends_at)
+        return Transition(loaded.semaphore, WaitAnswer(lease))
+    return acquire(loaded, request)
+
+
+acquire = wait_commands.acquire
+
+
+def _held_for_ever(_: Loaded, lease: LeaseRecord) -> WaitAnswer:
+    return WaitAnswer(lease.granted())
+
+
+def _hopeful(_: Waiter, __: Semaphore) -> bool:
+    return False
+
+
+def _grant_to_whoever_waits(loaded: Loaded, semaphore: Semaphore) -> wait_queue.Granted:
+    with mock.patch.object(wait_queue, "is_hopeless", _hopeful):
+        return grant_waiters(loaded, semaphore)
+
+
+grant_waiters = wait_queue.grant_waiters
+
+
+def _refuse_unseen(_: Ports, __: str, request: WaitRequest) -> WaitAnswer:
+    raise BadSemaphore(f"{request.permits} are too many", field="permits")
+
+
 # --- sem-8 ---
 
 
@@ -243,18 +283,31 @@ FAULTS = (
     _without("sem-5", "the receipt of an immediate grant", (records, "put_waiter", _no_receipt)),
     _without("sem-5", "the token in a task's name", (tasks, "name_of", _named_without_token)),
     _without("sem-5", "remembering ended leases", (Semaphore, "remember", _remember_nothing)),
+    _without("sem-5", "the signal of a repeat's lease", (wait_commands, "acquire", _acquired_once_and_for_all)),
+    _without("sem-5", "the end of a repeat's lease", (wait_commands, "answer_of", _held_for_ever)),
+    _without("sem-5", "the release beside a repeat's lease", (transitions, "read_release", lambda _: None)),
     _without("sem-6", "the token of a signal", (Semaphore, "lease", _by_id_alone)),
     _without("sem-7", "the guard of a waiter that leaves", (records, "leave", _leave_blindly)),
     _without(
         "sem-7", "ending the lease that a cancel finds granted", (leases, "_cancel_granted", _cancel_only_who_waits)
     ),
+    _changing(_without("sem-7", "the end of a wait that can never be granted", (wait_queue, "is_hopeless", _hopeful))),
+    _changing(
+        _without(
+            "sem-7",
+            "the end of such a wait that came later",
+            *((module, "grant_waiters", _grant_to_whoever_waits) for module in (admission_rules, lease_commands)),
+        )
+    ),
+    _changing(_without("sem-7", "the record of a wait for too many permits", (waits, "repeated", _refuse_unseen))),
     _without("sem-8", "the alarm", (transition_rules, "new_alarm", lambda *_: ())),
     _without("sem-8", "the end in an alarm's name", (transition_rules, "alarm_task", _alarm_named_without_its_time)),
     _without("sem-8", "arming for an earlier end", (Semaphore, "with_alarm", _armed_once)),
-    _without("sem-8", "the sweeper", (semaphores, "sweep", lambda _: 0)),
+    _without("sem-8", "the sweeper", (semaphores, "sweep", lambda *_: 0)),
     _without("sem-9", "the time in tokens", (Semaphore, "grant", _tokens_by_counting)),
     _racing(_without("sem-9", "the incarnation", (transitions, "incarnation_of", lambda _: 0)), False),
     _without("sem-10", "the operation in what it ended", (Semaphore, "end", _end_unsigned)),
     _without("sem-10", "the commit's time in `released`", (leases, "end", _released_when_seen)),
+    _without("sem-11", "postponing what a visit leaves as it was", (sweep, "_postpone", lambda *_: None)),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

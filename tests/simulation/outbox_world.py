@@ -3,6 +3,8 @@
 A counter stands for any record: an operation adds one to it and enqueues a few tasks named after the new count. One of
 them may be refused for hours while the others are taken, and the sweeper may be away for hours.
 
+In some worlds there are records that the queue never takes, more than one sweep looks at.
+
 A task runs twice under one name only as `reuse.py` allows.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from random import Random
 from typing import Any
 
 from shared.core.operations import outbox
@@ -24,6 +27,11 @@ from tests.simulation.world import Violation, World
 COUNTERS = ("counters/a", "counters/b")
 TASKS_A_CHANGE = 2
 SWEEP_PAGE = 2
+CROWDED_RATE = 0.2
+CROWDED_PAGES = 2
+CROWD = 8
+CROWDED_SWEEPS_MAX = 2_000
+"""A sweep begins at a random record, and here it looks at a third of them."""
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -43,10 +51,13 @@ class OutboxWorld:
         self.refused: frozenset[int] = frozenset()
         self.committed: list[tuple[str, int]] = []
         self.ran: list[tuple[str, int, int]] = []
+        own = Random(f"crowd {seed}")
+        self.crowd = [f"{own.getrandbits(64):016x}" for _ in range(CROWD * (own.random() < CROWDED_RATE))]
 
     def run(self) -> None:
         random = self.world.random
-        with LIMITS.replaced(sweep_page=SWEEP_PAGE):
+        with LIMITS.replaced(sweep_page=SWEEP_PAGE, **({"sweep_pages_max": CROWDED_PAGES} if self.crowd else {})):
+            self._come_in_a_crowd()
             calls = [self._operate] * random.randint(2, 6) + [self._sweep] * 2 + [self._refuse]
             random.shuffle(calls)
             first = random.randint(0, len(calls))
@@ -55,6 +66,12 @@ class OutboxWorld:
             self.world.run(calls[first:])
             self._let_the_sweeper_finish()
             self._check_rest()
+
+    def _come_in_a_crowd(self) -> None:
+        """Leave records in the outbox that the queue never takes."""
+        poison = Effect("poison", "q", "count", "count", {"part": None})
+        for id_ in self.crowd:
+            self.world.store.commit([Put(f"{outbox.COLLECTION}/{id_}", outbox.to_record([poison]))])
 
     def _operate(self) -> None:
         path = self.world.random.choice(COUNTERS)
@@ -77,17 +94,23 @@ class OutboxWorld:
         self.refused = self.world.random.choice((frozenset(range(TASKS_A_CHANGE)), some, frozenset(), frozenset()))
 
     def _refuses(self, effect: Effect) -> bool:
-        return effect.payload["part"] in self.refused
+        return effect.payload["part"] in {*self.refused, None}
 
     def _let_the_sweeper_finish(self) -> None:
         """Hours later perhaps, then a minute later, and the next: what any of them left behind, the next finds."""
         self.world.pass_an_outage()
         self.refused = frozenset()
         self.world.fault_rates.left = 0
-        for _ in range(2):
+        for number in range(CROWDED_SWEEPS_MAX if self.crowd else 2):
+            if number >= 2 and not self._left():
+                break
             self.world.pass_time(LIMITS.outbox_patience_seconds + 50)
             self.world.start("sweep", lambda: self._swept(self.world.ports))
             self.world.run()
+
+    def _left(self) -> list[str]:
+        """Return the ids of the outbox records that the queue does take."""
+        return [one.id for one in self.world.store.query(Query(outbox.COLLECTION)) if one.id not in self.crowd]
 
     def _count(self, _: Ports, payload: Mapping[str, Any]) -> None:
         self.ran.append((payload["counter"], payload["count"], payload["part"]))
@@ -104,8 +127,8 @@ class OutboxWorld:
             raise Violation(f"tasks of commits that never landed ran: {sorted(invented)}")
         if len(self.world.queue.names) != len(expected):
             raise Violation(f"{len(self.world.queue.names)} names were taken for {len(expected)} tasks")
-        if left := self.world.store.query(Query(outbox.COLLECTION)):
-            raise Violation(f"the outbox still holds {[snapshot.id for snapshot in left]}")
+        if left := self._left():
+            raise Violation(f"the outbox still holds {left}")
 
 
 def add_one(ports: Ports, path: str) -> int:

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from tests.simulation import (
+    faults_attempts,
     faults_batches,
     faults_documents,
     faults_late,
@@ -26,6 +27,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
+    "attempts": faults_attempts.FAULTS,
     "batches": faults_batches.FAULTS,
     "links": faults_links.FAULTS + faults_transforms.FAULTS + faults_documents.FAULTS + faults_late.FAULTS,
     "outbox": faults_outbox.FAULTS,

@@ -76,7 +76,11 @@ class SimulatedQueue:
 
     def create(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            _call(self._world, partial(_created, effect), partial(self._world.queue.take, effect))
+            _call(self._world, partial(_created, effect), partial(self._take, effect))
+
+    def _take(self, effect: Effect) -> None:
+        self._world.refusals.refuse()
+        self._world.queue.take(effect)
 
 
 def _created(effect: Effect) -> str:

@@ -10,6 +10,9 @@ NAMES_REUSED = "task names used again after they became free"
 EVENTS_LATE = "events delivered more than an hour late"
 OUTAGES = "hours that passed without a sweeper"
 RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
+CALLS_AWAY = "calls refused while the store was away"
+GIVEN_UP = "tasks given up"
+TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
 REACHED: Counter[str] = Counter()
 """Of this process. Never reset by a world: for the counts of some seeds, take a difference."""

@@ -1,7 +1,8 @@
 """Waits, signals, renewals and cancels in one simulated world, and the properties that must hold.
 
 One semaphore, a handful of waits, some with a continuation and some without, callers that retry what was not answered,
-holders that die. The limits are small, so that pages fill, leases expire and the combining path is taken often.
+holders that die. In some worlds other semaphores are due at every sweep, more than it visits. The limits are small, so
+that pages fill, leases expire and the combining path is taken often.
 """
 
 from __future__ import annotations
@@ -9,21 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from random import Random
 
 from shared.core.operations import outbox
 from shared.core.operations.ports import Ports, Query, Snapshot
+from shared.core.operations.time_budgets import unlimited
 from shared.core.rules import times
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import NotFound
+from shared.core.rules.problems import BadSemaphore, NotFound
 from shared.core.rules.task_context import Lease
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules.leases import LeaseRecord, parse_lease_id
-from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from shared.semaphores.rules.requests import (
+    RenewRequest,
+    SemaphoreSettings,
+    SettingsPatch,
+    SignalRequest,
+    WaitRequest,
+)
+from shared.semaphores.rules.waiters import NOT_ACQUIRED, WaitAnswer
+from shared.testing.clock import budget_of
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.semaphores_crowd import crowd, refusing_alarms
 from tests.simulation.world import Violation, World
 
 NAME = "s"
@@ -33,17 +45,24 @@ CLAIM_SECONDS = 3
 PAGE = 2
 RETRIES_MAX = 12
 SWEEPS = 6
+CROWDED_RATE = 0.1
+CROWDED_SWEEPS = 24
+VISITS = 2
 LATE_SECONDS = 2.2
+CHANGING_SHARE = 0.2
 ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
 
 
-def run(seed: int, trace: Callable[[str], None] | None = None, *, racing: bool | None = None) -> None:
+def run(
+    seed: int, trace: Callable[[str], None] | None = None, *, racing: bool | None = None, changing: bool | None = None
+) -> None:
     """Run one seed's world until it is idle. Raises `Violation` when a property does not hold.
 
-    In a `racing` world nothing fails, and all compete for one permit on the combining path; None: the seed chooses.
+    In a `racing` world nothing fails, and all compete for one permit on the combining path. In a `changing` world
+    the permits are lowered and raised, and waits want one or two. None: the seed chooses.
     """
     try:
-        SemaphoresWorld(seed, trace, racing).run()
+        SemaphoresWorld(seed, trace, racing, changing).run()
     except Violation:
         raise
     except AssertionError as error:
@@ -53,7 +72,14 @@ def run(seed: int, trace: Callable[[str], None] | None = None, *, racing: bool |
 class SemaphoresWorld:
     """One semaphore and its callers. `began` and `told` are the milliseconds of a wait's first call and answer."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None, racing: bool | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        trace: Callable[[str], None] | None,
+        racing: bool | None = None,
+        changing: bool | None = None,
+    ) -> None:
+        self.seed = seed
         self.world = World(seed, trace=trace)
         random = self.world.random
         self.racing = random.random() < 0.4 if racing is None else racing
@@ -64,8 +90,12 @@ class SemaphoresWorld:
         self.world.time_jumps_left = random.choice((0, 4, 10)) if self.racing else random.choice((0, 2, 6))
         self.unhurried = self.calm and (self.racing or not self.world.time_jumps_left)
         self.world.queue.ahead_seconds = 0.0 if self.racing else random.choice((0.0, 0.05, 0.3, 1.0))
+        chosen = not self.racing and Random(f"changing {seed}").random() < CHANGING_SHARE
+        self.changing = chosen if changing is None else changing
         self.rounds = 0 if self.racing else random.choice((0, 1, 2))
         self.permits = 1 if self.racing else random.choice((1, 1, 2))
+        if self.changing:
+            self.permits, self.unhurried = 2, False
         self.settings = SemaphoreSettings(self.permits, LEASE_SECONDS)
         self.world.task_handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["user"] = self._continue
@@ -94,6 +124,7 @@ class SemaphoresWorld:
         self.lives: dict[str, int] = {}
         self.queued_at: dict[str, datetime] = {}
         self.forgetting: set[str] = set()
+        self.crowded = not self.calm and Random(f"crowd {seed}").random() < CROWDED_RATE
 
     def run(self) -> None:
         random = self.world.random
@@ -105,6 +136,9 @@ class SemaphoresWorld:
             expired_leases_max=1,
         ):
             semaphores.put(self.world.reliable_ports(), NAME, self.settings)
+            if self.crowded:
+                crowd(self.world)
+                self.world.queue.refuses = refusing_alarms(Random(f"refusals {self.seed}"))
             acts: list[Callable[[], None]] = []
             for index in range(random.randint(2, 3 if self.racing else 5)):
                 acts += [self._waiting(f"w{index}")] * (1 if self.racing else random.choice((1, 1, 2)))
@@ -114,6 +148,8 @@ class SemaphoresWorld:
             acts += [self._acquiring(f"i{index}") for index in range(acquires)]
             if self.reborn:
                 acts.append(self._rebirth)
+            if self.changing:
+                acts += [self._changing(permits) for permits in random.choice(((1,), (1, 1), (1, 2)))]
             random.shuffle(acts)
             self.world.run([] if self.racing and self._put_off(acts) else acts)
             if self.calm:
@@ -147,11 +183,21 @@ class SemaphoresWorld:
         if self.world.random.random() < (0.05 if self.racing else 0.2):
             self.forgetting.add(id_)
         late = Call("user", "timeout", {"id": id_})
-        request = WaitRequest(id_, call, lease_seconds=seconds, deadline_seconds=deadline, on_timeout=late)
+        request = WaitRequest(
+            id_,
+            call,
+            lease_seconds=seconds,
+            permits=self.world.random.choice((1, 2)) if self.changing else 1,
+            deadline_seconds=deadline,
+            on_timeout=late,
+        )
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, request)
+            try:
+                answer = self._wait(request)
+            except BadSemaphore:  # the permits were lowered before it came
+                answer = NOT_ACQUIRED
             if answer.waiting:
                 self.told.setdefault(id_, self._millisecond())
             else:
@@ -176,7 +222,7 @@ class SemaphoresWorld:
 
         def work() -> None:
             self.began.setdefault(id_, self._millisecond())
-            answer = semaphores.wait(self.world.ports, NAME, request)
+            answer = self._wait(request)
             if answer.lease is None or vanishing:
                 return
             lease = answer.lease.id
@@ -188,6 +234,27 @@ class SemaphoresWorld:
             self._check_released(lease, semaphores.signal(self.world.ports, NAME, signal))
 
         return lambda: self._persistently(f"acquire {id_}", work, left=3)
+
+    def _wait(self, request: WaitRequest) -> WaitAnswer:
+        """Wait, and check that a lease which the answer names was not over when the call began."""
+        began = self.world.now()
+        answer = semaphores.wait(self.world.ports, NAME, request)
+        if answer.lease is None:
+            return answer
+        key = parse_lease_id(answer.lease.id)
+        ends = (self.ends.get(key), self.left.get(key), self.left_releases.get(answer.lease.id))
+        if any(end is not None and end <= began for end in ends):
+            raise Violation(f"{request.id} is said to hold {answer.lease.id}, which was over when the call began")
+        return answer
+
+    def _changing(self, permits: int) -> Callable[[], None]:
+        """Lower or raise the permits."""
+
+        def work() -> None:
+            with suppress(NotFound):
+                semaphores.patch(self.world.ports, NAME, SettingsPatch({"permits": permits}))
+
+        return lambda: self._persistently(f"patch to {permits}", work)
 
     def _rebirth(self) -> None:
         """Delete the semaphore and create it anew: its waiters have no claim, and tokens keep growing."""
@@ -290,7 +357,7 @@ class SemaphoresWorld:
         left = [one for one in old.leases if (one.id, one.token) not in now_held]
         self.left |= {(one.id, one.token): at for one in left}
         self.gone |= {(one.id, one.token) for one in left if new.granted_as(one.id, one.grant) is None}
-        self._check_permits(new, at)
+        self._check_permits(old, new, at)
         self._check_tokens(old, new)
         for lease in old.leases:
             if lease.live(at):
@@ -302,8 +369,10 @@ class SemaphoresWorld:
         if new.mode != "open" and new.sweep_at(at) is None:
             raise Violation("somebody may wait, and no sweep is due")
 
-    def _check_permits(self, new: rules.Semaphore, at: datetime) -> None:
-        if new.free(at) < 0:
+    def _check_permits(self, old: rules.Semaphore, new: rules.Semaphore, at: datetime) -> None:
+        lowered = new.permits < old.permits and new.leases == old.leases
+        granted = {(one.id, one.grant) for one in new.leases} - {(one.id, one.grant) for one in old.leases}
+        if new.free(at) < 0 and not lowered and (granted or not self.changing):
             held = [lease.lease_id for lease in new.leases if lease.live(at)]
             raise Violation(f"{held} live at once with {new.permits} permits")
 
@@ -336,7 +405,7 @@ class SemaphoresWorld:
         """Check that a waiter that was answered "waiting" is overtaken only by waits whose call had begun by then."""
         held = {(lease.id, lease.grant) for lease in old.leases}
         granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
-        waiting = [id_ for id_ in self._wait_queue() if id_ not in granted]
+        waiting = [id_ for id_ in self._wait_queue() if id_ not in granted | self._hopeless(new.permits)]
         for id_ in granted:
             overtaken = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
             if overtaken:
@@ -371,6 +440,10 @@ class SemaphoresWorld:
         """List the waiters of the current semaphore."""
         return [one.id for one in self._waits() if one.data and "since" in one.data]
 
+    def _hopeless(self, permits: int) -> set[str]:
+        """Return the waits that want more permits; they may be passed by."""
+        return {one.id for one in self._waits() if one.data and one.data["permits"] > permits}
+
     def _waits(self) -> list[Snapshot]:
         [semaphore] = self.world.store.read(RECORD)
         if semaphore.create_time is None:
@@ -390,22 +463,22 @@ class SemaphoresWorld:
     def _let_the_sweeper_finish(self) -> None:
         self.world.pass_an_outage()
         self.world.fault_rates.left = 0
-        for _ in range(SWEEPS):
+        self.world.queue.refuses = lambda _: False
+        for _ in range(CROWDED_SWEEPS if self.crowded else SWEEPS):
             self.world.pass_time(30)
             self.world.start("sweep", lambda: self._sweep(self.world.ports))
             self.world.run()
 
-    @staticmethod
-    def _sweep(ports: Ports) -> None:
+    def _sweep(self, ports: Ports) -> None:
         outbox.sweep(ports)
-        semaphores.sweep(ports)
+        semaphores.sweep(ports, budget_of(VISITS) if self.crowded else unlimited)
 
     def _check_rest(self) -> None:
         [snapshot] = self.world.store.read(RECORD)
         semaphore = rules.Semaphore.from_record(snapshot.data or {})
         if queued := self._wait_queue():
             raise Violation(f"{queued} wait for ever; {semaphore}")
-        if semaphore.free(snapshot.read_time) != self.permits:
+        if semaphore.free(snapshot.read_time) != (semaphore.permits if self.changing else self.permits):
             raise Violation(f"permits are missing: {semaphore}")
         if semaphore.mode != "open":
             raise Violation(f"nobody waits, and the semaphore stays {semaphore.mode}")
@@ -414,8 +487,10 @@ class SemaphoresWorld:
 
     def _check_wait(self, snapshot: Snapshot) -> None:
         state = (snapshot.data or {})["state"]
-        if state in ("cancelled", "timed_out"):
-            if state == "timed_out" and snapshot.id not in self.timed:
-                raise Violation(f"{snapshot.id} timed out, and its task did not run")
+        if state == "refused" and not (self.changing and (snapshot.data or {})["permits"] > 1):
+            raise Violation(f"{snapshot.id} was refused, though there were always permits for it")
+        if state in ("cancelled", "timed_out", "refused"):
+            if state != "cancelled" and snapshot.id not in self.timed:
+                raise Violation(f"{snapshot.id} {state}, and its task did not run")
         elif snapshot.id not in self.whole and snapshot.id not in self.cancelling:
             raise Violation(f"{snapshot.id} was {state}, and its continuation never ran to its end")

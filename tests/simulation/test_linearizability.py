@@ -40,11 +40,11 @@ State = tuple[frozenset[str], frozenset[str]]
 
 
 def answers(state: State, call: Called, permits: int) -> tuple[State, bool]:
-    """Return the state and the answer of a semaphore that serves one caller at a time."""
+    """Return the state and the answer of a semaphore that serves one caller at a time; a wait acquires once."""
     held, known = state
     if call.verb == "acquire":
         if call.wait in known:
-            return state, True
+            return state, call.wait in held
         if len(held) >= permits:
             return state, False
         return (held | {call.wait}, known | {call.wait}), True

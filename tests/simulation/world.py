@@ -22,6 +22,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
 from tests.simulation.processes import Processes
 from tests.simulation.reach import OUTAGES, REACHED
+from tests.simulation.refusals import PassingRefusals
 from tests.simulation.tasks import TaskQueue
 
 STEPS_MAX = 20_000
@@ -64,6 +65,7 @@ class World:
         self.queue = TaskQueue(self)
         self.tasks = self.queue.waiting
         self.handlers, self.task_handlers = self.queue.handlers, self.queue.task_handlers
+        self.refusals = PassingRefusals(self, seed)
         self.events = Events(self)
         self.step_microseconds_max = 50
         self.time_jumps: tuple[float, ...] = ()

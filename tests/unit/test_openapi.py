@@ -8,6 +8,7 @@ import schemathesis
 import yaml
 
 from infra.catalogue import Function, load
+from infra.setup.generated_pages import OF_EVERY_CALL
 from shared.adapters.http.routes import Route
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +83,12 @@ def test_a_call_with_a_body_describes_too_large() -> None:
     for method, path in described():
         call = DESCRIPTION["paths"][path][method.lower()]
         assert ("requestBody" in call) == ("413" in call["responses"]), (method, path)
+
+
+def test_every_call_says_how_it_is_refused_before_it_is_known() -> None:
+    for method, path in described():
+        responses = DESCRIPTION["paths"][path][method.lower()]["responses"]
+        assert {*OF_EVERY_CALL} <= responses.keys(), (method, path)
 
 
 def test_no_two_calls_have_one_name() -> None:

@@ -1,4 +1,4 @@
-"""Request bodies: read up to a limit and no further, then parsed."""
+"""Request bodies: read whole, up to a limit and no further, then parsed."""
 
 import io
 
@@ -6,14 +6,15 @@ import flask
 
 from shared.adapters.http.json_text import parse
 from shared.core.rules.effects import Json
-from shared.core.rules.problems import Problem, TooLarge
+from shared.core.rules.problems import IncompleteBody, Problem, TooLarge
 
 BODY_BYTES_MAX = 1024 * 1024
 """Of a body, unless a route allows more: one Firestore record holds no more."""
 
 
 def json_body(request: flask.Request, bytes_max: int, *, empty: Json = None) -> Json:
-    """Parse a request's body as JSON. Raises `TooLarge` as soon as the limit is passed, `NotJson` or `TooDeep`.
+    """Parse a request's body as JSON. Raises `TooLarge` as soon as the limit is passed, `IncompleteBody`, `NotJson` or
+    `TooDeep`.
 
     ``empty`` is the value of a body without bytes; None: such a body is not JSON.
     """
@@ -37,13 +38,32 @@ def _line(line: bytes, number: int) -> Json | Problem:
 def _read(request: flask.Request, bytes_max: int) -> bytes:
     if (request.content_length or 0) > bytes_max:
         raise _too_large(request, bytes_max)
-    raw = request.stream.read(bytes_max + 1)
+    raw = _received(request, bytes_max + 1)
     if len(raw) > bytes_max:
         raise _too_large(request, bytes_max)
     return raw
 
 
+def _received(request: flask.Request, bytes_max: int) -> bytes:
+    try:
+        raw = request.stream.read(bytes_max)
+    except Exception as error:  # each server has errors of its own for a body that breaks off or is malformed
+        raise _incomplete(request, "The body ended early, or its chunks are malformed.") from error
+    if len(raw) < min(request.content_length or 0, bytes_max):
+        raise _incomplete(request, f"The body ended after {len(raw)} bytes; its Content-Length is larger.")
+    return raw
+
+
+def _incomplete(request: flask.Request, detail: str) -> IncompleteBody:
+    _read_no_more(request)
+    return IncompleteBody(detail)
+
+
 def _too_large(request: flask.Request, bytes_max: int) -> TooLarge:
-    # The framework would read the rest of the body into memory before it responds.
-    request.stream = io.BytesIO()
+    _read_no_more(request)
     return TooLarge(f"A body has at most {bytes_max} bytes.")
+
+
+def _read_no_more(request: flask.Request) -> None:
+    """Replace the stream: the framework would read the rest of the body into memory before it responds."""
+    request.stream = io.BytesIO()

@@ -81,11 +81,14 @@ class Request:
         return precondition_of(self._raw)
 
     def json_lines(self, bytes_max: int = BODY_BYTES_MAX) -> list[Json | Problem]:
-        """Parse newline-delimited JSON: for each line its value or its problem. Raises `TooLarge`."""
+        """Parse newline-delimited JSON: for each line its value or its problem.
+
+        Raises `TooLarge` or `IncompleteBody`.
+        """
         return json_lines(self._raw, bytes_max)
 
     def json(self, bytes_max: int = BODY_BYTES_MAX) -> Json:
-        """Parse the body. Raises `NotJson`, `TooDeep`, or `TooLarge` without reading on."""
+        """Parse the body. Raises `IncompleteBody`, `NotJson`, `TooDeep`, or `TooLarge` without reading on."""
         return json_body(self._raw, bytes_max)
 
     def json_object(self, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Json]:

@@ -24,7 +24,8 @@ from shared.adapters.http.responses import (
 )
 from shared.adapters.logs import Headers, current_trace
 from shared.adapters.settings import settings
-from shared.core.rules.problems import MethodNotAllowed, Problem, Unavailable
+from shared.core.rules.effects import Json
+from shared.core.rules.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 from shared.core.rules.task_envelope import TaskEnvelope
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
@@ -109,7 +110,7 @@ def _response(function: str, request: flask.Request, invocation: _Invocation) ->
 
 
 def _delivery(request: flask.Request) -> TaskDelivery:
-    envelope = TaskEnvelope.from_json(json_body(request, ENVELOPE_BYTES_MAX))
+    envelope = TaskEnvelope.from_json(_body(request))
     return TaskDelivery(
         envelope.operation,
         envelope.name,
@@ -119,6 +120,14 @@ def _delivery(request: flask.Request) -> TaskDelivery:
         retries=_count(request.headers, "Retry"),
         trace=current_trace(),
     )
+
+
+def _body(request: flask.Request) -> Json:
+    """Return the body. One that broke off is no fault of the task, so it is delivered again."""
+    try:
+        return json_body(request, ENVELOPE_BYTES_MAX)
+    except IncompleteBody as error:
+        raise Unavailable("the task's body did not arrive whole") from error
 
 
 def _count(headers: Headers, kind: str) -> int:

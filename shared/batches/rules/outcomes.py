@@ -31,6 +31,8 @@ class UnitOutcome:
                     raise TooLarge(outcome.text, field="result")
                 return outcome
             case {"error": str(error), **rest} if not rest:
+                if _readable(error) != error:
+                    raise BadBatch("This text has a lone surrogate, which UTF-8 cannot hold.", field="error")
                 return failed(error)
         raise BadBatch('Complete a unit with {"result": …} or {"error": "…"}.')
 
@@ -52,9 +54,12 @@ def succeeded(result: Any) -> UnitOutcome:
 
 
 def failed(error: str) -> UnitOutcome:
-    """Return the outcome of a unit that failed; a long error is cut."""
-    readable = error.encode("utf-8", "replace").decode()
-    return UnitOutcome("failed", readable[: LIMITS.error_letters_max])
+    """Return the outcome of a unit that failed; a long error is cut, and lone surrogates become `?`."""
+    return UnitOutcome("failed", _readable(error)[: LIMITS.error_letters_max])
+
+
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def outcome_of_sub_batch(run: BatchRun, header: Header) -> UnitOutcome:

@@ -13,11 +13,13 @@ only after every task in it is enqueued. The outbox must never have a time-to-li
 were promised.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import islice, takewhile
 from typing import Any
 
 from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Snapshot, Write
+from shared.core.operations.time_budgets import Budget, unlimited
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, TooLarge, Unavailable
@@ -50,21 +52,41 @@ def hand_over(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
     ports.store.commit([Delete(record)])
 
 
-def sweep(ports: Ports) -> int:
+def sweep(ports: Ports, budget: Budget = unlimited) -> int:
     """Enqueue what was committed and not enqueued. Returns the number of records cleared.
 
-    Pages by id: an index on time would be a hot spot of all commits. A record that the queue refuses stays for the
-    next sweep and does not block the others.
+    Pages by id: an index on time would be a hot spot of all commits. A record that the queue refuses stays for a later
+    sweep and does not block the others.
     """
-    cleared = 0
-    after: tuple[str, ...] = ()
-    for _ in range(LIMITS.sweep_pages_max):
-        page = ports.store.query(Query(COLLECTION, limit=LIMITS.sweep_page, after=after))
-        cleared += sum(_swept(ports, snapshot) for snapshot in page if _is_left_behind(snapshot))
+    cleared, out_of_time = 0, budget()
+    for snapshot in islice(_records(ports), LIMITS.sweep_page * LIMITS.sweep_pages_max):
+        if out_of_time():
+            break
+        cleared += _is_left_behind(snapshot) and _swept(ports, snapshot)
+    return cleared
+
+
+def _records(ports: Ports) -> Iterator[Snapshot]:
+    """Iterate over the records once: if one page does not hold all, from a random id on, and wrap around.
+
+    Ids are random, so each record is as likely as any other to be among the first, and none is always behind the rest.
+    """
+    first_page = ports.store.query(Query(COLLECTION, limit=LIMITS.sweep_page))
+    if len(first_page) < LIMITS.sweep_page:
+        yield from first_page
+        return
+    begin = ports.store.new_id()
+    yield from _behind(ports, (begin,))
+    yield from takewhile(lambda snapshot: snapshot.id <= begin, _behind(ports, ()))
+
+
+def _behind(ports: Ports, after: tuple[str, ...]) -> Iterator[Snapshot]:
+    """Iterate over the records behind an id, in pages."""
+    while page := ports.store.query(Query(COLLECTION, limit=LIMITS.sweep_page, after=after)):
+        yield from page
         if len(page) < LIMITS.sweep_page:
             break
         after = (page[-1].id,)
-    return cleared
 
 
 def _is_left_behind(snapshot: Snapshot) -> bool:

@@ -67,10 +67,11 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Write the named fields of a record that exists and leave the others.
+    """Write the named fields of a record and leave the others.
 
     A value may be a `Marker` or an `Increment`. ``fields`` maps a field (a tuple of keys) to its value.
-    The guard is `Must.EXIST` or an update time.
+    The guard is `Must.EXIST` or an update time. A blind change creates the record if there is none; all its values are
+    `Increment` or `SERVER_TIME`, so that it counts and overwrites nothing.
     """
 
     path: str

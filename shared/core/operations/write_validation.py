@@ -75,7 +75,8 @@ def _put_bytes(put: Put) -> int:
 
 
 def _change_bytes(change: Change) -> int:
-    if change.guard in {None, Must.NOT_EXIST}:
+    is_count = bool(change.fields) and all(map(is_server_value, change.fields.values()))
+    if change.guard is Must.NOT_EXIST or (change.guard is None and not is_count):
         raise ValueError("a change is of a record that exists: guard it by Must.EXIST or its update time")
     _check_disjoint(change.fields)
     return record_bytes(change.path, _fields_bytes(change.fields))

@@ -76,7 +76,12 @@ class Limits:
     """Outbox records that a sweep reads in one query."""
 
     sweep_pages_max: int = 20
-    """Pages of one sweep, so that it ends well before the next begins."""
+    """So many pages' worth of outbox records are looked at in one sweep, so that it ends well before the next begins.
+    Where there are more, a sweep begins at a random one."""
+
+    sweep_part_seconds: float = 15
+    """Each part of a sweep (outbox, semaphores, batches) begins no further record after so long, so that a sweep ends
+    before the next begins."""
 
     task_bytes_max: int = 100 * 1024
     """A task's payload. Cloud Tasks takes 1 MB; the kit's tasks carry references to data, not the data."""
@@ -104,12 +109,8 @@ class Limits:
     delay_seconds_max: int = 29 * 24 * 3_600
     """Cloud Tasks schedules at most 30 days ahead; the rest is a margin between the decision and the queue."""
 
-    executions_max: int = 10
-    """How often a user's task is run before the kit gives it up: with the queue's pauses, some minutes."""
-
-    retries_max: int = 30
-    """The same, counted with deliveries that reached no process, or killed it: with the queue's pauses, twenty
-    minutes."""
+    attempts_max: int = 10
+    """Starts of a user's task's code before the kit gives the task up: with the queue's pauses, some minutes."""
 
     # --- documents brought in bulk ---
 
@@ -213,7 +214,7 @@ class Limits:
     """A wait's answer is kept so long after it ended: Cloud Tasks delivers a task for up to 31 days."""
 
     ended_leases_max: int = 50
-    """Leases that are over and still remembered in the record, to answer a repeated call as before."""
+    """Leases that are over and still remembered in the record, to recognise a repeated call."""
 
     expired_leases_max: int = 100
     """Expired leases of continuations kept in the record for their tasks; more are evicted, noted at their waiters."""
@@ -240,8 +241,14 @@ class Limits:
     admission_lost_seconds: int = 10
     """If permits stay free while waiters exist this long, the sweeper assumes that the admission task was lost."""
 
-    semaphores_swept_max: int = 50
-    """Semaphores that one sweep looks after."""
+    semaphores_sweep_page: int = 50
+    """Semaphores that a sweep reads in one query."""
+
+    sweep_pause_seconds: int = 10
+    """A semaphore that a visit of the sweeper left as it was is due again after this pause, then after twice that."""
+
+    sweep_pause_seconds_max: int = 120
+    """The longest such pause: so long may permits stay free beside waiters whose admission task was lost."""
 
     waiters_shown_max: int = 100
     """Waiters of a semaphore in one answer."""

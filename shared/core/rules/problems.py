@@ -31,6 +31,10 @@ class Problem(Exception):
         return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
 
+class IncompleteBody(Problem):
+    title = "Incomplete or malformed body"
+
+
 class NotJson(Problem):
     title = "Invalid JSON"
 
@@ -157,6 +161,10 @@ class Unavailable(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class DeploymentCannotEnqueue(Unavailable):
+    """The deployment lacks a queue or a right to enqueue. A right may lag behind a first deployment, so retry."""
+
+
 class BadBatch(Problem):
     title = "Invalid batch request"
 
@@ -183,6 +191,11 @@ class NothingToRun(Problem):
 
 class BadSemaphore(Problem):
     title = "Invalid semaphore request"
+
+
+class LeaseEnded(Problem):
+    status = 409
+    title = "The lease of this id is over"
 
 
 class NoSemaphore(NotFound):

@@ -53,9 +53,14 @@ def read_waiter(snapshot: Snapshot) -> Waiter | None:
     return None if snapshot.data is None else Waiter.from_record(snapshot.id, snapshot.data, snapshot.update_time)
 
 
-def waiters_query(name: str, limit: int) -> Query:
+def read_release(snapshot: Snapshot) -> Release | None:
+    """Return the release of a record, if there is one."""
+    return None if snapshot.data is None else Release.from_record(snapshot.data, snapshot.create_time)
+
+
+def waiters_query(name: str, limit: int, after: tuple[datetime, str] | None = None) -> Query:
     """Return the query of the head of the wait queue. Only a record in the queue has `since`."""
-    return Query(f"{path_of(name)}/waiters", order_by=(SINCE,), limit=limit)
+    return Query(f"{path_of(name)}/waiters", order_by=(SINCE,), limit=limit, after=after or ())
 
 
 def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
@@ -64,13 +69,13 @@ def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
         return loaded
     path = path_of(loaded.name)
     releases = _found(store, Query(f"{path}/releases", limit=reads.releases))
-    waiters = _found(store, waiters_query(loaded.name, reads.waiters))
+    waiters = _found(store, waiters_query(loaded.name, reads.waiters, reads.after))
     receipts = _found(store, Query(f"{path}/waiters", order_by=(EXPIRES_AT,), limit=reads.receipts))
     return replace(
         loaded,
         reads=reads,
         waiters=tuple(one for snapshot in waiters if (one := read_waiter(snapshot))),
-        releases=tuple(Release.from_record(one.data or {}, one.create_time) for one in releases),
+        releases=tuple(left for snapshot in releases if (left := read_release(snapshot))),
         receipts=tuple(one for snapshot in receipts if (one := read_waiter(snapshot))),
     )
 

@@ -13,7 +13,7 @@ from shared.semaphores.operations.transitions import SemaphoreReads, change, loa
 from shared.semaphores.rules import upkeep as rules
 from shared.semaphores.rules.requests import SemaphoreSettings, SettingsPatch, check_name
 from shared.semaphores.rules.semaphores import COLLECTION, Semaphore, path_of
-from shared.semaphores.rules.transitions import Loaded, Transition
+from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition
 
 Json = dict[str, Any]
 
@@ -29,7 +29,7 @@ class PutSemaphore:
 def put(ports: Ports, name: str, settings: SemaphoreSettings) -> PutSemaphore:
     """Create a semaphore or set its settings; leases and waiters stay. Raises `BadKey` or `Unavailable`.
 
-    Fewer permits hold for new grants; more are granted to those who wait.
+    Fewer permits hold for new grants, and end waits that want more than that; more are granted to those who wait.
     """
     check_name(name)
     for attempt in range(LIMITS.rounds_max):
@@ -43,16 +43,26 @@ def put(ports: Ports, name: str, settings: SemaphoreSettings) -> PutSemaphore:
 
 
 def patch(ports: Ports, name: str, request: SettingsPatch) -> Json:
-    """Change some settings; return the semaphore. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`."""
+    """Change some settings; return the semaphore, and how many waits that ended.
+
+    Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`.
+    """
     return _set(ports, name, request.applied_to)
 
 
 def _set(ports: Ports, name: str, settings: Callable[[SemaphoreSettings], SemaphoreSettings]) -> Json:
-    def rule(loaded: Loaded) -> Transition[Semaphore]:
-        return rules.change_settings(loaded, settings(rules.settings_of(loaded.semaphore)))
+    def changed_to(loaded: Loaded) -> SemaphoreSettings:
+        return settings(rules.settings_of(loaded.semaphore))
 
-    changed = change(ports, SemaphoreReads(name), rule)
-    return changed.answer.to_json(name, changed.loaded.now)
+    def reads(loaded: Loaded) -> QueueReads:
+        return rules.settings_reads(loaded, changed_to(loaded))
+
+    def rule(loaded: Loaded) -> Transition[Semaphore]:
+        return rules.change_settings(loaded, changed_to(loaded))
+
+    changed = change(ports, SemaphoreReads(name, reads), rule)
+    ended = len(changed.transition.waiters)
+    return changed.answer.to_json(name, changed.loaded.now) | ({"waits_ended": ended} if ended else {})
 
 
 def _create(ports: Ports, name: str, settings: SemaphoreSettings) -> Json | None:

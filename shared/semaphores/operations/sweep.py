@@ -1,52 +1,66 @@
 """Look after semaphores that nobody calls: lost alarms, old receipts, semaphores that are not used any more.
 
 One field, `sweep_at`, says when a semaphore must be looked at for any of these reasons; a sweep that finds nothing due
-costs one read. The clean-up is the kit's own and guarded, not a time-to-live policy: a receipt is deleted only when
-its lease is over.
+costs one read. Every visit moves `sweep_at` past now: by the commit of what it changed, or else by postponing it. The
+clean-up is the kit's own and guarded, not a time-to-live policy: a receipt is deleted only when its lease is over.
 """
 
-from shared.core.operations.ports import Conflict, Order, Ports, Query, Snapshot
+from contextlib import suppress
+
+from shared.core.operations.due_records import due_records
+from shared.core.operations.ports import Change, Conflict, Ports, Snapshot
+from shared.core.operations.time_budgets import Budget, unlimited
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
-from shared.semaphores.operations.admission import admit
 from shared.semaphores.operations.records import incarnation_of
 from shared.semaphores.operations.removal import remove
 from shared.semaphores.operations.transitions import SemaphoreReads, change
+from shared.semaphores.rules import admission
 from shared.semaphores.rules import upkeep as rules
 from shared.semaphores.rules.semaphores import COLLECTION, Semaphore
 
-SWEEP_AT = Order(("sweep_at",))
+FAILURES = (Conflict, Unavailable, Problem)
 
 
-def sweep(ports: Ports) -> int:
-    """Look after the semaphores that are due; return their number."""
-    first = ports.store.query(Query(COLLECTION, order_by=(SWEEP_AT,), limit=1))
-    if not any(map(_is_due, first)):
-        return 0
-    page = ports.store.query(Query(COLLECTION, order_by=(SWEEP_AT,), limit=LIMITS.semaphores_swept_max))
-    due = [snapshot for snapshot in page if _is_due(snapshot)]
-    for snapshot in due:
-        _look_after(ports, snapshot)
-    return len(due)
+def sweep(ports: Ports, budget: Budget = unlimited) -> int:
+    """Look after the semaphores that are due, the longest due first; return the number of visits."""
+    visits = 0
+    for snapshot in due_records(ports.store, COLLECTION, "sweep_at", LIMITS.semaphores_sweep_page, budget()):
+        _visit(ports, snapshot)
+        visits += 1
+    return visits
 
 
-def _is_due(snapshot: Snapshot) -> bool:
-    return snapshot.data is not None and snapshot.data["sweep_at"] <= snapshot.read_time
-
-
-def _look_after(ports: Ports, snapshot: Snapshot) -> None:
-    name = snapshot.id
+def _visit(ports: Ports, snapshot: Snapshot) -> None:
     try:
-        if _is_unused(snapshot):
-            remove(ports, name, incarnation_of(snapshot), snapshot.guard)
-            return
-        admit(ports, name)
-        change(ports, SemaphoreReads(name, rules.clean_up_reads), rules.clean_up)
-    except (Conflict, Unavailable, Problem) as error:
-        ports.log.info("semaphore left to the next sweep", semaphore=name, reason=str(error))
+        moved = _look_after(ports, snapshot)
+    except FAILURES as error:
+        ports.log.info("semaphore left to a later sweep", semaphore=snapshot.id, reason=str(error))
+        moved = False
+    if not moved:
+        _postpone(ports, snapshot)
 
 
-def _is_unused(snapshot: Snapshot) -> bool:
-    assert snapshot.data is not None
+def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
+    """Do what is due; return whether that changed the semaphore."""
+    assert snapshot.data is not None, "a query finds only records that exist"
     assert snapshot.update_time is not None
-    return rules.is_unused(Semaphore.from_record(snapshot.data), snapshot.read_time, snapshot.update_time)
+    name, semaphore = snapshot.id, Semaphore.from_record(snapshot.data)
+    if rules.is_unused(semaphore, snapshot.read_time, snapshot.update_time):
+        remove(ports, name, incarnation_of(snapshot), snapshot.guard)
+        return True
+    admitted = change(ports, SemaphoreReads(name, admission.admit_reads), admission.admit).committed
+    if not rules.clean_up_due(semaphore, snapshot.read_time):
+        return admitted is not None
+    cleaned = change(ports, SemaphoreReads(name, rules.clean_up_reads), rules.clean_up).committed
+    return admitted is not None or cleaned is not None
+
+
+def _postpone(ports: Ports, snapshot: Snapshot) -> None:
+    """Move `sweep_at` of a semaphore that is as it was; whoever changed it meanwhile has moved it."""
+    assert snapshot.data is not None, "a query finds only records that exist"
+    assert snapshot.update_time is not None
+    pause = snapshot.data["sweep_at"] - snapshot.update_time
+    later = rules.postponed(Semaphore.from_record(snapshot.data), pause, snapshot.read_time)
+    with suppress(*FAILURES):
+        ports.store.commit([Change(snapshot.path, {("sweep_at",): later}, snapshot.guard)])

@@ -23,12 +23,15 @@ from shared.core.rules.problems import NoSemaphore, Problem, Unavailable
 from shared.semaphores.operations.records import (
     incarnation_of,
     read_queue,
+    read_release,
     read_waiter,
+    release_path,
     waiter_path,
     writes_of,
 )
 from shared.semaphores.rules import tasks
 from shared.semaphores.rules import transitions as rules
+from shared.semaphores.rules.leases import LeaseRecord
 from shared.semaphores.rules.requests import check_name
 from shared.semaphores.rules.semaphores import Semaphore, path_of
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Rule, Transition
@@ -41,17 +44,23 @@ def no_reads(_: Loaded) -> QueueReads:
     return QueueReads()
 
 
+def no_lease(_: Loaded) -> None:
+    """Decide about no lease whose release may have been left."""
+
+
 @dataclass(frozen=True, slots=True)
 class SemaphoreReads:
     """The read plan: the semaphore's record, and with it a wait's; then what `queue_reads` chooses.
 
-    The record of `wait_id` is read from the attempt `wait_from_attempt` on: a create guards itself.
+    The record of `wait_id` is read from the attempt `wait_from_attempt` on: a create guards itself. If `lease_of` finds
+    a lease, all is read again together with its release: only one instant tells whether it is held.
     """
 
     name: str
     queue_reads: Callable[[Loaded], QueueReads] = no_reads
     wait_id: str | None = None
     wait_from_attempt: int = 0
+    lease_of: Callable[[Loaded], LeaseRecord | None] = no_lease
 
     @property
     def path(self) -> str:
@@ -61,13 +70,20 @@ class SemaphoreReads:
     def load(self, store: Store, attempt: int) -> Loaded:
         """Load the semaphore; then, never before, its wait queue. Raises `NoSemaphore`."""
         check_name(self.name)
-        with_wait = self.wait_id is not None and attempt >= self.wait_from_attempt
-        extra_paths = [waiter_path(self.name, self.wait_id or "")] if with_wait else []
-        snapshot, *others = store.read(self.path, *extra_paths)
-        loaded = loaded_from(self.name, snapshot)
-        if others:
-            loaded = replace(loaded, wait=read_waiter(others[0]), wait_read=True)
+        loaded = self._read(store, attempt)
+        if lease := self.lease_of(loaded):
+            loaded = self._read(store, attempt, release_path(self.name, lease.lease_id))
         return read_queue(store, loaded, self.queue_reads(loaded))
+
+    def _read(self, store: Store, attempt: int, release: str = "") -> Loaded:
+        """Read, at one instant, the semaphore, the wait, and a release that was left."""
+        with_wait = self.wait_id is not None and attempt >= self.wait_from_attempt
+        wait = waiter_path(self.name, self.wait_id or "") if with_wait else ""
+        snapshot, *others = store.read(self.path, *filter(None, (wait, release)))
+        loaded = loaded_from(self.name, snapshot)
+        if with_wait:
+            loaded = replace(loaded, wait=read_waiter(others[0]), wait_read=True)
+        return replace(loaded, release=read_release(others[-1])) if release else loaded
 
 
 def loaded_from(name: str, snapshot: Snapshot) -> Loaded:

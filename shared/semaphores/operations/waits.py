@@ -14,7 +14,7 @@ from shared.core.operations.perform import Contended, Writes, perform
 from shared.core.operations.ports import AlreadyExists, Delete, Must, Ports, Snapshot
 from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import NoSemaphore, NotFound
+from shared.core.rules.problems import BadSemaphore, NoSemaphore, NotFound
 from shared.semaphores.operations.records import put_waiter, read_waiter, waiter_path, waiter_write
 from shared.semaphores.operations.transitions import SemaphoreReads, change, load
 from shared.semaphores.rules import wait_commands as rules
@@ -26,8 +26,16 @@ from shared.semaphores.rules.waiters import WaitAnswer, Waiter
 def wait(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     """Take permits, or a place in the wait queue. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`."""
     if request.continuation is None:
-        reads = SemaphoreReads(name, partial(rules.wait_reads, request=request))
+        lease_of = partial(rules.granted_before, request=request)
+        reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), lease_of=lease_of)
         return change(ports, reads, partial(rules.acquire, request=request)).answer
+    try:
+        return _queued(ports, name, request)
+    except BadSemaphore:
+        return repeated(ports, name, request)
+
+
+def _queued(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     try:
         return guarded(ports, name, request)
     except Contended:
@@ -39,7 +47,8 @@ def guarded(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
 
     The wait's own record is read only when a commit has failed: that it must not exist is part of the commit.
     """
-    reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), request.id, wait_from_attempt=1)
+    lease_of = partial(rules.granted_before, request=request)
+    reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), request.id, 1, lease_of)
     return change(ports, reads, partial(rules.wait, request=request), attempts_max=LIMITS.guarded_attempts_max).answer
 
 
@@ -52,9 +61,15 @@ def combine(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     try:
         outbox.commit(ports, [put], deadline_task(name, waiter))
     except AlreadyExists:
-        reads = SemaphoreReads(name, wait_id=request.id)
-        return change(ports, reads, partial(rules.wait, request=request)).answer
+        return repeated(ports, name, request)
     return confirm(ports, name, waiter)
+
+
+def repeated(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
+    """Answer a wait that has a record, which was created before the permits were lowered, perhaps; else as `wait`."""
+    lease_of = partial(rules.granted_before, request=request)
+    reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), request.id, lease_of=lease_of)
+    return change(ports, reads, partial(rules.wait, request=request)).answer
 
 
 def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:

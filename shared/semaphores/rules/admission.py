@@ -10,6 +10,7 @@ from functools import reduce
 
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
+from shared.semaphores.rules import wait_queue
 from shared.semaphores.rules.leases import Release
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition
@@ -19,6 +20,11 @@ from shared.semaphores.rules.wait_queue import grant_waiters, mode_after
 def admit_reads(_: Loaded) -> QueueReads:
     """Read a page of waiters and of releases."""
     return QueueReads(LIMITS.grants_page_max, LIMITS.releases_page_max)
+
+
+def refuse(loaded: Loaded) -> Transition[Semaphore]:
+    """End the waits on a page behind the first that can never be granted."""
+    return wait_queue.refuse(loaded, loaded.semaphore)
 
 
 def check_due(now: datetime, not_before: datetime | None) -> None:
@@ -34,7 +40,7 @@ def admit(loaded: Loaded) -> Transition[None]:
     remaining = page_full or bool(granted.remaining)
     mode = mode_after(loaded.semaphore.mode, found=bool(loaded.waiters), remaining=remaining)
     fits = granted.remaining and granted.remaining[0].permits <= granted.semaphore.free(loaded.now)
-    more_waiters = page_full and not granted.remaining
+    more_waiters = (page_full and not granted.remaining) or bool(granted.refused)
     more_releases = len(loaded.releases) == LIMITS.releases_page_max
     removed = tuple(WaiterTransition("removed", one) for one in granted.stale)
     return Transition(
@@ -42,7 +48,7 @@ def admit(loaded: Loaded) -> Transition[None]:
         None,
         (*granted.transitions, *removed),
         releases_applied=loaded.releases,
-        effects=granted.continuations(loaded),
+        effects=granted.tasks(loaded),
         nudge=bool(mode == "opening" or more_releases or more_waiters or fits),
         evicted=granted.evicted,
     )

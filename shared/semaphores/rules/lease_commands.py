@@ -80,8 +80,8 @@ def _passed_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) ->
         granted.semaphore.moved_to(mode, loaded.now),
         answer,
         granted.transitions,
-        effects=granted.continuations(loaded),
-        nudge=mode == "opening" or bool(granted.stale),
+        effects=granted.tasks(loaded),
+        nudge=mode == "opening" or bool(granted.stale or granted.refused),
         evicted=granted.evicted,
     )
 

@@ -64,6 +64,10 @@ class LeaseRecord:
         """Return whether the lease has not expired."""
         return now < self.ends_at
 
+    def is_ended_by(self, release: "Release | None") -> bool:
+        """Return whether this release, left to an admit run, is of this lease under the token valid now."""
+        return release is not None and (release.id, release.token) == (self.id, self.token)
+
     def granted(self) -> GrantedLease:
         """Return the lease as its caller sees it."""
         return GrantedLease(self.lease_id, self.token, self.ends_at)
@@ -84,7 +88,7 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndedLease:
-    """A lease that is over, remembered for a while so that a repeated call is answered as before.
+    """A lease that is over, remembered for a while so that a repeated call is recognised.
 
     `operation` names the signal that ended it; it is empty where the lease expired, or the signal was late when it was
     decided. `in_time` says that the signal is known to have come before the end; otherwise its commit time must tell.
@@ -95,10 +99,6 @@ class EndedLease:
     ends_at: datetime
     operation: str = ""
     in_time: bool = False
-
-    def granted(self) -> GrantedLease:
-        """Return the lease as its caller saw it when it was granted."""
-        return GrantedLease(lease_id(self.id, self.token), self.token, self.ends_at)
 
     def to_record(self) -> dict[str, Any]:
         """Return it as the record holds it."""

@@ -143,13 +143,13 @@ class Semaphore:
         return replace(self, alarm_at=min(ends))
 
     def sweep_at(self, now: datetime) -> datetime | None:
-        """Return when the sweeper must look at the latest."""
+        """Return when the sweeper must look at the latest: never before now, so that those due longer come first."""
         times = [self.alarm_at, self.clean_at]
         if self.mode != "open" and self.free(now) > 0:
             times.append(now + timedelta(seconds=LIMITS.admission_lost_seconds))
         if self.delete_after_seconds is not None:
             times.append(now + timedelta(seconds=self.delete_after_seconds))
-        return min((time for time in times if time is not None), default=None)
+        return min((max(time, now) for time in times if time is not None), default=None)
 
     # --- codec ---
 

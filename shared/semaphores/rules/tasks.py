@@ -61,12 +61,20 @@ def continuation_task(name: str, waiter: Waiter, lease: LeaseRecord, now: dateti
     return waiter.continuation.effect(task, now, lease=context)
 
 
-def timeout_task(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ...]:
-    """Return the task that a waiter names for the case that its deadline is over."""
+def refuse_task(name: str, incarnation: int, last: Waiter, now: datetime) -> Effect:
+    """Return the task that ends, behind the waiter `last`, the waits which can never be granted."""
+    assert last.since is not None, "a waiter in the wait queue has its place"
+    payload = {"semaphore": name, "after": [last.since.isoformat(), last.id]}
+    task = name_of(path_of(name), incarnation, "refuse", microseconds(now), last.id)
+    return Effect(task, QUEUE, FUNCTION, "refuse", payload)
+
+
+def timeout_task(name: str, waiter: Waiter, now: datetime, reason: str = "deadline") -> tuple[Effect, ...]:
+    """Return the task that a waiter names for the case that it ends ungranted; `reason` stands beside its payload."""
     if waiter.on_timeout is None:
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "timeout")
-    return (waiter.on_timeout.effect(task, now),)
+    return (waiter.on_timeout.effect(task, now, reason=reason),)
 
 
 def _admit_task(task: str, name: str, at: datetime, due: datetime) -> Effect:

@@ -20,18 +20,23 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class QueueReads:
-    """How many waiters, releases and receipts a decision needs besides the semaphore's record; 0: none."""
+    """How many waiters, releases and receipts a decision needs besides the semaphore's record; 0: none.
+
+    `after` is the place in the wait queue, a time and an id, behind which the waiters are read.
+    """
 
     waiters: int = 0
     releases: int = 0
     receipts: int = 0
+    after: tuple[datetime, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What a decision rests on.
 
-    `wait` is the record of the wait in question, read with the semaphore's if `wait_read`. `waiters` (the head of the
+    `wait` is the record of the wait in question, read with the semaphore's if `wait_read`; `release` that of its lease,
+    if it has one and its release was left to an admit run, read with them at one instant. `waiters` (the head of the
     wait queue), `releases` and `receipts` were queried after it. `update_time` is the last commit of the semaphore.
     """
 
@@ -42,6 +47,7 @@ class Loaded:
     update_time: datetime | None = None
     wait: Waiter | None = None
     wait_read: bool = False
+    release: Release | None = None
     reads: QueueReads = QueueReads()
     waiters: tuple[Waiter, ...] = ()
     releases: tuple[Release, ...] = ()
@@ -84,7 +90,7 @@ class Transition(Generic[Answer]):
 
     def commits(self, loaded: Loaded) -> bool:
         """Return whether there is anything to commit."""
-        others = self.waiters or self.releases_created or self.releases_applied
+        others = self.waiters or self.releases_created or self.releases_applied or self.effects
         return bool(others) or self.semaphore != loaded.semaphore
 
 

@@ -7,6 +7,7 @@ from shared.core.rules.limits import LIMITS
 from shared.semaphores.rules.requests import SemaphoreSettings
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition, unchanged
+from shared.semaphores.rules.wait_queue import refuse
 
 
 def create(settings: SemaphoreSettings) -> Semaphore:
@@ -19,8 +20,17 @@ def settings_of(semaphore: Semaphore) -> SemaphoreSettings:
     return SemaphoreSettings(semaphore.permits, semaphore.lease_seconds, semaphore.delete_after_seconds)
 
 
+def settings_reads(loaded: Loaded, settings: SemaphoreSettings) -> QueueReads:
+    """Read the head of the wait queue, if permits are lowered and somebody may wait."""
+    lowered = settings.permits < loaded.semaphore.permits and loaded.semaphore.mode != "open"
+    return QueueReads(waiters=LIMITS.grants_page_max if lowered else 0)
+
+
 def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[Semaphore]:
-    """Set permits and times. Fewer permits hold for new grants only; more are granted to those who wait."""
+    """Set permits and times. Fewer permits hold for new grants only, and end the waits that want more than that.
+
+    More permits are granted to those who wait.
+    """
     after = replace(
         loaded.semaphore,
         permits=settings.permits,
@@ -28,7 +38,8 @@ def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[S
         delete_after_seconds=settings.delete_after_seconds,
     )
     raised = after.permits > loaded.semaphore.permits and after.mode != "open"
-    return Transition(after, after, nudge=raised)
+    transition = refuse(loaded, after)
+    return replace(transition, nudge=raised or transition.nudge)
 
 
 def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> bool:
@@ -39,17 +50,32 @@ def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> boo
     return update_time <= idle_since and not any(one.live(now) for one in semaphore.leases)
 
 
+def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime:
+    """Return when to look again at a semaphore that a visit left as it was, after a pause between the last two.
+
+    The pause doubles up to a limit, and ends at the latest with a lease. Where only the leases of an open semaphore
+    keep it from being unused, nothing is worth a visit before that can have changed.
+    """
+    lease_ends = [one.ends_at for one in semaphore.leases if one.live(now)]
+    if semaphore.mode == "open" and semaphore.delete_after_seconds is not None and not clean_up_due(semaphore, now):
+        unused_at = now + timedelta(seconds=semaphore.delete_after_seconds)
+        later = max([unused_at, *lease_ends]) + timedelta(seconds=LIMITS.sweep_pause_seconds)
+        return min(later, semaphore.clean_at or later)
+    seconds = max(LIMITS.sweep_pause_seconds, min(2 * pause.total_seconds(), LIMITS.sweep_pause_seconds_max))
+    return min([now + timedelta(seconds=seconds), *lease_ends])
+
+
 # --- receipts ---
 
 
 def clean_up_reads(loaded: Loaded) -> QueueReads:
     """Read the oldest receipts, if the clean-up is due."""
-    return QueueReads(receipts=LIMITS.receipts_page_max if _clean_up_due(loaded) else 0)
+    return QueueReads(receipts=LIMITS.receipts_page_max if clean_up_due(loaded.semaphore, loaded.now) else 0)
 
 
 def clean_up(loaded: Loaded) -> Transition[None]:
     """Delete receipts that are old, except those of a held lease, and set the time of the next clean-up."""
-    if not _clean_up_due(loaded):
+    if not clean_up_due(loaded.semaphore, loaded.now):
         return unchanged(loaded, None)
     held = {lease.id for lease in loaded.semaphore.leases}
     old = [one for one in loaded.receipts if one.expires_at and one.expires_at <= loaded.now and one.id not in held]
@@ -57,9 +83,9 @@ def clean_up(loaded: Loaded) -> Transition[None]:
     return Transition(replace(loaded.semaphore, clean_at=_next_clean_up(loaded)), None, removed)
 
 
-def _clean_up_due(loaded: Loaded) -> bool:
-    clean_at = loaded.semaphore.clean_at
-    return clean_at is not None and loaded.now >= clean_at
+def clean_up_due(semaphore: Semaphore, now: datetime) -> bool:
+    """Return whether a receipt may be old."""
+    return semaphore.clean_at is not None and now >= semaphore.clean_at
 
 
 def _next_clean_up(loaded: Loaded) -> datetime | None:

@@ -1,7 +1,7 @@
 """What a wait does to a semaphore: it takes permits, joins the wait queue, is repeated, cancelled or timed out.
 
-A wait is known by its id. A repeat changes nothing and is answered as before: a wait with a continuation finds its
-waiter's record, one without finds its lease, held or remembered.
+A wait is known by its id. A repeat changes nothing: a wait with a continuation finds its waiter's record, one without
+finds its lease, held or remembered. It is answered with what is true now: a lease that is over is nobody's.
 """
 
 from dataclasses import dataclass, replace
@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import BadSemaphore, Unavailable
+from shared.semaphores.rules.leases import LeaseRecord
 from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.tasks import continuation_task, deadline_task, timeout_task
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition, leave, unchanged
 from shared.semaphores.rules.wait_queue import grant_permits
-from shared.semaphores.rules.waiters import NOT_ACQUIRED, WAITING, WaitAnswer, Waiter
+from shared.semaphores.rules.waiters import ENDED, NOT_ACQUIRED, WAITING, WaitAnswer, Waiter
 
 
 def wait_reads(loaded: Loaded, request: WaitRequest) -> QueueReads:
@@ -23,13 +24,36 @@ def wait_reads(loaded: Loaded, request: WaitRequest) -> QueueReads:
     return QueueReads(waiters=1) if enough and loaded.semaphore.mode != "open" else QueueReads()
 
 
+# --- repeated ---
+
+
+def granted_before(loaded: Loaded, request: WaitRequest) -> LeaseRecord | None:
+    """Return the lease that an earlier call of this wait was granted, if the record has it; it may have expired."""
+    if request.continuation is None:
+        leases = (one for one in loaded.semaphore.leases if not one.continued)
+        return next((one for one in leases if one.id == request.id), None)
+    waiter = loaded.wait
+    if waiter is None or waiter.grant is None or waiter.incarnation != loaded.incarnation:
+        return None
+    return loaded.semaphore.granted_as(waiter.id, waiter.grant)
+
+
+def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
+    """Return what is true of a lease now. One whose release was left to an admit run is over already."""
+    if lease.live(loaded.now) and not lease.is_ended_by(loaded.release):
+        return WaitAnswer(lease.granted())
+    return ENDED if lease.claimed else WAITING
+
+
 # --- without a continuation ---
 
 
 def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
     """Take permits if they are free and nobody waits. An attempt in vain leaves no trace. Raises `BadSemaphore`."""
-    if repeated := _acquired_before(loaded, request.id):
-        return unchanged(loaded, repeated)
+    if lease := granted_before(loaded, request):
+        return unchanged(loaded, answer_of(loaded, lease))
+    if loaded.semaphore.ended_lease(request.id):
+        return unchanged(loaded, ENDED)
     check_permits(loaded, request)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
     if loaded.waiters or request.permits > semaphore.free(loaded.now):
@@ -37,12 +61,6 @@ def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
     seconds = request.lease_seconds or semaphore.lease_seconds
     after, lease = semaphore.grant(request.id, request.permits, seconds, loaded.now, claim_seconds=None)
     return Transition(after, WaitAnswer(lease.granted()), evicted=evicted)
-
-
-def _acquired_before(loaded: Loaded, id_: str) -> WaitAnswer | None:
-    held = next((one for one in loaded.semaphore.leases if one.id == id_ and not one.continued), None)
-    lease = held or loaded.semaphore.ended_lease(id_)
-    return WaitAnswer(lease.granted()) if lease else None
 
 
 def check_permits(loaded: Loaded, request: WaitRequest) -> None:
@@ -57,7 +75,7 @@ def check_permits(loaded: Loaded, request: WaitRequest) -> None:
 def wait(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
     """Grant the permits, or append the waiter to the wait queue. Raises `BadSemaphore`."""
     if loaded.wait and loaded.wait.incarnation == loaded.incarnation:
-        return repeat(loaded, loaded.wait)
+        return repeat(loaded, loaded.wait, granted_before(loaded, request))
     check_permits(loaded, request)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
     waiter = new_waiter(loaded, request)
@@ -73,14 +91,21 @@ def wait(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
 def _granted_at_once(loaded: Loaded, semaphore: Semaphore, waiter: Waiter) -> Transition[WaitAnswer]:
     after, grant = grant_permits(semaphore, waiter, loaded.now)
     answer = WaitAnswer(grant.lease.granted())
-    receipt = WaiterTransition("created", replace(grant.waiter, answer=answer))
+    receipt = WaiterTransition("created", grant.waiter)
     task = continuation_task(loaded.name, grant.waiter, grant.lease, loaded.now)
     return Transition(after.with_clean_up(loaded.now), answer, (receipt,), effects=(task,))
 
 
-def repeat(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
-    """Answer a repeated wait as before; "waiting" is answered only once the semaphore is closed."""
-    return close(loaded, waiter.answer) if waiter.state == "waiting" else unchanged(loaded, waiter.answer)
+def repeat(loaded: Loaded, waiter: Waiter, lease: LeaseRecord | None) -> Transition[WaitAnswer]:
+    """Answer a repeated wait; in the wait queue, "waiting" is answered only once the semaphore is closed.
+
+    A grant that was lost before its claim goes back into the wait queue when its task comes: it waits.
+    """
+    if waiter.state == "waiting":
+        return close(loaded, WAITING)
+    if lease:
+        return unchanged(loaded, answer_of(loaded, lease))
+    return unchanged(loaded, WAITING if waiter.state == "lost" else ENDED)
 
 
 def confirm(loaded: Loaded, incarnation: int) -> Transition[WaitAnswer]:

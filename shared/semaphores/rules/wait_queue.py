@@ -1,19 +1,20 @@
 """The wait queue: free permits go to the waiters at its head, in the order of the server's commit times.
 
 One rule grants, whatever frees the permits: a signal grants its own in the same commit, an admit run grants all that
-are free.
+are free. It also ends the waits that want more permits than the semaphore has by now: nobody behind them could go on.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.semaphores.rules.leases import LeaseRecord
 from shared.semaphores.rules.semaphores import Mode, Semaphore
-from shared.semaphores.rules.tasks import continuation_task
-from shared.semaphores.rules.transitions import Loaded, WaiterTransition
+from shared.semaphores.rules.tasks import continuation_task, refuse_task, timeout_task
+from shared.semaphores.rules.transitions import Loaded, Transition, WaiterTransition, leave
 from shared.semaphores.rules.waiters import Waiter
 
 
@@ -27,25 +28,28 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The semaphore after the grants; which waiters got permits, which still wait, and which are stale.
+    """The semaphore after the grants; which waiters got permits, are refused, still wait, and which are stale.
 
     Stale waiters wait for an earlier semaphore of this name. `evicted` are as in `Transition`.
     """
 
     semaphore: Semaphore
     grants: tuple[Grant, ...]
+    refused: tuple[Waiter, ...]
     remaining: tuple[Waiter, ...]
     stale: tuple[Waiter, ...]
     evicted: tuple[LeaseRecord, ...]
 
     @property
     def transitions(self) -> tuple[WaiterTransition, ...]:
-        """Return what happens to the waiters that got permits."""
-        return tuple(WaiterTransition("left", one.waiter) for one in self.grants)
+        """Return what happens to the waiters that got permits, and to those that are refused."""
+        left = tuple(WaiterTransition("left", one.waiter) for one in self.grants)
+        return left + tuple(leave(one, "refused") for one in self.refused)
 
-    def continuations(self, loaded: Loaded) -> tuple[Effect, ...]:
-        """Return the continuations of the waiters that got permits."""
-        return tuple(continuation_task(loaded.name, one.waiter, one.lease, loaded.now) for one in self.grants)
+    def tasks(self, loaded: Loaded) -> tuple[Effect, ...]:
+        """Return the continuations of the waiters that got permits, and the `on_timeout` of those that are refused."""
+        granted = tuple(continuation_task(loaded.name, one.waiter, one.lease, loaded.now) for one in self.grants)
+        return granted + refusals(loaded, self.refused)
 
 
 def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
@@ -53,19 +57,21 @@ def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
     semaphore, evicted = semaphore.expire_leases(loaded.now)
     stale = tuple(one for one in loaded.waiters if one.incarnation != loaded.incarnation)
     waiting = tuple(one for one in loaded.waiters if one.incarnation == loaded.incarnation)
-    semaphore, grants = _grant_in_order(semaphore, waiting, loaded.now)
-    return Granted(semaphore, grants, waiting[len(grants) :], stale, evicted)
+    refused = _within_one_commit([one for one in waiting if is_hopeless(one, semaphore)])
+    room_bytes = LIMITS.grant_bytes_max - sum(map(_refusal_bytes, refused))
+    others = tuple(one for one in waiting if one not in refused)
+    semaphore, grants = _grant_in_order(semaphore, others, loaded.now, room_bytes, first=not refused)
+    return Granted(semaphore, grants, refused, others[len(grants) :], stale, evicted)
 
 
 def _grant_in_order(
-    semaphore: Semaphore, waiters: Iterable[Waiter], now: datetime
+    semaphore: Semaphore, waiters: Iterable[Waiter], now: datetime, room_bytes: int, *, first: bool
 ) -> tuple[Semaphore, tuple[Grant, ...]]:
     """Grant for as long as the permits last: nobody overtakes a waiter at the head that needs more than are free."""
     grants: list[Grant] = []
-    size_bytes = 0
     for waiter in waiters:
-        size_bytes += len(waiter.continuation.to_record()["payload"])
-        if waiter.permits > semaphore.free(now) or (grants and size_bytes > LIMITS.grant_bytes_max):
+        room_bytes -= len(waiter.continuation.to_record()["payload"])
+        if waiter.permits > semaphore.free(now) or (room_bytes < 0 and (grants or not first)):
             break
         semaphore, grant = grant_permits(semaphore, waiter, now)
         grants.append(grant)
@@ -78,6 +84,44 @@ def grant_permits(semaphore: Semaphore, waiter: Waiter, now: datetime) -> tuple[
     claim_seconds = LIMITS.claim_seconds + waiter.continuation.delay_seconds
     after, lease = semaphore.grant(waiter.id, waiter.permits, seconds, now, claim_seconds=claim_seconds)
     return after, Grant(replace(waiter, state="granted", grant=lease.grant), lease)
+
+
+# --- waits that can never be granted ---
+
+
+def is_hopeless(waiter: Waiter, semaphore: Semaphore) -> bool:
+    """Return whether a waiter wants more permits than the semaphore has by now."""
+    return waiter.permits > semaphore.permits
+
+
+def refuse(loaded: Loaded, after: Semaphore) -> Transition[Semaphore]:
+    """End the waits on this page that `after` can never grant; a task does so on the next page."""
+    waiting = [one for one in loaded.waiters if one.incarnation == loaded.incarnation]
+    hopeless = [one for one in waiting if is_hopeless(one, after)]
+    refused = _within_one_commit(hopeless)
+    left = tuple(leave(one, "refused") for one in refused)
+    tasks = refusals(loaded, refused)
+    if len(refused) < len(hopeless):
+        tasks += (refuse_task(loaded.name, loaded.incarnation, refused[-1], loaded.now),)
+    elif loaded.waiters and len(loaded.waiters) == loaded.reads.waiters:
+        tasks += (refuse_task(loaded.name, loaded.incarnation, loaded.waiters[-1], loaded.now),)
+    return Transition(after, after, left, effects=tasks, nudge=bool(refused))
+
+
+def refusals(loaded: Loaded, refused: Iterable[Waiter]) -> tuple[Effect, ...]:
+    """Return the `on_timeout` tasks of waiters that are refused."""
+    return tuple(task for one in refused for task in timeout_task(loaded.name, one, loaded.now, "permits"))
+
+
+def _within_one_commit(hopeless: list[Waiter]) -> tuple[Waiter, ...]:
+    """Return the first of these waiters: as many as have their tasks in one outbox record, and at least one."""
+    sizes = accumulate(map(_refusal_bytes, hopeless))
+    fits = sum(size <= LIMITS.grant_bytes_max for size in sizes)
+    return tuple(hopeless[: max(1, fits)])
+
+
+def _refusal_bytes(waiter: Waiter) -> int:
+    return 0 if waiter.on_timeout is None else len(waiter.on_timeout.to_record()["payload"])
 
 
 def mode_after(mode: Mode, *, found: bool, remaining: bool) -> Mode:

@@ -2,8 +2,8 @@
 
 A waiter's record has the field `since` for as long as it is in the wait queue, and only then: a query ordered by it
 finds the queue, in the order of the server's commit times, and nothing else. The record stays afterwards as a receipt:
-a wait that is delivered again gets the answer it got before. `joined` keeps its place, so that a grant that was lost
-goes back to it.
+a wait that is delivered again is recognised, and answered with what is true then. `joined` keeps its place, so that a
+grant that was lost goes back to it.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from typing import Any, Literal, Self
 from shared.core.rules.calls import Call
 from shared.semaphores.rules.leases import GrantedLease
 
-State = Literal["waiting", "granted", "lost", "cancelled", "timed_out"]
+State = Literal["waiting", "granted", "lost", "cancelled", "timed_out", "refused"]
+"""`refused`: the semaphore's permits were lowered below what the wait wants."""
 
 _CALLS = ("continuation", "on_timeout")
 _PLAIN_FIELDS = ("incarnation", "permits", "lease_seconds", "release_on_return", "deadline_at", "state", "grant")
@@ -22,10 +23,11 @@ _PLAIN_FIELDS = ("incarnation", "permits", "lease_seconds", "release_on_return",
 
 @dataclass(frozen=True, slots=True)
 class WaitAnswer:
-    """What the caller of a wait is answered: a lease, a place in the wait queue, or neither."""
+    """What the caller of a wait is answered: a lease, a place in the wait queue, that this wait is over, or nothing."""
 
     lease: GrantedLease | None = None
     waiting: bool = False
+    ended: bool = False
 
     @property
     def acquired(self) -> bool:
@@ -36,24 +38,18 @@ class WaitAnswer:
         """Return the answer as people see it."""
         if self.lease:
             return {"acquired": True, "lease": self.lease.to_json()}
-        return {"acquired": False, "waiting": True} if self.waiting else {"acquired": False}
-
-    to_record = to_json
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Read back what `to_record` returned."""
-        lease = GrantedLease.from_record(record["lease"]) if record["acquired"] else None
-        return cls(lease, record.get("waiting", False))
+        states = {"waiting": self.waiting, "ended": self.ended}
+        return {"acquired": False} | {name: True for name, holds in states.items() if holds}
 
 
 WAITING = WaitAnswer(waiting=True)
 NOT_ACQUIRED = WaitAnswer()
+ENDED = WaitAnswer(ended=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A wait with a continuation. `grant` is the token of its last grant, `answer` what its caller was answered.
+    """A wait with a continuation. `grant` is the token of its last grant.
 
     `incarnation` is the create time of the semaphore it waits for, in microseconds: it has no claim on a later
     semaphore of the same name. `version` is the record's update time, None if it is not known to exist.
@@ -69,7 +65,6 @@ class Waiter:
     deadline_at: datetime | None = None
     state: State = "waiting"
     grant: int | None = None
-    answer: WaitAnswer = WAITING
     joined: datetime | None = None
     since: datetime | None = None
     expires_at: datetime | None = None
@@ -79,14 +74,13 @@ class Waiter:
         """Return the fields of its record, except `joined`, `since` and `expires_at`, which depend on its commit."""
         plain = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         calls = {name: None if (call := getattr(self, name)) is None else call.to_record() for name in _CALLS}
-        return plain | calls | {"answer": self.answer.to_record()}
+        return plain | calls
 
     @classmethod
     def from_record(cls, id_: str, record: Mapping[str, Any], version: datetime | None) -> Self:
         """Read a record."""
         calls = {name: Call.from_record(record[name]) for name in _CALLS if record.get(name)}
-        answer = WaitAnswer.from_record(record["answer"]) if record["answer"] else WAITING
-        return cls(id=id_, version=version, **(dict(record) | calls | {"answer": answer}))
+        return cls(id=id_, version=version, **(dict(record) | calls))
 
     def to_json(self) -> dict[str, Any]:
         """Return the waiter as `GET` shows it."""

@@ -5,13 +5,13 @@
     unit         done before: end            record the result        record the failure         retried
     otherwise    -                           end                      log the error              retried
 
-Attempts are counted, so that a task whose code fails every time still ends: one attempt too many does not run the code,
-but releases the lease, or records the unit as failed.
+Right before the code, its start is counted (`attempts.py`), so that a task whose code fails every time still ends: one
+start too many does not run the code, but releases the lease, or records the unit as failed. What fails before that,
+because the store is away, counts nothing (docs/protocols/tasks.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from shared.batches.operations import batches
@@ -21,9 +21,12 @@ from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json
-from shared.core.rules.problems import GaveUp, Problem
+from shared.core.rules.problems import Problem
 from shared.core.rules.task_context import Lease, TaskContext, Unit, context_of
+from shared.core.rules.times import rfc3339
 from shared.semaphores.operations import semaphores
+from shared.tasks.operations import attempts
+from shared.tasks.rules.attempts import Attempt, RetryLimits
 
 IsLive = Callable[[PlacedUnit], bool]
 """Returns whether a unit should run, since its batch has not ended; may be some seconds old."""
@@ -33,80 +36,48 @@ Code = Callable[[TaskContext | None], Json | BatchSpec]
 `BatchSpec` is a batch whose completion is the result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One delivery of a task: its `context`, and how many deliveries came before it.
-
-    `executions` counts those that a process answered, `retries` all.
-    """
-
-    context: Mapping[str, Any]
-    executions: int
-    retries: int
-
-    @property
-    def is_repeated(self) -> bool:
-        """Return whether the task was delivered before."""
-        return self.executions + self.retries > 0
-
-
-@dataclass(frozen=True, slots=True)
-class RetryLimits:
-    """How many deliveries a task may have: those that a process answered, and all.
-
-    Two limits, since Cloud Tasks does not document whether a delivery that was answered with 5xx is an execution.
-    """
-
-    executions_max: int
-    retries_max: int
-
-    def check(self, attempt: Attempt) -> None:
-        """Raise `GaveUp` if this attempt is one too many."""
-        if attempt.executions >= self.executions_max or attempt.retries >= self.retries_max:
-            raise GaveUp(f"Gave up after {max(attempt.executions, attempt.retries)} attempts.")
-
-
 def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLive, code: Code) -> None:
     """Run the code as the table above shows. Raises `Problem` for a permanent error; anything else is to be retried."""
 
-    def check() -> None:
-        retry_limits.check(attempt)
-
-    def checked(context: TaskContext | None) -> Json | BatchSpec:
-        check()
-        return code(context)
+    def started(context: TaskContext | None) -> Json | BatchSpec:
+        return attempts.start(ports, attempt, retry_limits, lambda: code(context))
 
     match context_of(attempt.context):
         case Lease():
-            _run_with_lease(ports, attempt.context["lease"], check, code)
+            _run_with_lease(ports, attempt.context["lease"], started)
         case Unit() as unit:
             placed = PlacedUnit.from_record(attempt.context["unit"])
             if is_live(placed) and not (attempt.is_repeated and batch_units.resume_unit(ports, placed)):
-                _run_unit(ports, placed, lambda: checked(unit))
+                _run_unit(ports, placed, lambda: started(unit))
         case context:
-            checked(context)
+            started(context)
 
 
-def _run_with_lease(ports: Ports, granted: Mapping[str, Any], check: Callable[[], None], code: Code) -> None:
-    with _released_on_problem(ports, granted):
-        check()
+def _run_with_lease(ports: Ports, granted: Mapping[str, Any], code: Code) -> None:
     claimed = semaphores.claim(ports, granted)
     if claimed is None:
         ports.log.info("lease lost, task dropped", semaphore=granted["semaphore"], lease=granted["id"])
         return
-    with _released_on_problem(ports, claimed):
+    with _kept_or_released(ports, claimed):
         code(claimed)
     if granted.get("release_on_return"):
         semaphores.release(ports, claimed)
 
 
 @contextmanager
-def _released_on_problem(ports: Ports, lease: Lease | Mapping[str, Any]) -> Iterator[None]:
-    """Release the permit before a `Problem` is raised on: the task is not retried, so nothing else would release it."""
+def _kept_or_released(ports: Ports, lease: Lease) -> Iterator[None]:
+    """Release the permit before a `Problem` is raised on: the task is not retried, so nothing else would release it.
+
+    Any other error keeps it for the retry, which blocks others until then, at most to the lease's end.
+    """
     try:
         yield
     except Problem:
         semaphores.release(ports, lease)
+        raise
+    except Exception:
+        ends_at = rfc3339(lease.ends_at)
+        ports.log.info("lease kept for the retry", semaphore=lease.semaphore, lease=lease.id, ends_at=ends_at)
         raise
 
 

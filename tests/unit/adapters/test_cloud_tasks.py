@@ -17,7 +17,7 @@ from shared.adapters.cloud_tasks import CloudTasksQueue, QueueRefused, task_requ
 from shared.adapters.logs import JsonLog, traced
 from shared.adapters.settings import Settings, from_environment
 from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Unavailable
+from shared.core.rules.problems import DeploymentCannotEnqueue, Unavailable
 
 QUEUE = "projects/p/locations/us-central1/queues/x-links"
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -131,11 +131,10 @@ def test_a_transient_error_is_unavailable(service: Service, code: str) -> None:
         create(service, [effect("a")])
 
 
-@pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "UNAUTHENTICATED"])
-def test_a_permanent_error_is_a_problem_and_logged(
-    service: Service, code: str, capsys: pytest.CaptureFixture[str]
+def test_what_is_wrong_with_the_task_is_a_problem_and_logged(
+    service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    service.refusals = {"a": [grpc.StatusCode[code]]}
+    service.refusals = {"a": [grpc.StatusCode.INVALID_ARGUMENT]}
     with pytest.raises(QueueRefused):
         create(service, [effect("a")])
     line = json.loads(capsys.readouterr().out)
@@ -143,9 +142,24 @@ def test_a_permanent_error_is_a_problem_and_logged(
     assert service.names() == ["a"]
 
 
-def test_all_are_enqueued_even_when_some_fail_and_unknown_outcomes_outweigh_refusals(service: Service) -> None:
+@pytest.mark.parametrize("code", ["PERMISSION_DENIED", "NOT_FOUND", "UNAUTHENTICATED", "FAILED_PRECONDITION"])
+def test_what_is_wrong_with_the_installation_is_transient_and_logged(
+    service: Service, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service.refusals = {"a": [grpc.StatusCode[code]]}
+    with pytest.raises(DeploymentCannotEnqueue) as raised:
+        create(service, [effect("a")])
+    assert isinstance(raised.value, Unavailable)
+    line = json.loads(capsys.readouterr().out)
+    assert (line["severity"], line["message"]) == ("ERROR", "deployment cannot enqueue")
+
+
+@pytest.mark.parametrize("other", ["INTERNAL", "PERMISSION_DENIED"])
+def test_all_are_enqueued_even_when_some_fail_and_transient_errors_outweigh_permanent_ones(
+    service: Service, other: str
+) -> None:
     names = [f"t{n:02}" for n in range(40)]
-    service.refusals = {"t00": [grpc.StatusCode.NOT_FOUND], "t07": [grpc.StatusCode.INTERNAL]}
+    service.refusals = {"t00": [grpc.StatusCode.INVALID_ARGUMENT], "t07": [grpc.StatusCode[other]]}
     with pytest.raises(Unavailable):
         create(service, [effect(name) for name in names])
     assert service.names() == names

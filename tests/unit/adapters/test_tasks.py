@@ -74,6 +74,13 @@ def test_a_body_that_is_not_an_envelope_is_abandoned(body: bytes, capsys: pytest
     assert lines(capsys)[0]["message"] == "task abandoned"
 
 
+def test_a_task_whose_body_breaks_off_is_retried() -> None:
+    got: list[TaskDelivery] = []
+    announced = {"CONTENT_LENGTH": str(len(json.dumps(ENVELOPE)) + 1)}
+    answer = called(task_entry("page")(got.append), environ_overrides=announced)
+    assert (answer.status_code, got) == (503, [])
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD"])
 def test_a_queue_posts_and_nothing_else_is_taken(method: str) -> None:
     answer = called(failing(AssertionError("called")), method=method)

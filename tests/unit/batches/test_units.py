@@ -70,6 +70,7 @@ def test_units_without_a_task_are_completed_from_outside_and_keep_their_first_ou
         ("/b/0", {}, 400),
         ("/b/0", {"result": 1, "error": "x"}, 400),
         ("/b/0", {"error": 7}, 400),
+        ("/b/0", {"error": "a\ud800"}, 400),
         ("/b/0", {"result": "x" * 102_400}, 413),
     ],
 )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -11,6 +12,7 @@ from shared.core.operations.ports import Must, Put, Query, Snapshot, Stale
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadValue, Problem, TooLarge, Unavailable
+from shared.testing.clock import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -142,6 +144,43 @@ def test_one_sweep_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPat
         left_behind(world, effect(f"task-{number}"))
     world.pass_time(LIMITS.outbox_patience_seconds + 1)
     assert [outbox.sweep(world.ports), outbox.sweep(world.ports)] == [4, 1]
+
+
+def test_records_that_the_queue_refuses_do_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LIMITS, "sweep_page", 2)
+    monkeypatch.setattr(LIMITS, "sweep_pages_max", 2)
+    world = Picky()
+    ids = [f"{number:x}" for number in range(16)]
+    for id_ in ids:
+        name = "poison" if id_ < "c" else id_
+        world.store.commit([Put(f"outbox/{id_}", outbox.to_record([effect(name)]))])
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    begins = iter(["f0", "b0", "30"])
+    monkeypatch.setattr(world.store, "new_id", lambda: next(begins))
+    assert [outbox.sweep(world.ports) for _ in range(3)] == [0, 4, 0]
+    assert sorted(task.name for task in world.tasks) == ["c", "d", "e", "f"]
+
+
+def test_a_sweep_that_begins_near_the_end_wraps_around_and_looks_at_no_record_twice() -> None:
+    world = Picky()
+    with LIMITS.replaced(sweep_page=2, sweep_pages_max=9):
+        for id_ in "abcde":
+            world.store.commit([Put(f"outbox/{id_}", outbox.to_record([effect("poison")]))])
+        world.pass_time(LIMITS.outbox_patience_seconds + 1)
+        for begin in ("0", "a", "c5", "e", "f"):
+            with mock.patch.object(world.store, "new_id", lambda begin=begin: begin):
+                outbox.sweep(world.ports)
+    looked_at = [values["outbox"] for _, values in world.reported]
+    orders = ["abcde", "bcdea", "deabc", "abcde", "abcde"]
+    assert looked_at == [f"outbox/{id_}" for order in orders for id_ in order]
+
+
+def test_a_sweep_of_the_outbox_ends_with_its_budget() -> None:
+    world = OperationsPlatform()
+    for name in ("one", "two", "three"):
+        left_behind(world, effect(name))
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    assert outbox.sweep(world.ports, budget_of(2)) == 2
 
 
 def test_every_part_of_an_effect_comes_back_from_the_outbox() -> None:

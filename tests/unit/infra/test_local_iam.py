@@ -9,9 +9,9 @@ from werkzeug.wrappers import Request, Response
 
 from infra.catalogue import Function
 from infra.local.iam import AuthorizedQueue, invokers_enforced
-from shared.adapters.cloud_tasks import QueueRefused
 from shared.adapters.logs import JsonLog
 from shared.core.rules.effects import Effect
+from shared.core.rules.problems import DeploymentCannotEnqueue
 
 HEADERS: dict[str, dict[str, str]] = {
     "people": {},
@@ -54,7 +54,7 @@ def test_a_function_hands_tasks_to_the_queues_of_its_entry_only(tmp_path: Path) 
 
     @Request.application
     def hand_over(_: Request) -> Response:
-        with pytest.raises(QueueRefused, match="tasks"):
+        with pytest.raises(DeploymentCannotEnqueue, match="tasks"):
             queue.create([effect("tasks"), effect("links")])
         return Response("refused")
 

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.adapters.meter import Cost
+from shared.core.rules.effects import Effect
 from shared.kit import Function, Lease, Unit, batch, semaphore
 from shared.testing import Harness
 from shared.testing.fixtures import harness as harness
@@ -18,6 +19,11 @@ def kitchen(harness: Harness) -> None:
 
     @app.task
     def stir(lease: Lease) -> None: ...
+
+    @app.task
+    def rinse(broken: bool) -> None:
+        if broken:
+            raise RuntimeError
 
     harness.add(app)
     batch("menu").populate(taste.call() for _ in range(10))
@@ -45,3 +51,18 @@ def test_a_unit_costs_one_round_trip_and_two_writes_and_its_batch_is_looked_up_o
 
 def test_a_continuation_costs_a_claim_and_a_signal(harness: Harness) -> None:
     assert costs(harness, "stir") == [Cost(round_trips=4, reads=2, writes=2)]
+
+
+def rinse(*, broken: bool = False) -> Effect:
+    return Effect("rinse", "tasks", "kitchen", "rinse", {"broken": broken}, path="/tasks/rinse")
+
+
+def test_a_first_delivery_of_a_task_costs_nothing_unless_it_fails(harness: Harness) -> None:
+    assert harness.deliver_task(rinse()).cost == Cost()
+    assert harness.deliver_task(rinse(broken=True)).cost == Cost(round_trips=1, writes=1)
+
+
+def test_each_later_delivery_costs_one_round_trip_and_one_write(harness: Harness) -> None:
+    counted = Cost(round_trips=1, writes=1)
+    assert [harness.deliver_task(rinse(), retries=retries).cost for retries in (1, 2)] == [counted] * 2
+    assert harness.deliver_task(rinse(broken=True), retries=3).cost == counted

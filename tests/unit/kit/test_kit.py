@@ -13,10 +13,12 @@ from shared.kit import (
     Call,
     Function,
     Lease,
+    LeaseEnded,
     Problem,
     Request,
     Response,
     SubBatch,
+    Unavailable,
     Unit,
     batch,
     documents,
@@ -144,7 +146,35 @@ def test_only_transient_errors_of_a_task_are_retried(harness: Harness, call: Cal
 @pytest.mark.usefixtures("kitchen")
 def test_a_task_that_failed_in_every_attempt_is_not_run_again(harness: Harness) -> None:
     call = Call("kitchen", "cook", {"dish": "fire"})
-    assert [harness.deliver_task(effect(call), executions=count).status for count in (0, 9, 10)] == [500, 500, 204]
+    statuses = [harness.deliver_task(effect(call), executions=count).status for count in range(11)]
+    assert statuses == [500] * 10 + [204]
+
+
+def test_a_store_that_is_away_for_minutes_costs_a_task_none_of_its_attempts(
+    harness: Harness, kitchen: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    semaphore("stove").ensure(permits=1)
+    semaphore("stove").wait(kitchen.stir.call(dish="soup"), release_on_return=True)
+    batch("menu").populate(kitchen.taste.call(dish="rice") for _ in range(10))
+    harness.deliver_task(harness.take("expand"))
+    with monkeypatch.context() as patch:
+        for call in ("read", "commit"):
+            patch.setattr(harness.store, call, _away)
+        assert {_retried(harness, task) for task in harness.tasks * 50} == {503}
+    harness.run()
+    assert (batch("menu").status()["succeeded"], batch("menu").status()["failed"]) == (10, 0)
+    assert stored(harness).keys() == {"stirred-soup"}
+
+
+def _away(*_: Any, **__: Any) -> Any:
+    raise Unavailable("the store is away")
+
+
+def _retried(harness: Harness, task: Effect) -> int:
+    """Deliver a task; return its status, after which the queue will retry it."""
+    status = harness.deliver_task(task).status
+    harness.queue.retry(task, executed=True)
+    return status
 
 
 def test_a_continuation_runs_with_its_lease_which_is_released_when_it_returns(harness: Harness, kitchen: Any) -> None:
@@ -175,6 +205,40 @@ def test_a_lease_is_renewed_and_signalled_once(harness: Harness) -> None:
     assert semaphore("stove").signal(lease)
     assert not semaphore("stove").signal(lease)
     assert not semaphore("stove").renew(lease.id)
+
+
+def test_a_task_that_acquired_and_signalled_acquires_anew_when_it_is_delivered_again(harness: Harness) -> None:
+    app = Function("door")
+    held: list[Lease | None] = []
+
+    @app.task
+    def enter() -> None:
+        lease = semaphore("door").acquire()
+        held.append(lease)
+        if lease:
+            semaphore("door").signal(lease)
+
+    harness.add(app)
+    semaphore("door").ensure(permits=1)
+    delivered = effect(Call("door", "enter", {}))
+    assert harness.deliver_task(delivered).status == 204
+    other = semaphore("door").acquire()
+    assert harness.deliver_task(delivered).status == 204
+    assert other
+    semaphore("door").signal(other)
+    assert harness.deliver_task(delivered).status == 204
+    first, beside, anew = held
+    assert first
+    assert anew
+    assert (beside, anew.token > other.token > first.token) == (None, True)
+
+
+def test_an_acquire_under_an_id_whose_lease_is_over_is_refused(harness: Harness) -> None:
+    semaphore("stove").ensure(permits=1, lease_seconds=10)
+    assert semaphore("stove").acquire(id="once") == semaphore("stove").acquire(id="once")
+    harness.advance(11)
+    with pytest.raises(LeaseEnded):
+        semaphore("stove").acquire(id="once")
 
 
 def test_a_batch_of_calls_completes_and_counts_them(harness: Harness, kitchen: Any) -> None:

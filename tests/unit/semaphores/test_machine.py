@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ from shared.semaphores.rules.leases import GrantedLease, LeaseRecord, Release
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.semaphores.rules.semaphores import Mode, Semaphore
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Rule, Transition, WaiterTransition, with_alarm
-from shared.semaphores.rules.waiters import WAITING, State, WaitAnswer, Waiter
+from shared.semaphores.rules.waiters import ENDED, State, WaitAnswer, Waiter
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOON, PAST = NOW + timedelta(seconds=10), NOW - timedelta(seconds=1)
@@ -64,7 +64,7 @@ def said(answer: Any) -> str:
         case WaitAnswer(lease=GrantedLease(id=id_, token=token)):
             return f"lease {'new' if token > TOKEN else id_}"
         case WaitAnswer(waiting=waiting):
-            return "waiting" if waiting else "not acquired"
+            return "ended" if answer.ended else "waiting" if waiting else "not acquired"
         case LeaseRecord(token=token):
             return "runs" if token == TOKEN else "runs anew"
         case Renewal(after=after):
@@ -152,7 +152,7 @@ def test_an_acquire_takes_a_free_permit_unless_somebody_waits(expected: tuple[st
 ACQUIRE_REPEATED = """
 open free             | open    | lease new    | -           | -
 open held             | open    | lease a~100  | -           | -
-open held-late        | open    | lease a~100  | -           | -
+open held-late        | open    | ended        | -           | -
 open granted          | open    | not acquired | -           | -
 open granted-late     | open    | lease new    | -           | -
 open claimed          | open    | not acquired | -           | -
@@ -165,7 +165,7 @@ closed free           | closed  | lease new    | -           | -
 closed held           | closed  | lease a~100  | -           | -
 closed free b         | closed  | not acquired | -           | -
 closed held b         | closed  | lease a~100  | -           | -
-closed held-late b    | closed  | lease a~100  | -           | -
+closed held-late b    | closed  | ended        | -           | -
 closed granted b      | closed  | not acquired | -           | -
 closed granted-late b | closed  | not acquired | -           | -
 closed claimed b      | closed  | not acquired | -           | -
@@ -174,7 +174,7 @@ closed claimed-late b | closed  | not acquired | -           | -
 
 
 @pytest.mark.parametrize("expected", table(ACQUIRE_REPEATED), ids=lambda expected: expected[0])
-def test_a_repeated_acquire_gets_the_lease_it_got_before(expected: tuple[str, ...]) -> None:
+def test_a_repeated_acquire_gets_its_lease_for_as_long_as_it_lives(expected: tuple[str, ...]) -> None:
     request = WaitRequest("a")
     rule = partial(wait_commands.acquire, request=request)
     assert apply(expected, rule, partial(wait_commands.wait_reads, request=request)) == expected
@@ -569,7 +569,7 @@ def granted(permits: int, *wanted: int, stale: int = 0) -> Transition[None]:
         (3, (1, 1, 1), ["w0", "w1", "w2"], "opening", True),
         (2, (1, 1, 1), ["w0", "w1"], "closed", False),
         (2, (1, 2, 1), ["w0"], "closed", False),
-        (3, (4, 1), [], "closed", False),
+        (3, (3, 1), ["w0"], "closed", False),
         (3, (2, 1), ["w0", "w1"], "opening", True),
     ],
 )
@@ -580,6 +580,55 @@ def test_permits_go_to_the_head_in_order_and_nobody_overtakes_a_head_that_needs_
     assert [one.waiter.id for one in transition.waiters] == names
     assert [effect.context["lease"]["id"].partition("~")[0] for effect in transition.effects] == names
     assert (transition.semaphore.mode, transition.nudge) == (mode, nudge)
+
+
+def test_a_head_that_wants_more_permits_than_there_are_ends_and_blocks_nobody() -> None:
+    transition = granted(3, 4, 1)
+    assert [becomes(one) for one in transition.waiters] == ["w1 granted", "w0 refused"]
+    assert transition.nudge
+
+
+@pytest.mark.parametrize("state", ["closed held b", "closed granted b", "closed claimed b"])
+def test_a_signal_passes_by_a_head_that_wants_more_permits_than_there_are(state: str) -> None:
+    before = loaded(state, lambda _: QueueReads(waiters=1))
+    before = replace(before, waiters=(waiter("b", permits=2, on_timeout=CALL),))
+    transition = lease_commands.end_lease(before, EndLease("a", TOKEN, "op"))
+    assert ([becomes(one) for one in transition.waiters], transition.nudge) == (["b refused"], True)
+    assert [(effect.task, effect.context) for effect in transition.effects] == [("eat", {"reason": "permits"})]
+
+
+def lowered_to_one(*wanted: int, payload_bytes: int = 0) -> Transition[Semaphore]:
+    """Lower three permits to one, with waiters that want so many each."""
+    late = Call("philosophers", "leave", {"note": "x" * payload_bytes})
+    queue = tuple(waiter(f"w{index}", permits=each, on_timeout=late) for index, each in enumerate(wanted))
+    before = replace(loaded("closed held"), semaphore=replace(loaded("closed held").semaphore, permits=3))
+    reads = upkeep.settings_reads(before, SETTINGS)
+    return upkeep.change_settings(replace(before, reads=reads, waiters=queue[: reads.waiters]), SETTINGS)
+
+
+def test_lowering_the_permits_ends_the_waits_that_want_more() -> None:
+    transition = lowered_to_one(1, 3, 1, 2)
+    assert [becomes(one) for one in transition.waiters] == ["w1 refused", "w3 refused"]
+    assert [(effect.task, effect.context) for effect in transition.effects] == [("leave", {"reason": "permits"})] * 2
+    assert transition.nudge
+
+
+@pytest.mark.parametrize(
+    ("wanted", "payload_bytes", "refused", "after"),
+    [((2, 2, 2), 0, ["w0", "w1"], "w1"), ((1, 1, 2), 0, [], "w1"), ((2, 2), 400_000, ["w0"], "w0")],
+)
+def test_lowering_the_permits_beside_many_waiters_ends_them_in_pages(
+    wanted: tuple[int, ...], payload_bytes: int, refused: list[str], after: str
+) -> None:
+    with LIMITS.replaced(grants_page_max=2):
+        transition = lowered_to_one(*wanted, payload_bytes=payload_bytes)
+    assert [one.waiter.id for one in transition.waiters] == refused
+    assert [effect.payload["after"][1] for effect in transition.effects if effect.task == "refuse"] == [after]
+
+
+def test_only_fewer_permits_read_the_wait_queue() -> None:
+    for state in STATES.strip().splitlines():
+        assert upkeep.settings_reads(loaded(state), SemaphoreSettings(2, 90)) == QueueReads()
 
 
 def test_waiters_of_an_earlier_semaphore_are_deleted_and_never_granted() -> None:
@@ -640,11 +689,40 @@ def test_the_alarm_is_set_for_the_earliest_end_while_somebody_may_wait(state: st
     assert with_alarm(Transition(before.semaphore, None), NOW).semaphore.alarm_at == alarm
 
 
-def test_a_repeat_of_a_granted_wait_is_answered_its_lease() -> None:
-    lease = GrantedLease(f"a~{TOKEN}", TOKEN, SOON)
-    known = waiter("a", "granted", grant=TOKEN, answer=WaitAnswer(lease))
-    transition = wait_commands.wait(loaded("closed claimed b", wait=known, wait_read=True), WaitRequest("a", CALL))
-    assert (transition.answer, transition.waiters) == (WaitAnswer(lease), ())
+WAIT_REPEATED = """
+open free             | granted   | ended
+open granted          | granted   | lease a~100
+open granted-late     | granted   | waiting
+closed claimed b      | granted   | lease a~100
+closed claimed-late b | granted   | ended
+open free             | lost      | waiting
+open free             | cancelled | ended
+open free             | timed_out | ended
+"""
+
+
+@pytest.mark.parametrize("expected", table(WAIT_REPEATED), ids=lambda expected: " ".join(expected[:2]))
+def test_a_repeated_wait_that_has_left_the_wait_queue_is_answered_with_what_is_true_now(
+    expected: tuple[str, str, str],
+) -> None:
+    state, outcome, answer = expected
+    known = waiter("a", cast("State", outcome), grant=TOKEN)
+    before = loaded(state, wait=known, wait_read=True)
+    transition = wait_commands.wait(before, WaitRequest("a", CALL))
+    assert (said(transition.answer), transition.commits(before)) == (answer, False)
+
+
+def test_a_repeated_acquire_after_its_signal_is_over() -> None:
+    signalled = lease_commands.end_lease(loaded("open held"), EndLease("a", TOKEN, "op")).semaphore
+    later = replace(loaded("open held"), semaphore=signalled)
+    assert wait_commands.acquire(later, WaitRequest("a")).answer == ENDED
+
+
+def test_a_repeated_acquire_whose_release_was_left_to_an_admit_run_is_over() -> None:
+    left = Release("a", TOKEN, "op", INCARNATION)
+    assert wait_commands.acquire(loaded("open held", release=left), WaitRequest("a")).answer == ENDED
+    older = replace(left, token=TOKEN - 1)
+    assert wait_commands.acquire(loaded("open held", release=older), WaitRequest("a")).answer.acquired
 
 
 def test_a_confirmed_waiter_of_an_earlier_semaphore_is_retried() -> None:
@@ -655,6 +733,6 @@ def test_a_confirmed_waiter_of_an_earlier_semaphore_is_retried() -> None:
 def test_a_new_waiter_replaces_the_record_of_an_earlier_semaphore_under_its_guard() -> None:
     old = waiter("x", incarnation=1)
     transition = wait_commands.wait(loaded("open held", wait=old, wait_read=True), WaitRequest("x", CALL))
-    assert [(one.kind, one.waiter.version, one.waiter.answer) for one in transition.waiters] == [
-        ("created", old.version, WAITING)
+    assert [(one.kind, one.waiter.version, one.waiter.state) for one in transition.waiters] == [
+        ("created", old.version, "waiting")
     ]

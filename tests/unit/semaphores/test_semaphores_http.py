@@ -13,6 +13,8 @@ import pytest
 from shared.adapters import runtime
 from shared.core.operations.ports import Ports, Query
 from shared.core.rules.effects import Effect
+from shared.core.rules.limits import LIMITS
+from shared.semaphores.operations import semaphores as operations
 from shared.testing.memory_store import MemoryStore
 
 ROOT = Path(__file__).parents[3]
@@ -99,7 +101,22 @@ def test_a_free_permit_is_acquired_once_and_signalled_once(fork: World) -> None:
     lease = {"lease": answer["lease"]["id"]}
     assert fork.call("POST", "semaphore-signal/fork", lease) == (200, {"released": True})
     assert fork.call("POST", "semaphore-signal/fork", lease) == (200, {"released": False})
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, answer)
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
+
+
+def test_a_repeated_acquire_does_not_enter_beside_the_next_holder(fork: World) -> None:
+    first = fork.call("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]["id"]
+    fork.call("POST", "semaphore-signal/fork", {"lease": first})
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "b"})[1]["acquired"]
+    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
+
+
+def test_a_repeated_wait_is_over_once_its_continuations_lease_is(fork: World) -> None:
+    body = {"id": "a", "continuation": CALL}
+    lease = fork.call("POST", "semaphore-wait/fork", body)[1]["lease"]["id"]
+    assert fork.call("POST", "semaphore-wait/fork", body)[1]["lease"]["id"] == lease
+    fork.call("POST", "semaphore-signal/fork", {"lease": lease})
+    assert fork.call("POST", "semaphore-wait/fork", body) == (202, {"acquired": False, "ended": True})
 
 
 def test_a_signal_that_is_repeated_under_its_key_is_answered_the_same(fork: World) -> None:
@@ -242,6 +259,33 @@ def test_lowering_the_permits_holds_for_new_grants(world: World) -> None:
     assert world.call("PATCH", "semaphores/fork", {"permits": 1})[1]["free"] == 0
     assert world.call("POST", "semaphore-signal/fork", {"lease": leases[0]}) == (200, {"released": True})
     assert world.call("POST", "semaphore-wait/fork", {}) == (200, {"acquired": False})
+
+
+def test_a_repeated_wait_for_more_permits_than_there_are_by_now_is_answered_as_a_repeat(world: World) -> None:
+    world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
+    wide = {"id": "a", "continuation": CALL, "permits": 2}
+    assert world.call("POST", WAIT, wide)[1]["acquired"]
+    world.call("PATCH", "semaphores/fork", {"permits": 1})
+    assert world.call("POST", WAIT, wide)[1]["acquired"]
+    assert world.call("POST", WAIT, wide | {"id": "b"})[0] == 400
+
+
+def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_others_go_on(world: World) -> None:
+    world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
+    lease = world.call("POST", "semaphore-wait/fork", {"permits": 2})[1]["lease"]["id"]
+    late = {"function": "philosophers", "task": "leave"}
+    wide = {"continuation": CALL, "permits": 2, "on_timeout": late}
+    for id_, body in (("a", wide), ("b", wide), ("c", {"continuation": CALL}), ("d", wide)):
+        world.call("POST", "semaphore-wait/fork", body | {"id": id_})
+    with LIMITS.replaced(grants_page_max=2):
+        assert world.call("PATCH", "semaphores/fork", {"permits": 1})[1]["waits_ended"] == 2
+        while refusing := [task for task in world.tasks if task.task == "refuse"]:
+            world.tasks.remove(refusing[0])
+            operations.run(runtime.ports(), "refuse", refusing[0].payload)
+    assert [task.context for task in world.tasks if task.task == "leave"] == [{"reason": "permits"}] * 3
+    assert world.call("POST", WAIT, wide | {"id": "a"})[1] == {"acquired": False, "ended": True}
+    assert world.call("POST", "semaphore-signal/fork", {"lease": lease}) == (200, {"released": True})
+    assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["c"]
 
 
 @pytest.mark.parametrize(("query", "field"), [("", "waiting"), ("waiting=yes", "waiting"), ("where=a==1", "where")])

@@ -1,22 +1,28 @@
 """What the kit does around a user's task: claim, run, release; record a unit; give up."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from shared.batches.rules.outcomes import UnitOutcome
-from shared.core.operations.ports import Ports
+from shared.core.operations.ports import Committed, Ports, Put, Write
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import BadValue, GaveUp, Problem, Unavailable
 from shared.core.rules.task_context import Completion, Lease, TaskContext, Unit
 from shared.tasks.operations import task_runner
-from shared.tasks.operations.task_runner import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.testing.clock import ManualClock
+from shared.testing.memory_store import MemoryStore
+from shared.testing.recorded_log import RecordedLog
 
 LEASE = {"semaphore": "s", "id": "w~1", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
 CLAIMED = Lease("s", "w~2", 2, datetime(2026, 1, 1, tzinfo=UTC))
 UNIT = {"batch": "b", "incarnation": "i", "index": 3, "attempt": 0, "page": 0, "offset": 3, "page_units": 9}
-RETRY_LIMITS = RetryLimits(executions_max=3, retries_max=5)
+RETRY_LIMITS = RetryLimits(attempts_max=3)
+RECORD = "attempts/op"
 
 
 class FakeOperations:
@@ -24,6 +30,9 @@ class FakeOperations:
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.store = AbsentStore()
+        self.log = RecordedLog()
+        self.unavailable = ""
         self.claimed: Lease | None = CLAIMED
         self.done_before = False
         self.live = True
@@ -31,6 +40,7 @@ class FakeOperations:
 
     def claim(self, _: Ports, given: dict[str, Any]) -> Lease | None:
         self.calls.append(("claim", given["id"]))
+        self.fail_if_unavailable("claim")
         return self.claimed
 
     def release(self, _: Ports, lease: Lease | dict[str, Any]) -> None:
@@ -38,6 +48,7 @@ class FakeOperations:
 
     def resume_unit(self, _: Ports, unit: Any) -> bool:
         self.calls.append(("resume", unit.index))
+        self.fail_if_unavailable("resume")
         return self.done_before
 
     def complete_unit(self, _: Ports, unit: Any, outcome: UnitOutcome) -> None:
@@ -49,23 +60,39 @@ class FakeOperations:
             raise self.returned
         return self.returned
 
+    def fail_if_unavailable(self, operation: str) -> None:
+        if self.unavailable == operation:
+            raise Unavailable("the store is away")
+
     def run(self, context: dict[str, Any], executions: int = 0, retries: int = 0) -> list[Any]:
-        attempt = Attempt(context, executions, retries)
-        task_runner.run(ports(), attempt, RETRY_LIMITS, lambda _: self.live, self.code)
+        unused: Any = None
+        attempt = Attempt("op", context, executions, retries)
+        ports = Ports(self.store, unused, unused, self.log)
+        task_runner.run(ports, attempt, RETRY_LIMITS, lambda _: self.live, self.code)
         return self.calls
 
+    def counted(self) -> int | None:
+        """Return how many starts are counted; None without a record."""
+        data = self.store.read(RECORD)[0].data
+        return None if data is None else data["starts"]
 
-class Quiet:
-    """A queue, a clock and a log that ignore every call."""
-
-    def info(self, message: str, /, **values: object) -> None: ...
-
-    def error(self, message: str, /, **values: object) -> None: ...
+    def count(self, starts: int) -> None:
+        """Let so many starts be counted before."""
+        self.store.commit([Put(RECORD, {"starts": starts})])
 
 
-def ports() -> Ports:
-    quiet: Any = Quiet()
-    return Ports(quiet, quiet, quiet, quiet)
+class AbsentStore(MemoryStore):
+    """A store that can be away for commits."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        super().__init__(lambda: clock.now)
+        self.away = False
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        if self.away:
+            raise Unavailable("the store is away")
+        return super().commit(writes)
 
 
 @pytest.fixture
@@ -106,17 +133,86 @@ def test_code_that_fails_otherwise_keeps_its_lease_for_the_next_delivery(
     assert ("release", "w~2") not in fake.calls
 
 
-@pytest.mark.parametrize(("executions", "retries"), [(3, 3), (0, 5)])
-def test_a_delivery_too_many_runs_no_code_and_gives_the_lease_back(
-    fake: FakeOperations, executions: int, retries: int
-) -> None:
+def test_a_lease_that_is_kept_is_logged_with_its_end(fake: FakeOperations) -> None:
+    fake.returned = KeyError("bug")
+    with pytest.raises(KeyError):
+        fake.run({"lease": LEASE})
+    values = {"semaphore": "s", "lease": "w~2", "ends_at": "2026-01-01T00:00:00Z"}
+    assert fake.log.infos == [("lease kept for the retry", values)]
+
+
+def test_a_start_too_many_runs_no_code_and_gives_the_lease_back(fake: FakeOperations) -> None:
+    fake.count(3)
     with pytest.raises(GaveUp):
-        fake.run({"lease": LEASE}, executions, retries)
-    assert fake.calls == [("release", "w~1")]
+        fake.run({"lease": LEASE}, retries=1)
+    assert fake.calls == [("claim", "w~1"), ("release", "w~2")]
 
 
-def test_the_last_delivery_but_one_still_runs(fake: FakeOperations) -> None:
-    assert ("run", CLAIMED) in fake.run({"lease": LEASE}, 2, 4)
+def test_a_lease_that_was_not_claimed_costs_no_start(fake: FakeOperations) -> None:
+    fake.claimed = None
+    fake.run({"lease": LEASE}, retries=1)
+    fake.unavailable = "claim"
+    with pytest.raises(Unavailable):
+        fake.run({"lease": LEASE}, retries=1)
+    assert fake.counted() is None
+
+
+CONTEXTS: tuple[dict[str, Any], ...] = ({"lease": LEASE}, {"unit": UNIT}, {})
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_first_delivery_that_returns_counts_nothing(fake: FakeOperations, context: dict[str, Any]) -> None:
+    fake.store.away = True
+    assert [call for call in fake.run(context) if call[0] == "run"] != []
+
+
+@pytest.mark.parametrize(("executions", "retries"), [(1, 0), (0, 1), (40, 40)])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_repeated_delivery_counts_its_start_however_often_it_was_delivered(
+    fake: FakeOperations, context: dict[str, Any], executions: int, retries: int
+) -> None:
+    assert "run" in [call[0] for call in fake.run(context, executions, retries)]
+    assert fake.counted() == 1
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_start_that_cannot_be_counted_does_not_happen(fake: FakeOperations, context: dict[str, Any]) -> None:
+    fake.store.away = True
+    for retries in range(1, 50):
+        with pytest.raises(Unavailable):
+            fake.run(context, retries=retries)
+    assert "run" not in [call[0] for call in fake.calls]
+    fake.store.away = False
+    assert "run" in [call[0] for call in fake.run(context, retries=50)]
+    assert fake.counted() == 1
+
+
+@pytest.mark.parametrize("error", [KeyError("bug"), Unavailable("later")])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_code_that_raises_is_started_exactly_as_often_as_it_may(
+    fake: FakeOperations, context: dict[str, Any], error: Exception
+) -> None:
+    fake.returned = error
+    for retries in range(3):
+        with pytest.raises(type(error)):
+            fake.run(context, retries=retries)
+    assert fake.counted() == 3
+    with suppress(GaveUp):
+        fake.run(context, retries=3)
+    assert [call[0] for call in fake.calls].count("run") == 3
+
+
+def test_a_first_start_that_cannot_be_counted_raises_what_the_code_raised(fake: FakeOperations) -> None:
+    fake.returned, fake.store.away = KeyError("bug"), True
+    with pytest.raises(KeyError):
+        fake.run({})
+
+
+def test_a_problem_of_a_first_delivery_counts_nothing(fake: FakeOperations) -> None:
+    fake.returned = BadValue("no")
+    with pytest.raises(BadValue):
+        fake.run({})
+    assert fake.counted() is None
 
 
 def test_a_unit_records_what_the_code_returns(fake: FakeOperations) -> None:
@@ -141,20 +237,22 @@ def test_a_unit_whose_code_raises_anything_else_is_not_recorded(fake: FakeOperat
     assert fake.calls == [("run", Unit("b", 3, 0))]
 
 
-@pytest.mark.parametrize(("executions", "retries"), [(3, 3), (0, 5)])
-def test_a_unit_with_too_many_attempts_is_recorded_as_failed_without_running(
-    fake: FakeOperations, executions: int, retries: int
-) -> None:
-    times = max(executions, retries)
-    assert fake.run({"unit": UNIT}, executions, retries) == [
-        ("resume", 3),
-        ("failed", 3, f"Gave up after {times} attempts."),
-    ]
+def test_a_unit_with_a_start_too_many_is_recorded_as_failed_without_running(fake: FakeOperations) -> None:
+    fake.count(3)
+    assert fake.run({"unit": UNIT}, retries=1) == [("resume", 3), ("failed", 3, "Gave up after 3 attempts.")]
+
+
+def test_a_unit_whose_outcome_cannot_be_looked_for_costs_no_start(fake: FakeOperations) -> None:
+    fake.unavailable = "resume"
+    with pytest.raises(Unavailable):
+        fake.run({"unit": UNIT}, retries=1)
+    assert fake.counted() is None
 
 
 def test_a_unit_that_was_done_before_does_not_run_again(fake: FakeOperations) -> None:
     fake.done_before = True
     assert fake.run({"unit": UNIT}, retries=1) == [("resume", 3)]
+    assert fake.counted() is None
 
 
 def test_a_unit_of_an_ended_batch_does_not_run(fake: FakeOperations) -> None:
@@ -174,10 +272,11 @@ def test_a_completion_is_passed_to_the_code(fake: FakeOperations) -> None:
     assert fake.run({"batch": state}) == [("run", Completion("b", "completed", 2, 1, 1))]
 
 
-def test_a_task_without_a_context_runs_until_it_has_too_many_attempts(fake: FakeOperations) -> None:
+def test_a_task_without_a_context_runs_until_it_was_started_too_often(fake: FakeOperations) -> None:
     assert fake.run({}) == [("run", None)]
+    fake.count(3)
     with pytest.raises(GaveUp):
-        fake.run({}, 3)
+        fake.run({}, retries=1)
     assert fake.calls == [("run", None)]
 
 

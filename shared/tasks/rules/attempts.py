@@ -1,0 +1,59 @@
+"""When a user's task is given up: by how often its code was started, not by how often it was delivered.
+
+A delivery may be refused before the code runs, since the store is away or no instance is free: that costs a task
+nothing. So starts are counted in a record, and the queue's headers only say whether a delivery is the first.
+
+    delivery       before the code      the code raises an error that is retried
+    first          -                    count one
+    later          count one            -
+
+A first delivery that returns costs nothing. Without the second column, it would cost a task one of its starts to have
+its first delivery refused; without the third, a task would be started once too often.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shared.core.rules.problems import GaveUp
+
+COLLECTION = "attempts"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One delivery of the task `operation`: its `context`, and how many deliveries came before it.
+
+    `executions` counts those that a process answered, `retries` all: Cloud Tasks does not document whether a delivery
+    that was answered with 5xx is an execution.
+    """
+
+    operation: str
+    context: Mapping[str, Any]
+    executions: int = 0
+    retries: int = 0
+
+    @property
+    def is_repeated(self) -> bool:
+        """Return whether the task was delivered before."""
+        return self.executions + self.retries > 0
+
+    @property
+    def record_path(self) -> str:
+        """Return the path of the record that counts the starts of this task's code."""
+        return f"{COLLECTION}/{self.operation}"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """How often the code of a task may be started.
+
+    It is started once more if a first delivery killed its process: nothing could count that start.
+    """
+
+    attempts_max: int
+
+    def check(self, starts: int) -> None:
+        """Raise `GaveUp` if the start that was just counted is one too many."""
+        if starts > self.attempts_max:
+            raise GaveUp(f"Gave up after {self.attempts_max} attempts.")

@@ -1,0 +1,74 @@
+"""Faults to plant: the counts of users' tasks without one clause of their protocol (docs/protocols/tasks.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from shared.core.operations.ports import Ports
+from shared.core.rules.problems import Unavailable
+from shared.core.rules.task_context import Lease
+from shared.tasks.operations import attempts, task_runner
+from shared.tasks.rules.attempts import Attempt, RetryLimits
+from tests.simulation import attempts_world
+from tests.simulation.faults import Fault
+
+run, count_start = task_runner.run, attempts.count_start
+
+
+def _attempts(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
+    return Fault(clause, without, partial(mock.patch.object, module, name, instead), attempts_world.run)
+
+
+def _by_deliveries(_: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Any]) -> Any:
+    retry_limits.check(attempt.retries + 1)
+    return code()
+
+
+def _uncounted(_: Ports, __: Attempt, ___: RetryLimits, code: Callable[[], Any]) -> Any:
+    return code()
+
+
+def _counted_on_arrival(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: Any, code: Any) -> None:
+    """The start is counted before the lease is claimed, or the unit's outcome is looked for."""
+    counted = count_start(ports, attempt) if attempt.is_repeated else 0
+
+    def checked(context: Any) -> Any:
+        retry_limits.check(counted)
+        return code(context)
+
+    elsewhere = replace(attempt, operation=f"{attempt.operation}-elsewhere")
+    run(ports, elsewhere, RetryLimits(1_000), is_live, checked)
+
+
+def _started_all_the_same(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Any]) -> Any:
+    """A start that cannot be counted happens."""
+    if attempt.is_repeated:
+        with suppress(Unavailable):
+            retry_limits.check(count_start(ports, attempt))
+    return code()
+
+
+def _first_taken_for_a_start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Any]) -> Any:
+    if attempt.is_repeated:
+        retry_limits.check(count_start(ports, attempt) + 1)
+    return code()
+
+
+@contextmanager
+def _kept(_: Ports, __: Lease) -> Iterator[None]:
+    yield
+
+
+FAULTS = (
+    _attempts("task-1", "counting starts, not deliveries", attempts, "start", _by_deliveries),
+    _attempts("task-1", "counting at all", attempts, "start", _uncounted),
+    _attempts("task-2", "counting right before the code", task_runner, "run", _counted_on_arrival),
+    _attempts("task-2", "no start that is not counted", attempts, "start", _started_all_the_same),
+    _attempts("task-3", "a first delivery that may not have started", attempts, "start", _first_taken_for_a_start),
+    _attempts("task-4", "releasing the lease of a task that is given up", task_runner, "_kept_or_released", _kept),
+)
