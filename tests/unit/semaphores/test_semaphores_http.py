@@ -285,7 +285,7 @@ def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_i
     assert waiter
     fork.call("DELETE", PUT)
     if replaced:
-        fork.store.commit([Put(record.path, (record.data or {}) | {"incarnation": 1})])
+        fork.store.commit([Put(record.path, {**(record.data or {}), "incarnation": 1})])
     with pytest.raises(NoSemaphore):
         waits.confirm(ports, "fork", waiter)
     assert bool(fork.store.query(Query("semaphores/fork/waiters"))) is replaced
