@@ -13,7 +13,7 @@ from shared.core.operations.ports import ID, Condition, Operator, Order, Put, Qu
 from shared.core.rules.keys import valid_key
 from shared.core.rules.problems import BadQuery
 from shared.documents.rules.documents import RESERVED
-from shared.links.operations.pages import LINK_FIELDS, LINK_KEYS, linking_documents
+from shared.links.operations.fan_out_pages import LINK_FIELDS, LINK_KEYS, linking_documents
 
 V = ("v",)
 

@@ -21,7 +21,7 @@ from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content, Document, path_of
 from shared.links.operations import copies as link_copies
 from shared.links.operations import fan_out as operations
-from shared.links.operations import marks, normalization, pages, tasks
+from shared.links.operations import fan_out_pages, marks, normalization, tasks
 from shared.links.rules import events
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
@@ -85,7 +85,7 @@ is_linked = marks._is_linked
 
 
 def _refresh_page_without_mark(ports: Ports, event_id: str, key: str, cursor: str, _limit: int = 0) -> None:
-    found = ports.store.query(pages.linking_documents(key, cursor, PAGE_COPIES))
+    found = ports.store.query(fan_out_pages.linking_documents(key, cursor, PAGE_COPIES))
     if len(found) == PAGE_COPIES:
         tasks.enqueue(ports, event_id, {"key": key, "cursor": found[-1].id})
     if found:
@@ -212,7 +212,9 @@ FAULTS = (
     in_links("link-3", "marking a target before it is read", marks, "mark_linked", _mark_after_reading, WIDE),
     in_links("link-3", "the guard of the mark", marks, "_mark_write", _mark_without_guard, PLAIN),
     in_links("link-3", "the note for a missing target", marks, "_is_linked", _missing_counts_as_linked),
-    in_links("link-3", "marking the source before a page reads it", pages, "refresh_page", _refresh_page_without_mark),
+    in_links(
+        "link-3", "marking the source before a page reads it", fan_out_pages, "refresh_page", _refresh_page_without_mark
+    ),
     in_links("link-3", "marking where the content is equal", operations, "verify_copies", _mark_only_what_differs),
     in_links("link-3", "checking the note of a new document", marks, "has_wanted_note", lambda *_: False),
     in_links(

@@ -5,7 +5,7 @@ once and in any order. Most events end there without a read. The rest lead to
 
     normalize  another client wrote the document: embed what it links to (`normalization.py`)
     verify     a put brought in copies: were their targets unchanged when it landed?
-    pages      the document's copies elsewhere must follow: a chain of tasks, one a page (`pages.py`)
+    pages      the document's copies elsewhere must follow: a chain of tasks, one a page (`fan_out_pages.py`)
 
 A transform has no event. A change of one commits with a task that starts a walk: such a chain over the documents that
 have links in its field.
@@ -24,7 +24,7 @@ from shared.core.rules.problems import BadValue
 from shared.documents.operations import link_inputs
 from shared.documents.rules import refreshes
 from shared.documents.rules.documents import Document, path_of
-from shared.links.operations import copies, marks, normalization, pages, tasks
+from shared.links.operations import copies, fan_out_pages, marks, normalization, tasks
 from shared.links.rules import events
 
 
@@ -79,10 +79,10 @@ def run_link_task(ports: Ports, payload: Mapping[str, Any]) -> None:
             inputs = ports.store.read(path_of(key), *copies.transform_paths(found, [key]))
             copies.refresh(ports, key, found, inputs)
         case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}, "copies": int(limit)}:
-            pages.refresh_page(ports, event_id, key, cursor, limit)
+            fan_out_pages.refresh_page(ports, event_id, key, cursor, limit)
         case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}}:
-            pages.refresh_page(ports, event_id, key, cursor)
+            fan_out_pages.refresh_page(ports, event_id, key, cursor)
         case {"event": str(event_id), "work": {"transform": str(name), "cursor": str(cursor)}}:
-            pages.walk_page(ports, event_id, name, cursor)
+            fan_out_pages.walk_page(ports, event_id, name, cursor)
         case _:
             raise BadValue("Invalid payload of a link task.")

@@ -1,6 +1,6 @@
 """Store, get and delete transforms; the documents they apply to follow.
 
-A change of a transform commits together with the task that starts its walk (see `shared/links/operations/pages.py`),
+A change of a transform commits together with the task of its walk (see `shared/links/operations/fan_out_pages.py`),
 named after the state that it replaced. So every change has its walk, once, wherever a process dies; a put that changes
 nothing has none.
 """

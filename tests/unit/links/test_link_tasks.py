@@ -13,7 +13,7 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadValue, TooLarge, Unavailable
 from shared.documents.rules.documents import RESERVED
 from shared.links.operations import fan_out as links
-from shared.links.operations import pages
+from shared.links.operations import fan_out_pages
 from tests.unit.links.embedding_world import embedding_world, linked, works
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -86,7 +86,7 @@ def test_a_page_enqueues_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("letters", "copies"), [(10, 1_500), (20_000, 419), (900_000, 9)])
 def test_a_page_is_as_long_as_its_documents_are_small(letters: int, copies: int) -> None:
     found = [Snapshot(f"documents/{n}", {"text": "x" * letters}, datetime.now(UTC)) for n in range(3)]
-    assert pages.next_limit(found) == copies
+    assert fan_out_pages.next_limit(found) == copies
 
 
 def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
