@@ -42,5 +42,8 @@ def send(
 
 @cache
 def _local() -> httpx.Client:
-    """Return the client of this process, without proxies or certificates: it never leaves this machine."""
-    return httpx.Client(trust_env=False, verify=False, limits=httpx.Limits(max_keepalive_connections=0))  # noqa: S501
+    """Return the client of this process, without proxies: it never leaves this machine.
+
+    It speaks plain HTTP only, so no certificates are loaded, which would take longer than most of its calls.
+    """
+    return httpx.Client(trust_env=False, verify=False, limits=httpx.Limits(max_keepalive_connections=0))  # noqa: S501 (see above)

@@ -106,7 +106,7 @@ class _Module:
         found: dict[str, str] = {}
         for node in self._nodes:
             for queue in self._queues_of(node):
-                found.setdefault(queue, f"{self._path}:{node.lineno}")  # type: ignore[attr-defined]
+                found.setdefault(queue, f"{self._path}:{getattr(node, 'lineno', 1)}")
         return found
 
     def _queues_of(self, node: ast.AST) -> Iterator[str]:

@@ -123,10 +123,10 @@ def test_a_machines_path_is_found(line: str, found: str) -> None:
     "line",
     [
         "https://example.com/home/x",
-        "{base}/work/" + "1",
+        "{base}/Users/1",
         "#!/usr/bin/env python3",
         "a/tmp/b",
-        "~/work/" + "x",
+        "~/Users/x",
         "/srv/clone of/kitten",
     ],
 )

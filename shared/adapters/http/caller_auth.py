@@ -87,7 +87,7 @@ def _bearer(request: flask.Request) -> str:
 
 def _header(token: str) -> Mapping[str, Any]:
     try:
-        header: Mapping[str, Any] = jwt.decode_header(token)  # type: ignore[no-untyped-call]
+        header: Mapping[str, Any] = jwt.decode_header(token)  # type: ignore[no-untyped-call]  # google-auth has no types here
     except (ValueError, RecursionError) as error:
         raise Unauthenticated("The token is not a JSON Web Token.") from error
     return header
@@ -95,7 +95,7 @@ def _header(token: str) -> Mapping[str, Any]:
 
 def _decoded(token: str, **how: Any) -> Claims:
     try:
-        claims: Claims = jwt.decode(token, **how)  # type: ignore[no-untyped-call]
+        claims: Claims = jwt.decode(token, **how)  # type: ignore[no-untyped-call]  # likewise
     except (ValueError, RecursionError) as error:
         raise Unauthenticated("The token's signature is invalid, or the token has expired.") from error
     return claims

@@ -77,7 +77,7 @@ class FakeOperations:
         return None if data is None else data["starts"]
 
     def count(self, starts: int) -> None:
-        """Let so many starts be counted before."""
+        """Write that many starts as counted."""
         self.store.commit([Put(RECORD, {"starts": starts})])
 
 
