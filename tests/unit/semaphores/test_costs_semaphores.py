@@ -1,43 +1,25 @@
 """What semaphores cost, to the last round trip: these figures may only fall."""
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 
 import pytest
 
-from shared.adapters.meter import Cost, measure, metered
-from shared.core.operations.ports import Ports
+from shared.adapters.meter import Cost, measure
 from shared.core.rules.calls import Call
-from shared.core.rules.effects import Effect
 from shared.semaphores.operations import semaphores, waits
 from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 from shared.semaphores.rules.waiters import WaitAnswer
-from shared.testing.memory_store import MemoryStore
+from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {"seat": 1})
 
 
-class World:
-    """A store and a queue in this process, and a clock that stands."""
+class World(OperationsPlatform):
+    """The platform with one semaphore of one permit."""
 
     def __init__(self) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-        self.tasks: list[Effect] = []
-        self.ports = metered(Ports(MemoryStore(lambda: self.now), self, self, self))
+        super().__init__()
         semaphores.put(self.ports, "s", SemaphoreSettings(1, 60))
-
-    def create(self, effects: Sequence[Effect]) -> None:
-        self.tasks += effects
-
-    def sleep(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-    def jitter(self) -> float:
-        return 0.5
-
-    def info(self, message: str, /, **values: object) -> None: ...
-
-    error = info
 
     def wait(self, id_: str, continuation: Call | None = CALL) -> WaitAnswer:
         return semaphores.wait(self.ports, "s", WaitRequest(id_, continuation))
@@ -134,7 +116,7 @@ def test_a_signal_that_passes_the_permit_on(world: World) -> None:
 def test_a_signal_that_passes_the_permit_on_when_the_alarm_is_early_enough(world: World) -> None:
     lease = world.hold("a")
     world.wait("b")
-    world.now += timedelta(seconds=31)
+    world.pass_time(31)
     passing = cost(lambda: semaphores.signal(world.ports, "s", SignalRequest(lease)))
     assert passing == Cost(round_trips=5, reads=2, writes=3, deletes=1, tasks=1)
 

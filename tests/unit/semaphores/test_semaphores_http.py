@@ -2,23 +2,20 @@
 
 import importlib.util
 import json
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import flask
 import pytest
 
 from shared.adapters import runtime
-from shared.core.operations.ports import Ports, Put, Query
-from shared.core.rules.effects import Effect
+from shared.core.operations.ports import Put, Query
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NoSemaphore
 from shared.semaphores.operations import semaphores as operations
 from shared.semaphores.operations import waits
 from shared.semaphores.operations.records import read_waiter
-from shared.testing.memory_store import MemoryStore
+from tests.unit.operations_platform import OperationsPlatform
 
 ROOT = Path(__file__).parents[3]
 CALL = {"function": "philosophers", "task": "eat", "payload": {"seat": 1}}
@@ -33,38 +30,13 @@ def entry_point(function: str) -> Any:
     return getattr(main, function)
 
 
-ENTRY_POINTS = {
-    name: entry_point(name.replace("-", "_"))
-    for name in ("semaphores", "semaphore-wait", "semaphore-signal", "semaphore-renew")
-}
+class World(OperationsPlatform):
+    """The functions as people call them; the clock moves when a test says so."""
 
-
-class World:
-    """The functions over a store in this process; the clock stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-        self.store = MemoryStore(lambda: self.now)
-        self.tasks: list[Effect] = []
-
-    def create(self, effects: Sequence[Effect]) -> None:
-        self.tasks += effects
-
-    def sleep(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-    def jitter(self) -> float:
-        return 0.5
-
-    def info(self, message: str, /, **values: object) -> None: ...
-
-    error = info
-
-    def call(self, method: str, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    def ask(self, method: str, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Call a function; return the status and the parsed body."""
         function, _, rest = url.partition("/")
-        path = f"/{rest}"
-        with flask.Flask("x").test_request_context(path, method=method, json=body, headers=headers):
-            response = ENTRY_POINTS[function](flask.request)
+        response = self.call(function.replace("-", "_"), f"/{rest}", method=method, json=body, headers=headers)
         return response.status_code, json.loads(response.data) if response.data else None
 
     def records(self) -> list[Any]:
@@ -74,111 +46,110 @@ class World:
 @pytest.fixture
 def world() -> Iterator[World]:
     world = World()
-    runtime.bind(Ports(world.store, world, world, world))
-    yield world
-    runtime.bind(None)
+    with world.bound():
+        yield world
 
 
 @pytest.fixture
 def fork(world: World) -> World:
-    assert world.call("PUT", "semaphores/fork", {"permits": 1, "lease_seconds": 60})[0] == 201
+    assert world.ask("PUT", "semaphores/fork", {"permits": 1, "lease_seconds": 60})[0] == 201
     return world
 
 
 def test_a_semaphore_is_created_shown_changed_and_deleted(world: World) -> None:
     created = {"name": "fork", "permits": 2, "free": 2, "lease_seconds": 60.0, "leases": []}
-    assert world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (201, created)
-    assert world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (200, created)
-    assert world.call("PATCH", "semaphores/fork", {"permits": 3})[1]["permits"] == 3
-    assert world.call("GET", "semaphores/fork")[1] == created | {"permits": 3, "free": 3, "waiters": []}
-    assert world.call("DELETE", "semaphores/fork") == (204, None)
-    assert world.call("GET", "semaphores/fork")[0] == 404
+    assert world.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (201, created)
+    assert world.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60}) == (200, created)
+    assert world.ask("PATCH", "semaphores/fork", {"permits": 3})[1]["permits"] == 3
+    assert world.ask("GET", "semaphores/fork")[1] == created | {"permits": 3, "free": 3, "waiters": []}
+    assert world.ask("DELETE", "semaphores/fork") == (204, None)
+    assert world.ask("GET", "semaphores/fork")[0] == 404
 
 
 def test_a_free_permit_is_acquired_once_and_signalled_once(fork: World) -> None:
-    status, answer = fork.call("POST", "semaphore-wait/fork", {"id": "a"})
+    status, answer = fork.ask("POST", "semaphore-wait/fork", {"id": "a"})
     assert (status, answer["acquired"]) == (200, True)
     assert answer["lease"]["ends_at"] == "2026-01-01T00:01:00.000001Z"
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, answer)
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "b"}) == (200, {"acquired": False})
+    assert fork.ask("POST", "semaphore-wait/fork", {"id": "a"}) == (200, answer)
+    assert fork.ask("POST", "semaphore-wait/fork", {"id": "b"}) == (200, {"acquired": False})
     lease = {"lease": answer["lease"]["id"]}
-    assert fork.call("POST", "semaphore-signal/fork", lease) == (200, {"released": True})
-    assert fork.call("POST", "semaphore-signal/fork", lease) == (200, {"released": False})
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
+    assert fork.ask("POST", "semaphore-signal/fork", lease) == (200, {"released": True})
+    assert fork.ask("POST", "semaphore-signal/fork", lease) == (200, {"released": False})
+    assert fork.ask("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
 
 
 def test_a_repeated_acquire_does_not_enter_beside_the_next_holder(fork: World) -> None:
-    first = fork.call("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]["id"]
-    fork.call("POST", "semaphore-signal/fork", {"lease": first})
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "b"})[1]["acquired"]
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
+    first = fork.ask("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]["id"]
+    fork.ask("POST", "semaphore-signal/fork", {"lease": first})
+    assert fork.ask("POST", "semaphore-wait/fork", {"id": "b"})[1]["acquired"]
+    assert fork.ask("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
 
 
 def test_a_repeated_wait_is_over_once_its_continuations_lease_is(fork: World) -> None:
     body = {"id": "a", "continuation": CALL}
-    lease = fork.call("POST", "semaphore-wait/fork", body)[1]["lease"]["id"]
-    assert fork.call("POST", "semaphore-wait/fork", body)[1]["lease"]["id"] == lease
-    fork.call("POST", "semaphore-signal/fork", {"lease": lease})
-    assert fork.call("POST", "semaphore-wait/fork", body) == (202, {"acquired": False, "ended": True})
+    lease = fork.ask("POST", "semaphore-wait/fork", body)[1]["lease"]["id"]
+    assert fork.ask("POST", "semaphore-wait/fork", body)[1]["lease"]["id"] == lease
+    fork.ask("POST", "semaphore-signal/fork", {"lease": lease})
+    assert fork.ask("POST", "semaphore-wait/fork", body) == (202, {"acquired": False, "ended": True})
 
 
 def test_a_signal_that_is_repeated_under_its_key_is_answered_the_same(fork: World) -> None:
-    lease = {"lease": fork.call("POST", "semaphore-wait/fork", {})[1]["lease"]["id"]}
+    lease = {"lease": fork.ask("POST", "semaphore-wait/fork", {})[1]["lease"]["id"]}
     for _ in range(2):
-        assert fork.call("POST", "semaphore-signal/fork", lease, **{"Idempotency-Key": "k"}) == (
+        assert fork.ask("POST", "semaphore-signal/fork", lease, **{"Idempotency-Key": "k"}) == (
             200,
             {"released": True},
         )
 
 
 def test_a_wait_without_an_id_takes_its_idempotency_key_for_one(fork: World) -> None:
-    first = fork.call("POST", "semaphore-wait/fork", {}, **{"Idempotency-Key": "k"})
+    first = fork.ask("POST", "semaphore-wait/fork", {}, **{"Idempotency-Key": "k"})
     assert first[1]["acquired"]
-    assert fork.call("POST", "semaphore-wait/fork", {}, **{"Idempotency-Key": "k"}) == first
+    assert fork.ask("POST", "semaphore-wait/fork", {}, **{"Idempotency-Key": "k"}) == first
 
 
 def test_a_lease_ends_by_itself_and_is_not_acquired_anew_by_renewing(fork: World) -> None:
-    lease = fork.call("POST", "semaphore-wait/fork", {"lease_seconds": 10})[1]["lease"]["id"]
-    renewed = fork.call("POST", "semaphore-renew/fork", {"lease": lease, "lease_seconds": 20})
+    lease = fork.ask("POST", "semaphore-wait/fork", {"lease_seconds": 10})[1]["lease"]["id"]
+    renewed = fork.ask("POST", "semaphore-renew/fork", {"lease": lease, "lease_seconds": 20})
     assert renewed == (200, {"renewed": True, "ends_at": "2026-01-01T00:00:20.000002Z"})
-    fork.now += timedelta(seconds=21)
-    assert fork.call("POST", "semaphore-renew/fork", {"lease": lease}) == (200, {"renewed": False})
-    assert fork.call("POST", "semaphore-signal/fork", {"lease": lease}) == (200, {"released": False})
-    assert fork.call("GET", "semaphores/fork")[1]["free"] == 1
+    fork.pass_time(21)
+    assert fork.ask("POST", "semaphore-renew/fork", {"lease": lease}) == (200, {"renewed": False})
+    assert fork.ask("POST", "semaphore-signal/fork", {"lease": lease}) == (200, {"released": False})
+    assert fork.ask("GET", "semaphores/fork")[1]["free"] == 1
 
 
 def test_a_continuation_is_granted_at_once_or_waits_and_is_seen_waiting(fork: World) -> None:
-    granted = fork.call("POST", "semaphore-wait/fork", {"id": "a", "continuation": CALL})
+    granted = fork.ask("POST", "semaphore-wait/fork", {"id": "a", "continuation": CALL})
     assert (granted[0], granted[1]["acquired"]) == (202, True)
     assert fork.tasks[0].context["lease"]["id"] == granted[1]["lease"]["id"]
     waiting = (202, {"acquired": False, "waiting": True})
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL}) == waiting
-    assert fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL}) == waiting
-    [seen] = fork.call("GET", "semaphores/?waiting=true")[1]["semaphores"]
+    assert fork.ask("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL}) == waiting
+    assert fork.ask("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL}) == waiting
+    [seen] = fork.ask("GET", "semaphores/?waiting=true")[1]["semaphores"]
     assert (seen["name"], seen["free"], seen["waiting"]) == ("fork", 0, 1)
-    assert [one["id"] for one in fork.call("GET", "semaphores/fork")[1]["waiters"]] == ["b"]
+    assert [one["id"] for one in fork.ask("GET", "semaphores/fork")[1]["waiters"]] == ["b"]
 
 
 def test_a_lease_that_is_ended_by_hand_goes_to_the_head_of_the_wait_queue(fork: World) -> None:
-    lease = fork.call("POST", "semaphore-wait/fork", {})[1]["lease"]["id"]
+    lease = fork.ask("POST", "semaphore-wait/fork", {})[1]["lease"]["id"]
     for id_ in ("b", "c"):
-        fork.call("POST", "semaphore-wait/fork", {"id": id_, "continuation": CALL})
-    assert fork.call("DELETE", f"semaphores/fork/leases/{lease}?reason=stuck") == (200, {"released": True})
+        fork.ask("POST", "semaphore-wait/fork", {"id": id_, "continuation": CALL})
+    assert fork.ask("DELETE", f"semaphores/fork/leases/{lease}?reason=stuck") == (200, {"released": True})
     assert [task.context["lease"]["id"].partition("~")[0] for task in fork.tasks if task.task == "eat"] == ["b"]
 
 
 def test_a_cancelled_wait_leaves_the_wait_queue(fork: World) -> None:
-    fork.call("POST", "semaphore-wait/fork", {})
-    fork.call("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL})
-    assert fork.call("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
-    assert fork.call("GET", "semaphores/fork")[1]["waiters"] == []
-    assert fork.call("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
+    fork.ask("POST", "semaphore-wait/fork", {})
+    fork.ask("POST", "semaphore-wait/fork", {"id": "b", "continuation": CALL})
+    assert fork.ask("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
+    assert fork.ask("GET", "semaphores/fork")[1]["waiters"] == []
+    assert fork.ask("DELETE", "semaphore-wait/fork/b") == (200, {"cancelled": True})
 
 
 def test_cancelling_a_granted_wait_ends_its_lease(fork: World) -> None:
-    fork.call("POST", "semaphore-wait/fork", {"id": "a", "continuation": CALL})
-    assert fork.call("DELETE", "semaphore-wait/fork/a") == (200, {"cancelled": True})
-    assert fork.call("GET", "semaphores/fork")[1]["free"] == 1
+    fork.ask("POST", "semaphore-wait/fork", {"id": "a", "continuation": CALL})
+    assert fork.ask("DELETE", "semaphore-wait/fork/a") == (200, {"cancelled": True})
+    assert fork.ask("GET", "semaphores/fork")[1]["free"] == 1
 
 
 WAIT, SIGNAL, RENEW, PUT = "semaphore-wait/fork", "semaphore-signal/fork", "semaphore-renew/fork", "semaphores/fork"
@@ -217,7 +188,7 @@ def test_a_bad_request_names_the_field_and_changes_nothing(
     fork: World, method: str, url: str, body: Any, field: str
 ) -> None:
     before = fork.records()
-    status, problem = fork.call(method, url, body)
+    status, problem = fork.ask(method, url, body)
     assert (status, problem["field"]) == (400, field)
     assert problem["detail"]
     assert fork.records() == before
@@ -238,39 +209,39 @@ def test_a_bad_request_names_the_field_and_changes_nothing(
     ],
 )
 def test_a_semaphore_that_is_missing_is_not_found_and_not_made(world: World, method: str, url: str, body: Any) -> None:
-    status, problem = world.call(method, url, body)
+    status, problem = world.ask(method, url, body)
     assert (status, problem["type"]) == (404, "urn:signalbox:problem:no-semaphore")
     assert world.records() == []
 
 
 @pytest.mark.parametrize("name", ["..", "__x__", "x" * 1001])
 def test_a_name_that_no_record_can_have_is_refused(world: World, name: str) -> None:
-    status, problem = world.call("PUT", f"semaphores/{name}", {"permits": 1, "lease_seconds": 60})
+    status, problem = world.ask("PUT", f"semaphores/{name}", {"permits": 1, "lease_seconds": 60})
     assert (status, problem["type"], problem["field"]) == (400, "urn:signalbox:problem:bad-key", "name")
 
 
 def test_a_lease_of_somebody_else_is_not_released(fork: World) -> None:
-    lease = fork.call("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]
+    lease = fork.ask("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]
     wrong = f"a~{lease['token'] + 1}"
-    assert fork.call("POST", "semaphore-signal/fork", {"lease": wrong}) == (200, {"released": False})
-    assert fork.call("GET", "semaphores/fork")[1]["leases"][0]["id"] == lease["id"]
+    assert fork.ask("POST", "semaphore-signal/fork", {"lease": wrong}) == (200, {"released": False})
+    assert fork.ask("GET", "semaphores/fork")[1]["leases"][0]["id"] == lease["id"]
 
 
 def test_lowering_the_permits_holds_for_new_grants(world: World) -> None:
-    world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
-    leases = [world.call("POST", "semaphore-wait/fork", {})[1]["lease"]["id"] for _ in range(2)]
-    assert world.call("PATCH", "semaphores/fork", {"permits": 1})[1]["free"] == 0
-    assert world.call("POST", "semaphore-signal/fork", {"lease": leases[0]}) == (200, {"released": True})
-    assert world.call("POST", "semaphore-wait/fork", {}) == (200, {"acquired": False})
+    world.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
+    leases = [world.ask("POST", "semaphore-wait/fork", {})[1]["lease"]["id"] for _ in range(2)]
+    assert world.ask("PATCH", "semaphores/fork", {"permits": 1})[1]["free"] == 0
+    assert world.ask("POST", "semaphore-signal/fork", {"lease": leases[0]}) == (200, {"released": True})
+    assert world.ask("POST", "semaphore-wait/fork", {}) == (200, {"acquired": False})
 
 
 def test_a_repeated_wait_for_more_permits_than_there_are_by_now_is_answered_as_a_repeat(world: World) -> None:
-    world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
+    world.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
     wide = {"id": "a", "continuation": CALL, "permits": 2}
-    assert world.call("POST", WAIT, wide)[1]["acquired"]
-    world.call("PATCH", "semaphores/fork", {"permits": 1})
-    assert world.call("POST", WAIT, wide)[1]["acquired"]
-    assert world.call("POST", WAIT, wide | {"id": "b"})[0] == 400
+    assert world.ask("POST", WAIT, wide)[1]["acquired"]
+    world.ask("PATCH", "semaphores/fork", {"permits": 1})
+    assert world.ask("POST", WAIT, wide)[1]["acquired"]
+    assert world.ask("POST", WAIT, wide | {"id": "b"})[0] == 400
 
 
 @pytest.mark.parametrize("replaced", [True, False])
@@ -278,12 +249,12 @@ def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_i
     fork: World, *, replaced: bool
 ) -> None:
     ports = runtime.ports()
-    fork.call("POST", WAIT, {})
-    fork.call("POST", WAIT, {"id": "a", "continuation": CALL})
+    fork.ask("POST", WAIT, {})
+    fork.ask("POST", WAIT, {"id": "a", "continuation": CALL})
     [record] = fork.store.query(Query("semaphores/fork/waiters"))
     waiter = read_waiter(record)
     assert waiter
-    fork.call("DELETE", PUT)
+    fork.ask("DELETE", PUT)
     if replaced:
         fork.store.commit([Put(record.path, {**(record.data or {}), "incarnation": 1})])
     with pytest.raises(NoSemaphore):
@@ -292,26 +263,26 @@ def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_i
 
 
 def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_others_go_on(world: World) -> None:
-    world.call("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
-    lease = world.call("POST", "semaphore-wait/fork", {"permits": 2})[1]["lease"]["id"]
+    world.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
+    lease = world.ask("POST", "semaphore-wait/fork", {"permits": 2})[1]["lease"]["id"]
     late = {"function": "philosophers", "task": "leave"}
     wide = {"continuation": CALL, "permits": 2, "on_timeout": late}
     for id_, body in (("a", wide), ("b", wide), ("c", {"continuation": CALL}), ("d", wide)):
-        world.call("POST", "semaphore-wait/fork", body | {"id": id_})
+        world.ask("POST", "semaphore-wait/fork", body | {"id": id_})
     with LIMITS.replaced(grants_page_max=2):
-        assert world.call("PATCH", "semaphores/fork", {"permits": 1})[1]["waits_ended"] == 2
+        assert world.ask("PATCH", "semaphores/fork", {"permits": 1})[1]["waits_ended"] == 2
         while refusing := [task for task in world.tasks if task.task == "refuse"]:
             world.tasks.remove(refusing[0])
             operations.run(runtime.ports(), "refuse", refusing[0].payload)
     assert [task.context for task in world.tasks if task.task == "leave"] == [{"reason": "permits"}] * 3
-    assert world.call("POST", WAIT, wide | {"id": "a"})[1] == {"acquired": False, "ended": True}
-    assert world.call("POST", "semaphore-signal/fork", {"lease": lease}) == (200, {"released": True})
+    assert world.ask("POST", WAIT, wide | {"id": "a"})[1] == {"acquired": False, "ended": True}
+    assert world.ask("POST", "semaphore-signal/fork", {"lease": lease}) == (200, {"released": True})
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["c"]
 
 
 @pytest.mark.parametrize(("query", "field"), [("", "waiting"), ("waiting=yes", "waiting"), ("where=a==1", "where")])
 def test_a_list_of_semaphores_names_the_parameter_that_it_takes(world: World, query: str, field: str) -> None:
-    status, problem = world.call("GET", f"semaphores/?{query}")
+    status, problem = world.ask("GET", f"semaphores/?{query}")
     assert (status, problem["field"]) == (400, field)
     assert "waiting" in problem["detail"]
     assert "where=" not in problem["title"]
@@ -319,4 +290,4 @@ def test_a_list_of_semaphores_names_the_parameter_that_it_takes(world: World, qu
 
 def test_a_field_that_is_null_counts_as_absent(fork: World) -> None:
     body = {"id": None, "permits": None, "continuation": None, "release_on_return": None, "lease_seconds": None}
-    assert fork.call("POST", "semaphore-wait/fork", body)[1]["acquired"]
+    assert fork.ask("POST", "semaphore-wait/fork", body)[1]["acquired"]
