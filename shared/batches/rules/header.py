@@ -20,6 +20,9 @@ from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 
+REPLACED = "replaced"
+"""The reason for which a sub-batch ends that was not sealed before its unit's task returned another."""
+
 State = Literal["open", "sealed", "completed", "cancelled", "removed"]
 
 
@@ -143,7 +146,12 @@ class Header:
         return (replace(run.effect_for("deadline"), not_before=self.deadline_at),)
 
     def end_effects(self, run: BatchRun, now: datetime) -> tuple[Effect, ...]:
-        """Return the tasks that follow the end of a batch: its `on_complete`, and completing its parent's unit."""
+        """Return the tasks that follow the end of a batch: its `on_complete`, and completing its parent's unit.
+
+        Nothing follows the end of a sub-batch that another replaces.
+        """
+        if self.reason == REPLACED:
+            return ()
         effects = []
         if self.on_complete is not None:
             completion = {"id": run.batch, **self.summary()}
