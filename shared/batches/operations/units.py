@@ -137,7 +137,10 @@ def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
 
 @dataclass(frozen=True, slots=True)
 class UnitsPage:
-    """Units with an outcome, by index; `next_page_token` is empty on the last page."""
+    """Units with an outcome, in the order of their indexes; those of the next page need not come after them.
+
+    `next_page_token` is empty on the last page.
+    """
 
     units: list[UnitRecord]
     next_page_token: str = ""
@@ -148,11 +151,12 @@ def list_units(ports: Ports, batch: str, query: UnitsQuery) -> UnitsPage:
     run, _ = read_header(ports, batch)
     listed = read_outcomes(ports, run, query)
     is_full = len(listed) == LIMITS.units_listed_max
-    return UnitsPage(listed, str(listed[-1].unit.index) if is_full else "")
+    by_index = sorted(listed, key=lambda one: one.unit.index)
+    return UnitsPage(by_index, str(listed[-1].unit.index) if is_full else "")
 
 
 def read_outcomes(ports: Ports, run: BatchRun, query: UnitsQuery) -> list[UnitRecord]:
-    """Query a page of the records of units, by index."""
+    """Query a page of the records of units, in the order of their ids: that of `spread`, not of their indexes."""
     where = (Condition(("state",), "==", query.state),) if query.state else ()
     cursor = () if query.after is None else (run.unit_id(query.after),)
     found = ports.store.query(Query(run.units_path, where, limit=LIMITS.units_listed_max, after=cursor))

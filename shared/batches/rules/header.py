@@ -3,7 +3,7 @@
     batches/{id}                             header: written a few times in a run
     batches/{id}/pages/{incarnation}-{n}     the payloads of up to 100 units, or the seal's end mark after the last page
     batches/{id}/counters/{incarnation}-…    counters and nodes of the tree (`counter_tree.py`)
-    batches/{id}/units/{incarnation}-{i}     a unit's outcome
+    batches/{id}/units/{incarnation}-{i}     a unit's outcome; see `batch_run.spread`
 
 States: open ─seal→ sealed ─all units finished→ completed; open and sealed also → cancelled (by a caller, at the
 deadline, by too many failures: `reason` says which). An ended batch is removed some days later.
