@@ -28,6 +28,7 @@ from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
 from tests.simulation.batches_removal import run_again_after_removal
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import OPERATIONS_LONG, operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
@@ -77,7 +78,9 @@ class BatchesWorld:
 
     def _beginnings(self) -> list[Callable[[], None]]:
         random = self.world.random
-        size = random.randint(0, self.kind.units_max)
+        named_max = LIMITS.walk_nodes_max * LIMITS.page_units_max  # of a larger batch, a deadline names some only
+        long = named_max if self.kind.hurried else OPERATIONS_LONG
+        size = random.randint(0, operations_max(self.kind.units_max, long))
         beginnings = [*self.callers.loading(size)]
         if self.kind.from_outside:
             lost = random.choice((0, 0, 1, 2)) if self.kind.hurried else 0
@@ -107,7 +110,7 @@ class BatchesWorld:
             return
         unit = PlacedUnit.from_record(effect.context["unit"])
         self.unit_tasks.append(effect)
-        has_parts = bool(self.checks.sub_batches())
+        has_parts = self.deliveries[effect.name] > 1 and bool(self.checks.sub_batches())
         if self.deliveries[effect.name] > 1 and units.resume_unit(ports, unit):
             return
         if self.world.random.random() < 0.5 and not units.unit_is_live(ports, unit):
@@ -118,7 +121,7 @@ class BatchesWorld:
         units.complete_unit(ports, unit, self._outcome(unit))
 
     def _paint_in_parts(self, ports: Ports, unit: PlacedUnit, has_parts: bool) -> None:
-        """Return another sub-batch at each run. The code does not run if there was one when it was delivered."""
+        """Return another sub-batch at each run. The code does not run if there was one when it was redelivered."""
         if has_parts:
             raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was sealed")
         run = self.callers.next_result()

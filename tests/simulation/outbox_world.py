@@ -24,6 +24,7 @@ from shared.core.operations.time_budgets import OutOfTime, unlimited
 from shared.core.rules.effects import Decision, Effect, name_of
 from shared.core.rules.limits import LIMITS
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
@@ -70,7 +71,7 @@ class OutboxWorld:
         random = self.world.random
         with LIMITS.replaced(sweep_page=SWEEP_PAGE, **({"sweep_pages_max": CROWDED_PAGES} if self.crowd else {})):
             self._leave_what_is_never_taken()
-            calls = [self._operate] * random.randint(2, 6) + [self._sweep] * 2 + [self._refuse]
+            calls = [self._operate] * random.randint(2, operations_max(6)) + [self._sweep] * 2 + [self._refuse]
             random.shuffle(calls)
             first = random.randint(0, len(calls))
             self.world.run(calls[:first])
