@@ -42,8 +42,8 @@ test-all: $(READY) ## Run all tests
 fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation in openapi.yaml
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz $(ARGS)
 
-simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000)
-	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
+simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1 for longer worlds)
+	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long)
 
 bench: $(READY) ## Measure documents and links on the emulator, compared with plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)

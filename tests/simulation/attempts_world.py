@@ -33,6 +33,7 @@ from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.tasks.operations import task_runner
 from shared.tasks.rules.attempts import Attempt, RetryLimits
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
 from tests.simulation.ports import SimulatedStore
 from tests.simulation.processes import Killed
 from tests.simulation.reach import CALLS_AWAY, GIVEN_UP, REACHED
@@ -44,6 +45,8 @@ LEASE_SECONDS = 600.0
 FINE, RAISING, DEADLY = "fine", "raising", "deadly"
 CALLS_AWAY_MAX = 60
 DELIVERIES_BEFORE_MAX = 6
+TASKS_LONG = 5
+"""Tasks of each context in a long world."""
 
 
 class Broken(Exception):
@@ -114,12 +117,12 @@ class AttemptsWorld:
         random, ports, faults = self.world.random, self.world.reliable_ports(), self.world.fault_rates.left
         self.world.fault_rates.left = 0
         semaphores.put(ports, NAME, SemaphoreSettings(1, LEASE_SECONDS))
-        for index in range(random.randint(0, 2)):
+        for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
             call = Call("user", "continue", self._payload(f"continuation {index}"))
             semaphores.wait(ports, NAME, WaitRequest(f"w{index}", call, release_on_return=True))
-        payloads = [self._payload(str(index)) for index in range(random.randint(1, 3))]
+        payloads = [self._payload(str(index)) for index in range(random.randint(1, operations_max(3, TASKS_LONG)))]
         batches.populate(ports, BATCH, BatchSpec(units=payloads, task=Call("user", "unit", {}), sealed=True))
-        for index in range(random.randint(0, 2)):
+        for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
             payload = self._payload(f"plain {index}")
             self.world.queue.take(Effect(payload["id"], "q", "user", "plain", payload))
         self.world.fault_rates.left = faults

@@ -34,6 +34,7 @@ from shared.semaphores.rules.requests import (
 from shared.semaphores.rules.waiters import NOT_ACQUIRED, WaitAnswer
 from shared.testing.clock import budget_of
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.semaphores_crowd import crowd, refusing_alarms
 from tests.simulation.world import Violation, World
@@ -44,6 +45,7 @@ LEASE_SECONDS = 4.0
 CLAIM_SECONDS = 3
 PAGE = 2
 RETRIES_MAX = 12
+WAITS_LONG = 8
 SWEEPS = 6
 CROWDED_RATE = 0.1
 CROWDED_SWEEPS = 24
@@ -151,7 +153,8 @@ class SemaphoresWorld:
                 crowd(self.world)
                 self.world.queue.refuses = refusing_alarms(Random(f"refusals {self.seed}"))
             acts: list[Callable[[], None]] = []
-            for index in range(1 if self.doubled else random.randint(2, 3 if self.racing else 5)):
+            waits_max = 3 if self.racing else operations_max(5, WAITS_LONG)
+            for index in range(1 if self.doubled else random.randint(2, waits_max)):
                 calls = 3 if self.doubled else 1 if self.racing else random.choice((1, 1, 2))
                 acts += [self._waiting(f"w{index}")] * calls
                 if random.random() < 0.15 and not self.racing:

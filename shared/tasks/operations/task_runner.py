@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from shared.batches.operations import batches
 from shared.batches.operations import units as batch_units
+from shared.batches.operations.sub_batches import populate_sub_batch
 from shared.batches.rules.outcomes import failed, succeeded
 from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
@@ -86,7 +86,7 @@ def _run_unit(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpe
     try:
         returned = code()
         if isinstance(returned, BatchSpec):
-            batches.populate(ports, unit.sub_batch_id, returned, parent=unit)
+            populate_sub_batch(ports, unit, returned)
             return
         outcome = succeeded(returned)
     except Problem as problem:
