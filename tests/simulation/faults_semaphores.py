@@ -27,7 +27,7 @@ from shared.core.rules.times import EPOCH
 from shared.semaphores.operations import admission, leases, records, semaphores, sweep, transitions, waits
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.rules import admission as admission_rules
-from shared.semaphores.rules import lease_commands, tasks, wait_commands, wait_queue
+from shared.semaphores.rules import lease_commands, tasks, upkeep, wait_commands, wait_queue
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules import transitions as transition_rules
 from shared.semaphores.rules.lease_commands import Claimed, EndLease
@@ -36,7 +36,8 @@ from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, Transition
 from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
-from tests.simulation import semaphores_world
+from shared.testing.expiry_policies import POLICIES, ExpiryPolicy
+from tests.simulation import expiry, semaphores_world
 from tests.simulation.faults import Fault
 
 
@@ -60,6 +61,11 @@ def _changing(fault: Fault) -> Fault:
 def _reborn(fault: Fault) -> Fault:
     """Look for a fault only where the semaphore is deleted and created anew."""
     return replace(fault, run=partial(semaphores_world.run, racing=False, reborn=True))
+
+
+def _abandoned(fault: Fault) -> Fault:
+    """Look for a fault only where weeks have passed since the tasks of some grants were lost."""
+    return replace(fault, run=partial(semaphores_world.run, racing=False, abandoned=True))
 
 
 class _Planted(AbstractContextManager[None]):
@@ -266,6 +272,16 @@ def _without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequence[Eff
     return committed
 
 
+# --- sem-12 ---
+
+
+def _whatever_is_old(*_: Any) -> bool:
+    return False
+
+
+EXPIRING_RECEIPTS = POLICIES | {"waiters": ExpiryPolicy("expires_at", timedelta(0), "none")}
+
+
 FAULTS = (
     _racing(
         _without(
@@ -319,5 +335,7 @@ FAULTS = (
     _without("sem-10", "the operation in what it ended", (Semaphore, "end", _end_unsigned)),
     _without("sem-10", "the commit's time in `released`", (leases, "end", _released_when_seen)),
     _without("sem-11", "postponing what a visit leaves as it was", (sweep, "_postpone", lambda *_: None)),
+    _abandoned(_without("sem-12", "receipts without a time-to-live policy", (expiry, "POLICIES", EXPIRING_RECEIPTS))),
+    _abandoned(_without("sem-12", "the receipt of a lease in the record", (upkeep, "_is_needed", _whatever_is_old))),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

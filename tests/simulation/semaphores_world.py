@@ -35,6 +35,7 @@ from shared.semaphores.rules.waiters import NOT_ACQUIRED, WaitAnswer
 from shared.testing.clock import budget_of
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.semaphores_abandoned import ABANDONED_SHARE, IDS, abandon
 from tests.simulation.semaphores_crowd import crowd, refusing_alarms
 from tests.simulation.world import Violation, World
 
@@ -60,15 +61,17 @@ def run(
     racing: bool | None = None,
     changing: bool | None = None,
     reborn: bool | None = None,
+    abandoned: bool | None = None,
 ) -> None:
     """Run one seed's world until it is idle. Raises `Violation` when a property does not hold.
 
-    In a `racing` world nothing fails, and all compete for one permit on the combining path. In a `changing` world
-    the permits are lowered and raised, and waits want one or two. In a `reborn` one the
-    semaphore is deleted and created anew, twice, while one wait is called three times. None: the seed chooses.
+    In a `racing` world nothing fails, and all compete for one permit on the combining path. In a `changing` world the
+    permits are lowered and raised, and waits want one or two. In a `reborn` one the semaphore is deleted and created
+    anew, twice, while one wait is called three times. In an `abandoned` one, weeks have passed since the tasks of some
+    grants were lost. None: the seed chooses.
     """
     try:
-        SemaphoresWorld(seed, trace, racing, changing, reborn).run()
+        SemaphoresWorld(seed, trace, racing, changing, reborn, abandoned).run()
     except Violation:
         raise
     except AssertionError as error:
@@ -85,6 +88,7 @@ class SemaphoresWorld:
         racing: bool | None = None,
         changing: bool | None = None,
         reborn: bool | None = None,
+        abandoned: bool | None = None,
     ) -> None:
         self.seed = seed
         self.world = World(seed, trace=trace)
@@ -135,6 +139,8 @@ class SemaphoresWorld:
         self.lives: dict[str, int] = {}
         self.queued_at: dict[str, datetime] = {}
         self.forgetting: set[str] = set()
+        lost_tasks = not self.racing and Random(f"abandoned {seed}").random() < ABANDONED_SHARE
+        self.abandoned = lost_tasks if abandoned is None else abandoned
         self.crowded = not self.calm and Random(f"crowd {seed}").random() < CROWDED_RATE
 
     def run(self) -> None:
@@ -150,6 +156,8 @@ class SemaphoresWorld:
             if self.crowded:
                 crowd(self.world)
                 self.world.queue.refuses = refusing_alarms(Random(f"refusals {self.seed}"))
+            if self.abandoned:
+                self._abandon()
             acts: list[Callable[[], None]] = []
             for index in range(1 if self.doubled else random.randint(2, 3 if self.racing else 5)):
                 calls = 3 if self.doubled else 1 if self.racing else random.choice((1, 1, 2))
@@ -168,6 +176,11 @@ class SemaphoresWorld:
                 self._check_prompt()
             self._let_the_sweeper_finish()
             self._check_rest()
+
+    def _abandon(self) -> None:
+        self.began |= dict.fromkeys(IDS, self._millisecond())
+        self.whole |= set(IDS)
+        abandon(self.world, NAME, self._sweep, Random(f"weeks {self.seed}"))
 
     def _put_off(self, acts: list[Callable[[], None]]) -> bool:
         """Schedule callers while admit runs are due, not only before."""

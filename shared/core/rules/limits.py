@@ -265,6 +265,9 @@ class Limits:
     receipts_page_max: int = 200
     """Receipts that one commit of a clean-up deletes."""
 
+    clean_pages_max: int = 20
+    """Commits that one visit of the sweeper spends on a semaphore's old receipts: 4,000 receipts in some seconds."""
+
     @contextmanager
     def replaced(self, **values: float) -> Iterator[None]:
         """Replace limits while the context is entered. For tests; raises `AttributeError` for an unknown name."""

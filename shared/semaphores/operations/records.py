@@ -108,6 +108,8 @@ def waiter_write(name: str, transition: WaiterTransition, now: datetime) -> Writ
             return leave(path, waiter, now)
         case "requeued":
             return requeue(path, waiter)
+        case "kept":
+            return _change(path, {"expires_at": _expiry(now)}, waiter.version)
         case "removed":
             return Delete(path, waiter.version)
 

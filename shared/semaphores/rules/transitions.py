@@ -64,10 +64,11 @@ class WaiterTransition:
     """What happens to a waiter's record, guarded by the version of `waiter`, which is the waiter as it follows.
 
     ``created``: written whole, at the end of the wait queue or as the receipt of an immediate grant. ``left``: out of
-    the wait queue, kept as a receipt. ``requeued``: back in its old place. ``removed``: deleted.
+    the wait queue, kept as a receipt. ``requeued``: back in its old place. ``kept``: a receipt for longer. ``removed``:
+    deleted.
     """
 
-    kind: Literal["created", "left", "requeued", "removed"]
+    kind: Literal["created", "left", "requeued", "kept", "removed"]
     waiter: Waiter
 
 
