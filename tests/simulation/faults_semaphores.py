@@ -35,6 +35,7 @@ from shared.semaphores.rules.leases import EndedLease, GrantedLease, LeaseRecord
 from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, Transition
+from shared.semaphores.rules.wait_queue import head_of
 from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
 from shared.testing.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation import expiry, semaphores_world
@@ -272,6 +273,17 @@ def _without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequence[Eff
     return committed
 
 
+# --- sem-13 ---
+
+
+def _ordered_by_since(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
+    return tuple(page)
+
+
+def _all_of_a_page(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
+    return head_of(page, more=False)
+
+
 # --- sem-12 ---
 
 
@@ -337,5 +349,7 @@ FAULTS = (
     _without("sem-11", "postponing what a visit leaves as it was", (sweep, "_postpone", lambda *_: None)),
     _abandoned(_without("sem-12", "receipts without a time-to-live policy", (expiry, "POLICIES", EXPIRING_RECEIPTS))),
     _abandoned(_without("sem-12", "the receipt of a lease in the record", (upkeep, "_is_needed", _whatever_is_old))),
+    _without("sem-13", "the order of create times", (records, "head_of", _ordered_by_since)),
+    _without("sem-13", "what is left out of a full page", (records, "head_of", _all_of_a_page)),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

@@ -79,7 +79,7 @@ def run(
 
 
 class SemaphoresWorld:
-    """One semaphore and its callers. `began` and `told` are the milliseconds of a wait's first call and answer."""
+    """One semaphore and its callers. `began` and `told` are the microseconds of a wait's first call and answer."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class SemaphoresWorld:
             self._check_rest()
 
     def _abandon(self) -> None:
-        self.began |= dict.fromkeys(IDS, self._millisecond())
+        self.began |= dict.fromkeys(IDS, self._microsecond())
         self.whole |= set(IDS)
         abandon(self.world, NAME, self._sweep, Random(f"weeks {self.seed}"))
 
@@ -218,15 +218,15 @@ class SemaphoresWorld:
         )
 
         def work() -> None:
-            self.began.setdefault(id_, self._millisecond())
+            self.began.setdefault(id_, self._microsecond())
             try:
                 answer = self._wait(request)
             except BadSemaphore:  # the permits were lowered before it came
                 answer = NOT_ACQUIRED
             if answer.waiting:
-                self.told.setdefault(id_, self._millisecond())
+                self.told.setdefault(id_, self._microsecond())
             else:
-                self.told.setdefault(id_, 10**15)
+                self.told.setdefault(id_, 10**18)
 
         return lambda: self._persistently(f"wait {id_}", work)
 
@@ -246,7 +246,7 @@ class SemaphoresWorld:
         request = WaitRequest(id_, lease_seconds=random.choice((None, 1.0)))
 
         def work() -> None:
-            self.began.setdefault(id_, self._millisecond())
+            self.began.setdefault(id_, self._microsecond())
             answer = self._wait(request)
             if answer.lease is None or vanishing:
                 return
@@ -357,9 +357,9 @@ class SemaphoresWorld:
 
     # --- what must hold at every write ---
 
-    def _millisecond(self) -> int:
-        """Return the time as the wait queue orders by it: what shares a millisecond overlaps."""
-        return times.microseconds(self.world.now()) // 1000
+    def _microsecond(self) -> int:
+        """Return the time as the wait queue orders by it: no two commits share a microsecond."""
+        return times.microseconds(self.world.now())
 
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         if path.startswith(f"{RECORD}/releases/") and after.data is not None:
@@ -433,7 +433,7 @@ class SemaphoresWorld:
         granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
         waiting = [id_ for id_ in self._wait_queue() if id_ not in granted | self._hopeless(new.permits)]
         for id_ in granted:
-            overtaken = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
+            overtaken = [one for one in waiting if self.told.get(one, 10**18) < self.began[id_] and not self.reborn]
             if overtaken:
                 raise Violation(f"{id_}, whose call began after {overtaken[0]} had to wait, overtakes it")
 

@@ -24,6 +24,7 @@ from tests.simulation.ports import SimulatedClock, SimulatedLog, SimulatedQueue,
 from tests.simulation.processes import Processes
 from tests.simulation.reach import OUTAGES, REACHED
 from tests.simulation.refusals import PassingRefusals
+from tests.simulation.server_time import server_time_strays
 from tests.simulation.tasks import TaskQueue
 
 STEPS_MAX = 20_000
@@ -61,7 +62,7 @@ class World:
         self.trace = trace
         self.epoch = EPOCH
         self._microseconds = 0
-        self.store = MemoryStore(self.now, self._observed, self._new_id)
+        self.store = MemoryStore(self.now, self._observed, self._new_id, server_time_strays(seed))
         self.observers: list[Callable[[str, Snapshot, Snapshot], None]] = []
         self.processes = Processes(self)
         self.queue = TaskQueue(self)

@@ -22,12 +22,14 @@ Answer = TypeVar("Answer")
 class QueueReads:
     """How many waiters, releases and receipts a decision needs besides the semaphore's record; 0: none.
 
-    `after` is the place in the wait queue, a time and an id, behind which the waiters are read.
+    `in_order`: those at the head, in their order; else whichever come first by `since`. `after` is the place in the
+    latter, a time and an id, behind which the waiters are read.
     """
 
     waiters: int = 0
     releases: int = 0
     receipts: int = 0
+    in_order: bool = False
     after: tuple[datetime, str] | None = None
 
 
@@ -37,7 +39,8 @@ class Loaded:
 
     `wait` is the record of the wait in question, read with the semaphore's if `wait_read`; `release` that of its lease,
     if it has one and its release was left to an admit run, read with them at one instant. `waiters` (the head of the
-    wait queue), `releases` and `receipts` were queried after it. `update_time` is the last commit of the semaphore.
+    wait queue), `releases` and `receipts` were queried after it; `more_waiters`: there may be others behind those.
+    `update_time` is the last commit of the semaphore.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Loaded:
     release: Release | None = None
     reads: QueueReads = QueueReads()
     waiters: tuple[Waiter, ...] = ()
+    more_waiters: bool = False
     releases: tuple[Release, ...] = ()
     receipts: tuple[Waiter, ...] = ()
 
