@@ -18,13 +18,13 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, Write
+from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write
 from shared.core.rules import times
 from shared.core.rules.effects import Effect, name_of
-from shared.core.rules.problems import BadSemaphore
+from shared.core.rules.problems import BadSemaphore, NoSemaphore
 from shared.core.rules.task_context import Lease
 from shared.core.rules.times import EPOCH
-from shared.semaphores.operations import admission, leases, records, semaphores, sweep, transitions, waits
+from shared.semaphores.operations import admission, leases, records, removal, semaphores, sweep, transitions, waits
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.rules import admission as admission_rules
 from shared.semaphores.rules import lease_commands, tasks, upkeep, wait_commands, wait_queue
@@ -284,6 +284,14 @@ def _all_of_a_page(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
     return head_of(page, more=False)
 
 
+def _delete_what_is_there(ports: Ports, name: str) -> None:
+    incarnation = transitions.load(ports, name).incarnation
+    try:
+        removal.remove(ports, name, incarnation, Must.EXIST)
+    except RecordMissing as conflict:
+        raise NoSemaphore(name, field="name") from conflict
+
+
 # --- sem-12 ---
 
 
@@ -344,6 +352,7 @@ FAULTS = (
     _without("sem-9", "the time in tokens", (Semaphore, "grant", _tokens_by_counting)),
     _reborn(_without("sem-9", "the guard of a waiter that is taken back", (waits, "Delete", _delete_blindly))),
     _racing(_without("sem-9", "the incarnation", (transitions, "incarnation_of", lambda _: 0)), False),
+    _reborn(_without("sem-9", "the life that a DELETE has found", (semaphores, "delete", _delete_what_is_there))),
     _without("sem-10", "the operation in what it ended", (Semaphore, "end", _end_unsigned)),
     _without("sem-10", "the commit's time in `released`", (leases, "end", _released_when_seen)),
     _without("sem-11", "postponing what a visit leaves as it was", (sweep, "_postpone", lambda *_: None)),

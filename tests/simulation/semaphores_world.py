@@ -518,6 +518,10 @@ class SemaphoresWorld:
             raise Violation(f"nobody waits, and the semaphore stays {semaphore.mode}")
         for one in self._waits():
             self._check_wait(one)
+        kept = {one.id for one in self._waits()}
+        left = [one.id for one in self.world.store.query(Query(f"{RECORD}/waiters")) if one.id not in kept]
+        if left and self.calm:
+            raise Violation(f"{left} were left behind by an earlier semaphore of this name")
 
     def _check_wait(self, snapshot: Snapshot) -> None:
         state = (snapshot.data or {})["state"]
