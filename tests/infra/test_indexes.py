@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from shared.testing.expiry_policies import POLICIES
 from tests.infra.workspace import INFRA, Resource
 
 Field = tuple[str, str]
@@ -126,10 +127,17 @@ def test_whom_a_document_links_to_is_searched_as_arrays_only(configured: dict[Fi
     }
 
 
-def test_only_receipts_and_counts_of_attempts_have_a_time_to_live(resources: Mapping[str, Resource]) -> None:
+def test_the_policies_of_time_to_live_are_those_with_a_reason(resources: Mapping[str, Resource]) -> None:
+    """Nothing that a rule needs may expire: a new policy is entered in the table, with why it is safe."""
     living = [each.values for each in resources.values() if each.values.get("ttl_config")]
-    offsets = {(each["collection"], each["field"]): each["ttl_config"][0]["expiration_offset"] for each in living}
-    assert offsets == {("attempts", "counted_at"): "2678400s", ("waiters", "expires_at"): ""}
+    offsets = {each["collection"]: (each["field"], each["ttl_config"][0]["expiration_offset"]) for each in living}
+    assert offsets == {name: (one.field, f"{one.offset.total_seconds():.0f}s") for name, one in POLICIES.items()}
+    assert all(one.reason for one in POLICIES.values())
+
+
+def test_receipts_of_waits_have_no_time_to_live() -> None:
+    """Each later commit of a semaphore whose lapsed lease has lost its receipt would fail."""
+    assert "waiters" not in POLICIES
 
 
 def unindexed(field: Field, configured: Mapping[Field, list[str]]) -> bool:

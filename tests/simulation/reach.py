@@ -12,6 +12,7 @@ OUTAGES = "hours that passed without a sweeper"
 RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
 CALLS_AWAY = "calls refused while the store was away"
 GIVEN_UP = "tasks given up"
+EXPIRED = "records deleted by a time-to-live policy"
 TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
 REACHED: Counter[str] = Counter()

@@ -45,7 +45,7 @@ class Increment:
 class Marker(Enum):
     """Values that the server computes at the commit."""
 
-    SERVER_TIME = "the commit's time, in whole milliseconds"
+    SERVER_TIME = "when the server processed the request, in whole milliseconds: near the commit's time, seldom equal"
     REMOVE = "this field is removed"
 
 

@@ -228,6 +228,10 @@ class Limits:
     guarded_attempts_max: int = 2
     """Guarded commits of a wait or a signal that may lose the race before it takes the combining path."""
 
+    since_ahead_seconds: float = 0.05
+    """Firestore's time of a request may lie so far ahead of its commit's. Waiters are read by the former and granted by
+    the latter: behind a full page there may be waiters that were created this long before its end."""
+
     grants_page_max: int = 90
     """Waiters that one admit run grants at most: with an alarm they fit into one outbox record of 100 tasks."""
 
@@ -264,6 +268,9 @@ class Limits:
 
     receipts_page_max: int = 200
     """Receipts that one commit of a clean-up deletes."""
+
+    clean_pages_max: int = 20
+    """Commits that one visit of the sweeper spends on a semaphore's old receipts: 4,000 receipts in some seconds."""
 
     @contextmanager
     def replaced(self, **values: float) -> Iterator[None]:
