@@ -93,6 +93,13 @@ class Limits:
     """Of documents that one request holds at once, beside one more: a query's page ends with the document that reaches
     it, and what is read for copies is read in groups that do. In memory it takes several times that."""
 
+    request_memory_bytes_max: int = 80 * 1024 * 1024
+    """Memory that one request on documents adds to its instance at its peak: a test measures the worst ones, with
+    documents of 3,000 texts each. How many requests an instance handles at once follows from it."""
+
+    instance_memory_bytes: int = 128 * 1024 * 1024
+    """Memory of an instance that handles no request: the interpreter, the libraries and their connections."""
+
     query_limit_max: int = 1_000
     """Documents a query answers at once: one screenful for a program. Large ones end a page earlier
     (`read_bytes_max`)."""
