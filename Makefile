@@ -22,7 +22,7 @@ TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(erro
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate fuzz bench bench-cold check docs package bootstrap plan deploy smoke destroy lock setup clean
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ bench: $(READY) ## Measure documents and links on the emulator, compared with pl
 
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
+
+memory: $(READY) ## Measure the peak memory of the largest requests on documents, on the Firestore emulator
+	@$(PYTHON_IN_VENV) -m tests.memory
 
 check: $(READY) ## Lint, check formatting and types, and find machine paths and package hosts in tracked files
 	@status=0; \

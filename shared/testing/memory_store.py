@@ -33,6 +33,7 @@ from shared.core.operations.ports import (
     WriteResult,
 )
 from shared.core.operations.query_validation import check_query
+from shared.core.operations.record_sizes import fitting
 from shared.core.operations.write_validation import check_commit, check_each
 from shared.core.rules.keys import check_path
 from shared.core.rules.ordering import same
@@ -94,13 +95,18 @@ class MemoryStore:
             at = self._read_time()
             return tuple(_snapshot(path, self._record(path), at, fields) for path in paths)
 
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        read = self.read(*needed, *others)
+        return read[: max(len(needed) + min(1, len(others)), fitting(read, bytes_max))]
+
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         check_query(query)
         with self._lock:
             at = self._read_time()
             ids = self._found(query)[: query.limit]
             collection = self._collections.get(query.collection, {})
-            return tuple(_snapshot(f"{query.collection}/{id_}", collection[id_], at) for id_ in ids)
+            page = tuple(_snapshot(f"{query.collection}/{id_}", collection[id_], at) for id_ in ids)
+        return page if query.bytes_max is None else page[: fitting(page, query.bytes_max)]
 
     def count(self, query: Query) -> int:
         check_query(query)

@@ -67,6 +67,10 @@ class AwayStore(SimulatedStore):
         self._refuse()
         return super().read(*paths, fields=fields)
 
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        self._refuse()
+        return super().read_some(needed, others, bytes_max)
+
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         self._refuse()
         return super().query(query)
