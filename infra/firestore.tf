@@ -17,7 +17,7 @@ resource "google_firestore_field" "time_to_live" {
   collection = each.key
   field      = each.value
   ttl_config {}
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }
 
 # How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task
@@ -30,5 +30,5 @@ resource "google_firestore_field" "attempts" {
     expiration_offset = "2678400s"
   }
   index_config {}
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }

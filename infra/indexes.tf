@@ -16,7 +16,6 @@ locals {
     attempts   = ["starts"]
     batches    = ["digest", "missing", "on_complete", "parent", "task"]
     counters   = ["failures", "passed", "units"]
-    documents  = ["_signalbox"]
     outbox     = ["tasks"]
     pages      = ["digest", "task", "units"]
     semaphores = ["alarm_at", "clean_at", "ended", "leases", "next_token"]
@@ -44,6 +43,16 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
+  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.time_to_live, google_firestore_field.attempts]
+}
+
+# A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so
+# one field comes first, then the others, and the composite indexes last.
+resource "google_firestore_field" "first" {
+  database   = local.database
+  collection = "documents"
+  field      = "_signalbox"
+  index_config {}
   depends_on = [google_firestore_database.database]
 }
 
@@ -53,7 +62,7 @@ resource "google_firestore_field" "exempt" {
   collection = each.value.collection
   field      = each.value.field
   index_config {}
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }
 
 resource "google_firestore_field" "searched_as_array" {
@@ -67,5 +76,5 @@ resource "google_firestore_field" "searched_as_array" {
       query_scope  = "COLLECTION"
     }
   }
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }

@@ -107,3 +107,14 @@ variable "alert_email" {
     error_message = "alert_email must be one e-mail address."
   }
 }
+
+variable "rights_seconds" {
+  description = "Pause between granting rights and building the functions that need them, in seconds. Google: typically 2 minutes, potentially 7 or longer."
+  type        = number
+  default     = 120
+  nullable    = false
+  validation {
+    condition     = var.rights_seconds >= 0 && var.rights_seconds <= 1800 && floor(var.rights_seconds) == var.rights_seconds
+    error_message = "rights_seconds is a whole number of seconds, 0 to 1800."
+  }
+}
