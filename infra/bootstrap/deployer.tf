@@ -13,6 +13,7 @@ locals {
     "roles/datastore.owner", # databases, indexes, times to live
     "roles/iam.serviceAccountAdmin",
     "roles/iam.serviceAccountUser", # functions, builds and schedules run as accounts that it creates
+    "roles/logging.configWriter",   # the metric of what was given up
     "roles/logging.logWriter",
     "roles/monitoring.editor",
     "roles/run.admin", # the invokers of a function are a policy of its Cloud Run service

@@ -113,18 +113,6 @@ def test_a_database_that_exists_is_not_made(chosen: Planned) -> None:
     assert "google_firestore_database" not in {each.kind for each in chosen.resources.values()}
 
 
-def test_alerts_go_to_the_address_that_was_set(chosen: Planned) -> None:
-    [channel] = [each for each in chosen.resources.values() if each.kind == "google_monitoring_notification_channel"]
-    assert (channel.values["type"], channel.values["labels"]) == ("email", {"email_address": "a@b.org"})
-
-
-def test_an_alert_rests_on_the_lines_of_refused_tasks(chosen: Planned) -> None:
-    policy = chosen.resources["google_monitoring_alert_policy.refusals"].values
-    [logged] = policy["conditions"][0]["condition_matched_log"]
-    assert 'jsonPayload.message=("deployment cannot enqueue" OR "task refused")' in logged["filter"]
-    assert len(logged["filter"]) < 20_000, "a limit of Cloud Logging"
-
-
 def test_less_than_a_cpu_for_many_requests_is_refused(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips)
     made.edit_catalogue(lambda catalogue: catalogue["functions"]["quilt"].update(cpu=0.5))
