@@ -33,7 +33,12 @@ resource "google_service_account" "trigger" {
 }
 
 locals {
-  people = setunion(var.invokers, var.deployer == null ? [] : [var.deployer])
+  # What `make bootstrap` creates. It keeps its rights when a person deploys, so that both may deploy in turn.
+  builder = "serviceAccount:signalbox-deployer@${var.project_id}.iam.gserviceaccount.com"
+
+  # Of persons who deploy in turn, each would take the right from the one before: a group holds it for all of them.
+  deploying = var.deployers != null ? [var.deployers] : var.deployer != null ? [var.deployer] : []
+  people    = setunion(var.invokers, [local.builder], local.deploying)
 
   invokers = { for name, function in local.functions : name => merge(
     function.people ? { for member in local.people : member => member } : {},
@@ -83,6 +88,18 @@ resource "google_project_iam_member" "event_receiver" {
   member   = each.value.member
 }
 
+# What a deployment by Cloud Build sets up runs as these accounts, and only who may act as them can do that.
+resource "google_service_account_iam_member" "builder_acts_as" {
+  for_each = merge(
+    { for name, account in google_service_account.runtime : account.account_id => account.name },
+    { for name, account in google_service_account.trigger : account.account_id => account.name },
+    { for name in ["build", "scheduler"] : google_service_account.kit[name].account_id => google_service_account.kit[name].name },
+  )
+  service_account_id = each.value
+  role               = "roles/iam.serviceAccountUser"
+  member             = local.builder
+}
+
 resource "google_project_iam_member" "build_logs" {
   project = var.project_id
   role    = "roles/logging.logWriter"
@@ -121,6 +138,7 @@ resource "terraform_data" "rights" {
     [for right in google_project_iam_member.database : right.id],
     [for right in google_project_iam_member.event_receiver : right.id],
     [for right in google_service_account_iam_member.act_as_tasks : right.id],
+    [for right in google_service_account_iam_member.builder_acts_as : right.id],
   ))
   provisioner "local-exec" {
     command = "sleep ${var.rights_seconds}"

@@ -78,7 +78,7 @@ variable "dist_dir" {
 }
 
 variable "invokers" {
-  description = "IAM members that may call the functions for people, in addition to the deployer: user:…, group:…, serviceAccount:…"
+  description = "IAM members that may call the functions for people, in addition to those who deploy: user:…, group:…, serviceAccount:…"
   type        = set(string)
   default     = []
   nullable    = false
@@ -95,6 +95,16 @@ variable "deployer" {
   validation {
     condition     = var.deployer == null || can(regex("^(user|serviceAccount|principal):.+$", var.deployer))
     error_message = "deployer is one IAM member such as user:ann@example.com or serviceAccount:NAME@PROJECT.iam.gserviceaccount.com."
+  }
+}
+
+variable "deployers" {
+  description = "Group of the people who deploy, as group:…: it may call the functions for people in place of whoever deploys, so that a deployment by another person changes nothing. Null: the deployer."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.deployers == null || can(regex("^group:.+@.+$", var.deployers))
+    error_message = "deployers is one group, as group:deployers@example.com."
   }
 }
 

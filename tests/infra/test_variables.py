@@ -19,6 +19,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"dist_dir": "../nowhere"}, "Run `make package` first"),
     ({"invokers": ["allUsers"]}, "To open a function to everybody, set `public: true` in its entry"),
     ({"deployer": "ann@example.com"}, "deployer is one IAM member such as user:ann@example.com"),
+    ({"deployers": "user:ann@example.com"}, "deployers is one group, as group:deployers@example.com"),
     ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
     ({"rights_seconds": -1}, "rights_seconds is a whole number of seconds"),
 ]
