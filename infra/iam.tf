@@ -2,7 +2,6 @@
 
 resource "google_service_account" "kit" {
   for_each = {
-    tasks     = "What the queues call functions as"
     scheduler = "What the schedules call functions as"
     build     = "Builds the functions"
   }
@@ -19,6 +18,21 @@ resource "google_service_account" "runtime" {
     precondition {
       condition     = length(each.value.account_id) >= 6
       error_message = "The account ${each.value.account_id} must have 6 characters or more: give the function a longer name in catalogue.yaml."
+    }
+  }
+  depends_on = [google_project_service.api]
+}
+
+# What a queue calls functions as. It may call those that the catalogue's `queues` name it for, and no others: so a function
+# that was taken over calls at most what its own queues call.
+resource "google_service_account" "queue" {
+  for_each     = local.queues
+  account_id   = "qu-${local.begin}${each.key}"
+  display_name = "What the queue ${local.begin}${each.key} calls functions as"
+  lifecycle {
+    precondition {
+      condition     = length("qu-${local.begin}${each.key}") >= 6 && length("qu-${local.begin}${each.key}") <= 30
+      error_message = "The account qu-${local.begin}${each.key} must have 6 to 30 characters: give the queue another name in catalogue.yaml, or shorten the prefix."
     }
   }
   depends_on = [google_project_service.api]
@@ -43,7 +57,7 @@ locals {
   invokers = { for name, function in local.functions : name => merge(
     function.people ? { for member in local.people : member => member } : {},
     function.public ? { everybody = "allUsers" } : {},
-    function.queue ? { tasks = google_service_account.kit["tasks"].member } : {},
+    { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member },
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
     contains(keys(google_service_account.trigger), name) ? { trigger = google_service_account.trigger[name].member } : {},
   ) }
@@ -61,12 +75,12 @@ resource "google_cloud_tasks_queue_iam_member" "enqueuer" {
   member   = google_service_account.runtime[each.value.function].member
 }
 
-# A task carries the tasks' identity, and only an account that may act as it can create such a task.
-resource "google_service_account_iam_member" "act_as_tasks" {
-  for_each           = toset([for name, function in local.functions : name if length(function.enqueues) > 0])
-  service_account_id = google_service_account.kit["tasks"].name
+# A task carries its queue's identity, and only an account that may act as it can create such a task.
+resource "google_service_account_iam_member" "act_as_queue" {
+  for_each           = local.enqueues
+  service_account_id = google_service_account.queue[each.value.queue].name
   role               = "roles/iam.serviceAccountUser"
-  member             = google_service_account.runtime[each.key].member
+  member             = google_service_account.runtime[each.value.function].member
 }
 
 # [open] the condition, as documented for named databases, was never run in a real project.
@@ -137,7 +151,7 @@ resource "terraform_data" "rights" {
     [google_artifact_registry_repository_iam_member.build_images.id],
     [for right in google_project_iam_member.database : right.id],
     [for right in google_project_iam_member.event_receiver : right.id],
-    [for right in google_service_account_iam_member.act_as_tasks : right.id],
+    [for right in google_service_account_iam_member.act_as_queue : right.id],
     [for right in google_service_account_iam_member.builder_acts_as : right.id],
   ))
   provisioner "local-exec" {

@@ -16,6 +16,7 @@ locals {
     attempts   = ["starts"]
     batches    = ["digest", "missing", "on_complete", "parent", "task"]
     counters   = ["failures", "passed", "units"]
+    documents  = ["_signalbox"]
     outbox     = ["tasks"]
     pages      = ["digest", "task", "units"]
     semaphores = ["alarm_at", "clean_at", "ended", "leases", "next_token"]
@@ -25,6 +26,8 @@ locals {
   exempt = merge([for collection, fields in local.never_searched : {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }
   }]...)
+
+  first_exempt = "documents._signalbox"
 
   # Which documents embed a document, and by which fields.
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
@@ -50,14 +53,14 @@ resource "google_firestore_index" "composite" {
 # one field comes first, then the others, and the composite indexes last.
 resource "google_firestore_field" "first" {
   database   = local.database
-  collection = "documents"
-  field      = "_signalbox"
+  collection = local.exempt[local.first_exempt].collection
+  field      = local.exempt[local.first_exempt].field
   index_config {}
   depends_on = [google_firestore_database.database]
 }
 
 resource "google_firestore_field" "exempt" {
-  for_each   = local.exempt
+  for_each   = { for name, exempt in local.exempt : name => exempt if name != local.first_exempt }
   database   = local.database
   collection = each.value.collection
   field      = each.value.field

@@ -1,8 +1,8 @@
 """Who may do what, all of it: a right that is not in these two tables is one too many.
 
 The tables hold what comes with the kit; a function that was added to the catalogue has the rights that its entry
-implies. Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``kit-`` calls or builds
-them. Ann deploys, and so may ``signalbox-deployer``, which Cloud Build runs as.
+implies. Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``qu-`` a queue's tasks,
+``kit-`` calls it by a schedule or builds it. Ann deploys, and so may ``signalbox-deployer``, which Cloud Build runs as.
 """
 
 import re
@@ -15,26 +15,26 @@ from tests.infra.workspace import Resource, Workspace
 
 Row = tuple[str, ...]
 
-# A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, to have them carry an account's
-# identity, to use a database.
+# A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, which includes to have them carry the
+# queues' identities, and to use a database.
 FUNCTIONS = """
-batch-complete   | ann signalbox-deployer               | batches tasks             | kit-tasks | signalbox-prod
-batch-expand     | kit-tasks                            | batches tasks             | kit-tasks | signalbox-prod
-batches          | ann signalbox-deployer               | batches tasks             | kit-tasks | signalbox-prod
-documents        | ann signalbox-deployer               |                           |           | signalbox-prod
-link-fan-out     | ev-link-fan-out                      | links                     | kit-tasks | signalbox-prod
-link-refresh     | kit-tasks                            | links                     | kit-tasks | signalbox-prod
-link-verify      | kit-tasks                            | links                     | kit-tasks | signalbox-prod
-philosophers     | ann kit-tasks signalbox-deployer     | admit tasks               | kit-tasks | signalbox-prod
-quilt            | ann kit-tasks signalbox-deployer     | batches tasks             | kit-tasks | signalbox-prod
-semaphore-admit  | kit-tasks                            | admit tasks               | kit-tasks | signalbox-prod
-semaphore-renew  | ann signalbox-deployer               | admit tasks               | kit-tasks | signalbox-prod
-semaphore-signal | ann signalbox-deployer               | admit tasks               | kit-tasks | signalbox-prod
-semaphore-wait   | ann signalbox-deployer               | admit tasks               | kit-tasks | signalbox-prod
-semaphores       | ann signalbox-deployer               | admit tasks               | kit-tasks | signalbox-prod
-sweep            | kit-scheduler                        | admit batches links tasks | kit-tasks | signalbox-prod
-transforms       | ann signalbox-deployer               | links                     | kit-tasks | signalbox-prod
-verifications    | ann kit-scheduler signalbox-deployer | links                     | kit-tasks | signalbox-prod
+batch-complete   | ann signalbox-deployer               | batches tasks             | signalbox-prod
+batch-expand     | qu-batches                           | batches tasks             | signalbox-prod
+batches          | ann signalbox-deployer               | batches tasks             | signalbox-prod
+documents        | ann signalbox-deployer               |                           | signalbox-prod
+link-fan-out     | ev-link-fan-out                      | links                     | signalbox-prod
+link-refresh     | qu-links                             | links                     | signalbox-prod
+link-verify      | qu-links                             | links                     | signalbox-prod
+philosophers     | ann qu-tasks signalbox-deployer      | admit tasks               | signalbox-prod
+quilt            | ann qu-tasks signalbox-deployer      | batches tasks             | signalbox-prod
+semaphore-admit  | qu-admit                             | admit tasks               | signalbox-prod
+semaphore-renew  | ann signalbox-deployer               | admit tasks               | signalbox-prod
+semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
+semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
+semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
+sweep            | kit-scheduler                        | admit batches links tasks | signalbox-prod
+transforms       | ann signalbox-deployer               | links                     | signalbox-prod
+verifications    | ann kit-scheduler signalbox-deployer | links                     | signalbox-prod
 """
 
 OTHERS = """
@@ -100,6 +100,16 @@ def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resour
     assert others == sorted(rows(OTHERS) + receivers)
 
 
+def test_a_function_calls_only_what_its_queues_call(resources: Mapping[str, Resource]) -> None:
+    """A function that was taken over can have its queues' accounts call anything that they may invoke."""
+    held = set(rights(resources))
+    acts_as = {on for member, role, on in held if (member, role) == ("fn-link-refresh", OF_FUNCTIONS[2])}
+    assert {on for member, role, on in held if member in acts_as and role == OF_FUNCTIONS[0]} == {
+        "link-refresh",
+        "link-verify",
+    }
+
+
 def test_the_rights_of_functions_are_granted_to_functions_only(resources: Mapping[str, Resource]) -> None:
     held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:] and right[0] != BUILDER}
     assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in expected()}
@@ -110,7 +120,7 @@ def test_a_build_acts_as_the_accounts_that_it_sets_up_and_holds_no_other_right_h
 ) -> None:
     held = {(role, on) for member, role, on in rights(resources) if member == BUILDER and role != OF_FUNCTIONS[0]}
     accounts = {each.values["account_id"] for each in resources.values() if each.kind == "google_service_account"}
-    queues = {each for each in accounts if each == "kit-tasks"}
+    queues = {each for each in accounts if each.startswith("qu-")}
     assert held == {("roles/iam.serviceAccountUser", account) for account in accounts - queues}
 
 
@@ -180,13 +190,12 @@ def row_asked_for(function: Function) -> Row:
     """Return the row that a function's entry in the catalogue implies."""
     accounts = {
         "people": "ann signalbox-deployer",
-        "queue": "kit-tasks",
+        "queue": " ".join(f"qu-{queue}" for queue in sorted(load().calling_queues.get(function.name, ()))),
         "schedule": "kit-scheduler",
         "event": f"ev-{function.segment}",
     }
     callers = sorted(" ".join(accounts[each] for each in function.invoked_by).split() + ["allUsers"] * function.public)
-    carries = "kit-tasks" if function.enqueues else ""
-    return (function.segment, " ".join(callers), " ".join(sorted(function.enqueues)), carries, "signalbox-prod")
+    return (function.segment, " ".join(callers), " ".join(sorted(function.enqueues)), "signalbox-prod")
 
 
 def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:
@@ -206,8 +215,11 @@ def narrowed(right: Resource) -> str:
 def row_of(function: str, held: set[tuple[str, str, str]]) -> Row:
     """Return a function's row of the table."""
     callers = sorted(member for member, role, on in held if (role, on) == (OF_FUNCTIONS[0], function))
-    may = [sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]]
-    return (function, *(" ".join(cell) for cell in (callers, *may)))
+    queues, accounts, databases = (
+        sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]
+    )
+    assert accounts == [f"qu-{queue}" for queue in queues], function
+    return (function, *(" ".join(cell) for cell in (callers, queues, databases)))
 
 
 def short(name: str) -> str:

@@ -13,7 +13,7 @@ locals {
   cpu             = coalesce(var.resources.cpu, 1)
   concurrency     = coalesce(var.resources.concurrency, 16)
   timeout_seconds = coalesce(var.resources.timeout_seconds, 540)
-  instances_max   = coalesce(var.resources.instances_max, 20)
+  instances_max   = coalesce(var.resources.instances_max, 10)
 
   triggers = var.trigger == null ? {} : { trigger = var.trigger }
 }

@@ -147,7 +147,7 @@ def test_what_is_closed_to_the_outside_is_closed_to_people(stack: Stack, http: h
 def test_names_and_places_are_those_of_the_cloud(stack: Stack) -> None:
     settings = stack.settings
     assert (settings.queue_prefix, settings.database, settings.project) == (PREFIX, "signalbox-dev", PROJECT)
-    assert settings.tasks_account == f"kit-{PREFIX}tasks@{PROJECT}.iam.gserviceaccount.com"
+    assert settings.account_of("tasks") == f"qu-{PREFIX}tasks@{PROJECT}.iam.gserviceaccount.com"
     assert not settings.signatures_removed
     queues = f"projects/{PROJECT}/locations/us-central1/queues/{PREFIX}"
     assert set(stats(stack.identity_url)) == {queues + name for name in load().queues}
