@@ -27,6 +27,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 BOOTSTRAP_REFUSES = [
     ("project_id=Demo", "project_id is a project's id, not its name or number"),
     ("region=us-central1-a", "region is a region such as us-central1, not a zone"),
+    ("github_repository=https://github.com/me/mine", "github_repository is OWNER/NAME"),
 ]
 
 ACCEPTED: list[dict[str, Any]] = [
