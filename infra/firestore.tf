@@ -22,5 +22,5 @@ resource "google_firestore_field" "attempts" {
     expiration_offset = "2678400s"
   }
   index_config {}
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }

@@ -40,6 +40,8 @@ locals {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }
   }]...)
 
+  first_exempt = "documents._signalbox"
+
   # Which documents embed a document, and by which fields.
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
 }
@@ -57,16 +59,26 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
+  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.time_to_live, google_firestore_field.attempts]
+}
+
+# A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so
+# one field comes first, then the others, and the composite indexes last.
+resource "google_firestore_field" "first" {
+  database   = local.database
+  collection = local.exempt[local.first_exempt].collection
+  field      = local.exempt[local.first_exempt].field
+  index_config {}
   depends_on = [google_firestore_database.database]
 }
 
 resource "google_firestore_field" "exempt" {
-  for_each   = local.exempt
+  for_each   = { for name, exempt in local.exempt : name => exempt if name != local.first_exempt }
   database   = local.database
   collection = each.value.collection
   field      = each.value.field
   index_config {}
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }
 
 resource "google_firestore_field" "searched_as_array" {
@@ -80,5 +92,5 @@ resource "google_firestore_field" "searched_as_array" {
       query_scope  = "COLLECTION"
     }
   }
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }

@@ -10,7 +10,7 @@ from shared.adapters.settings import Settings, from_environment
 from shared.core.rules.indexes import Index
 
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION")  # all else in the environment may be meant for the cloud
-TASKS_ACCOUNT = "tasks@signalbox.invalid"
+TASKS_ACCOUNT = "{queue}-queue@signalbox.invalid"
 SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 
 
@@ -20,6 +20,7 @@ def settings_of(catalogue: Catalogue) -> Settings:
         from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ}),
         task_functions=catalogue.task_functions,
         task_queues=catalogue.task_queues,
+        calling_queues=catalogue.calling_queues,
         tasks_account=TASKS_ACCOUNT,
         scheduler_account=SCHEDULER_ACCOUNT,
     )
@@ -41,6 +42,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
         "SIGNALBOX_TASK_FUNCTIONS": json.dumps(_sorted_names(settings.task_functions or {})),
         "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
+        "SIGNALBOX_CALLING_QUEUES": json.dumps(_sorted_names(settings.calling_queues)),
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,

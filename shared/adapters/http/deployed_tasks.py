@@ -25,7 +25,8 @@ def deployed(call: Call, field: str = "continuation") -> Call:
     _check_listed("function that takes tasks", call.function, functions, f"{field}.function")
     tasks = functions.get(call.function) if functions is not None else None
     _check_listed(f"task of {call.function}", call.task, tasks or None, f"{field}.task")
-    _check_listed("queue for tasks", call.queue, chosen.task_queues, f"{field}.queue")
+    queues = chosen.calling_queues.get(call.function, chosen.task_queues)
+    _check_listed(f"queue for tasks of {call.function}", call.queue, queues, f"{field}.queue")
     return call
 
 

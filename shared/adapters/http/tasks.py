@@ -52,7 +52,7 @@ def task_entry(function: str) -> Callable[[Callable[[TaskDelivery], None]], Entr
         def handle(request: flask.Request) -> None:
             handler(_delivery(request))
 
-        return _entry_point(function, _Invocation(lambda: settings().tasks_account, handle, "task abandoned"))
+        return _entry_point(function, _Invocation(lambda: settings().task_callers(function), handle, "task abandoned"))
 
     return decorate
 
@@ -64,17 +64,17 @@ def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
         def handle(_: flask.Request) -> None:
             handler()
 
-        account = lambda: settings().scheduler_account  # noqa: E731 - read at each call: tests replace the settings
-        return _entry_point(function, _Invocation(account, handle, "scheduled call abandoned"))
+        accounts = lambda: frozenset(filter(None, [settings().scheduler_account]))  # noqa: E731 - read at each call: tests replace the settings
+        return _entry_point(function, _Invocation(accounts, handle, "scheduled call abandoned"))
 
     return decorate
 
 
 @dataclass(frozen=True, slots=True)
 class _Invocation:
-    """How a function is invoked: the account that may, the handler, and the log message after a permanent error."""
+    """How a function is invoked: the accounts that may, the handler, and the log message after a permanent error."""
 
-    account: Callable[[], str]
+    accounts: Callable[[], frozenset[str]]
     handle: Callable[[flask.Request], None]
     abandoned: str
 
@@ -94,7 +94,7 @@ def _response(function: str, request: flask.Request, invocation: _Invocation) ->
     if request.method != "POST":
         return problem_response(MethodNotAllowed("Queues and schedules POST.", headers={"Allow": "POST"}))
     try:
-        if refused := refusal(request, function, invocation.account()):
+        if refused := refusal(request, function, invocation.accounts()):
             runtime.log().error("caller refused", problem=refused.slug(), detail=refused.detail)
             return problem_response(refused)
         invocation.handle(request)

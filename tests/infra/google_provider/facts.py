@@ -32,6 +32,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "google_firestore_database": {"name": r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]"},
     "google_firestore_field": {"field": r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"},
+    "google_iam_workload_identity_pool": {"workload_identity_pool_id": r"[a-z0-9-]{4,32}", "display_name": r".{0,32}"},
+    "google_iam_workload_identity_pool_provider": {"workload_identity_pool_provider_id": r"[a-z0-9-]{4,32}"},
+    "google_logging_metric": {"name": r"[A-Za-z0-9_./-]{1,100}"},
     "google_service_account": {"account_id": ACCOUNT, "display_name": r".{0,100}"},
     "google_storage_bucket": {"name": r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]"},
 }
@@ -47,6 +50,11 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_firestore_database": frozenset({"name", "location_id", "project"}),
     "google_firestore_field": frozenset({"database", "collection", "field", "project"}),
     "google_firestore_index": frozenset({"database", "collection", "query_scope", "fields", "project"}),
+    "google_iam_workload_identity_pool": frozenset({"workload_identity_pool_id", "project"}),
+    "google_iam_workload_identity_pool_provider": frozenset(
+        {"workload_identity_pool_id", "workload_identity_pool_provider_id", "project"}
+    ),
+    "google_logging_metric": frozenset({"name", "project"}),
     "google_monitoring_alert_policy": frozenset({"project"}),
     "google_monitoring_dashboard": frozenset({"project"}),
     "google_monitoring_notification_channel": frozenset({"project"}),
@@ -60,6 +68,7 @@ REPLACED_BY: dict[str, frozenset[str]] = {
 
 ONE_OF: dict[tuple[str, str], frozenset[str]] = {
     ("google_cloud_scheduler_job", ""): frozenset({"http_target", "pubsub_target", "app_engine_http_target"}),
+    ("google_iam_workload_identity_pool_provider", ""): frozenset({"aws", "oidc", "saml", "x509"}),
     ("google_firestore_index", "fields"): frozenset({"order", "array_config", "vector_config", "search_config"}),
     ("google_storage_bucket_object", ""): frozenset({"source", "content", "content_wo"}),
 }

@@ -61,6 +61,7 @@ class GoogleProvider:
             "TF_REATTACH_PROVIDERS": json.dumps({SOURCE: attach}),
             "TF_CLI_CONFIG_FILE": os.devnull,
             "TF_IN_AUTOMATION": "1",
+            "TF_VAR_rights_seconds": "0",  # here a right is true at once
             "CHECKPOINT_DISABLE": "1",
         }
 
