@@ -68,7 +68,7 @@ bootstrap: $(READY) ## Prepare a project once: a bucket for Terraform's state, a
 plan: $(READY) ## Show what a deployment would change (PROJECT=my-project ENV=dev REGION=us-central1)
 	@$(TO_CLOUD)
 
-deploy: $(READY) ## Check, package, plan, confirm, apply and smoke-test (as plan; YES=1 confirms, PLANNED=1 applies the saved plan)
+deploy: $(READY) ## Prepare, package, plan, confirm, apply, smoke-test (as plan; YES=1 confirms, PLANNED=1 applies the saved plan)
 	@$(TO_CLOUD) $(if $(PLANNED),--planned)
 
 smoke: $(READY) ## Smoke-test a deployment through its own URLs (PROJECT=my-project ENV=dev)

@@ -5,7 +5,6 @@ enabled already; on a fresh project they are not, and nothing of Signalbox can e
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ FUNCTIONS_API = "cloudfunctions.googleapis.com"
 FIRESTORE_API = "firestore.googleapis.com"
 RUNTIME = re.compile(r'^\s*runtime\s*=\s*"(\w+)"', re.MULTILINE)
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
+OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
 AT_ONCE = 8
 
 
@@ -34,7 +34,6 @@ class Facts:
     terraform: str = ""
     gcloud: bool = False
     account: str = ""
-    default_credentials: bool = False
     project_state: str = ""
     billing: bool | None = None
     apis: frozenset[str] | None = None
@@ -51,14 +50,13 @@ class Facts:
 def gather(target: Target, run: Run) -> Facts:
     """Run all commands. What failed is left empty or None."""
     first = _ask(_first_round(target), target.root, run)
-    apis = _names(first["services"])
+    apis = frozenset() if OFF.search(first["services"].error) else _names(first["services"])
     later = _ask(_second_round(target, apis or frozenset()), target.root, run)
     names, catalogue_error = _catalogue(target)
     return Facts(
         terraform=_json(first["terraform"], {}).get("terraform_version", ""),
         gcloud=first["gcloud"].ok,
         account=first["account"].text.strip() if first["account"].ok else "",
-        default_credentials=first["credentials"].ok or bool(os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN")),
         project_state=_json(first["project"], {}).get("lifecycleState", ""),
         billing=_json(first["billing"], {}).get("billingEnabled"),
         apis=apis,
@@ -84,7 +82,6 @@ def _first_round(target: Target) -> dict[str, str]:
         "terraform": "terraform version -json",
         "gcloud": "gcloud --version",
         "account": ACCOUNT,
-        "credentials": "gcloud auth application-default print-access-token",
         "project": f"gcloud projects describe {target.project} --format=json",
         "billing": f"gcloud billing projects describe {target.project} --format=json",
         "services": f"gcloud services list --enabled --project={target.project} --format=value(config.name)",

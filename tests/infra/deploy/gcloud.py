@@ -33,7 +33,7 @@ def answers() -> dict[str, Any]:
     return {
         "--version": "Google Cloud SDK 528.0.0",
         "auth list": ACCOUNT,
-        "auth application-default print-access-token": TOKEN,
+        "auth print-access-token": TOKEN,
         "auth print-identity-token": TOKEN,
         f"projects describe {PROJECT}": {"lifecycleState": "ACTIVE"},
         f"billing projects describe {PROJECT}": {"billingEnabled": True},
