@@ -6,11 +6,11 @@ apply goes on with them.
 """
 
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from infra.deploy import refusals
+from infra.deploy.clock import REAL, Clock
 from infra.deploy.commands import CommandFailed
 from infra.deploy.plans import Plan
 from infra.deploy.progress import Progress
@@ -27,7 +27,7 @@ class Attempts:
     """How often something was tried, and what is done in between."""
 
     say: Callable[[str], None]
-    pause: Callable[[float], None] = time.sleep
+    clock: Clock = REAL
     tries: int = 0
 
     def refused(self, printed: str) -> None:
@@ -40,7 +40,7 @@ class Attempts:
         for reason in refusals.reasons(found):
             self.say(f"Not yet: {reason}")
         self.say(f"Trying again in {seconds:g} s (try {self.tries + 1} of {APPLIES_MAX}).")
-        self.pause(seconds)
+        self.clock.sleep(seconds)
 
 
 def planned(engine: Terraform, attempts: Attempts, *options: str) -> Plan:
@@ -54,7 +54,7 @@ def planned(engine: Terraform, attempts: Attempts, *options: str) -> Plan:
 
 def applied(engine: Terraform, plan: Plan, attempts: Attempts, *options: str) -> None:
     """Apply the saved plan, and plan and apply again after each transient refusal."""
-    while not (outcome := engine.apply(Progress(plan, attempts.say))).ok:
+    while not (outcome := engine.apply(Progress(plan, attempts.say, attempts.clock.now))).ok:
         attempts.refused(outcome.text + outcome.error)
         plan = planned(engine, attempts, *options)
         attempts.say(str(plan))

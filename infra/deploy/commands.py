@@ -92,6 +92,16 @@ def _left_to_the_program() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def ended_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, by which a build is cancelled, end what runs here as Ctrl-C does: cleaning up."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _watched(process: subprocess.Popen[str], watch: Callable[[str], None]) -> str:
     """Pass on each line as it arrives, and return them all."""
     lines = []

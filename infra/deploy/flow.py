@@ -7,13 +7,13 @@ Nothing is changed before it is confirmed: first what a fresh project lacks (API
 then the plan.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from infra.catalogue import load
 from infra.deploy import facts, prerequisites, smoke, terraform
 from infra.deploy.applying import Attempts, applied, planned
+from infra.deploy.clock import REAL, Clock
 from infra.deploy.commands import CommandFailed, Run, run
 from infra.deploy.plans import Plan
 from infra.deploy.target import Target
@@ -43,7 +43,7 @@ class Flow:
     say: Callable[[str], None]
     agree: Callable[[str], str]
     run: Run = run
-    pause: Callable[[float], None] = time.sleep
+    clock: Clock = REAL
     base_url: str = ""
 
     def plan(self) -> Plan:
@@ -143,14 +143,14 @@ class Flow:
         applied(engine, plan, self._attempts(), *options)
 
     def _attempts(self) -> Attempts:
-        return Attempts(self.say, self.pause)
+        return Attempts(self.say, self.clock)
 
     def _tested(self, engine: terraform.Terraform) -> bool:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
             raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
         self.say(f"Smoke test of {base_url}")
-        works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run), self.say)
+        works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run, self.clock), self.say)
         self.say(WORKS.format(base_url=base_url) if works else FAILED)
         return works
 

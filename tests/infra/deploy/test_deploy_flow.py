@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.deploy import flow, smoke, target
+from infra.deploy.clock import Clock
 from infra.deploy.commands import CommandFailed, Outcome
 from infra.deploy.flow import Aborted, Flow, confirmation
 from infra.deploy.plans import Plan, read
@@ -14,6 +15,7 @@ from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import CREATES_ONE, Script
 from tests.infra.workspace import INFRA
 
+NO_WAIT = Clock(sleep=lambda _: None)
 DONE = Outcome(0, "Apply complete!")
 LAG = Outcome(
     1,
@@ -41,7 +43,9 @@ def deploy(place: target.Target) -> Callable[..., tuple[list[str], list[float]]]
 
     def act(script: Script, answer: str = "y") -> tuple[list[str], list[float]]:
         said, pauses = list[str](), list[float]()
-        deployed = Flow(place, said.append, lambda _: answer, script, pauses.append, base_url="http://x/").deploy()
+        deployed = Flow(
+            place, said.append, lambda _: answer, script, Clock(sleep=pauses.append), base_url="http://x/"
+        ).deploy()
         assert deployed
         return said, pauses
 
@@ -107,7 +111,7 @@ def test_a_fresh_project_is_one_command_and_three_questions(place: target.Target
         asked.append(question)
         return "y"
 
-    assert Flow(place, said.append, agree, fresh, lambda _: None, base_url="http://x/").deploy()
+    assert Flow(place, said.append, agree, fresh, NO_WAIT, base_url="http://x/").deploy()
     assert asked == ["Enable them? [y/N] ", "Apply it? [y/N] ", "Apply it? [y/N] "]
     assert f"gcloud services enable {READY_APIS} --project={PROJECT}" in fresh.asked
     assert (fresh.count("terraform init"), fresh.count("terraform apply")) == (2, 2)
@@ -163,7 +167,7 @@ def test_a_plan_is_applied_only_if_one_was_kept(place: target.Target) -> None:
 
 def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: target.Target) -> None:
     script = Script(**{"terraform apply": [LAG, DONE]})
-    steps = Flow(place, lambda _: None, lambda _: "", script, lambda _: None, base_url="http://x/")
+    steps = Flow(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/")
     steps.plan()
     assert steps.deploy(saved=True)
     assert (script.count("terraform plan"), script.count("terraform apply")) == (2, 2)
