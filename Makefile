@@ -9,6 +9,7 @@ READY := .venv/matches-the-locks
 
 SEEDS ?= 10000
 COPIES ?= 20000
+DEPLOYMENTS ?= 100
 ARGS ?=
 # One worker a core, and the tests of a file in one worker: they share its stack or emulator.
 IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
@@ -22,7 +23,7 @@ TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(erro
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate fuzz bench check docs package bootstrap plan deploy smoke destroy lock setup clean
+.PHONY: help demo dev test test-all simulate rehearse fuzz bench check docs package bootstrap plan deploy smoke adopt destroy lock setup clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +45,9 @@ fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation 
 
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
+
+rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins for a project, each with other delays of Google's
+	@$(PYTHON_IN_VENV) -m tests.infra.deploy.first_deployments --seeds $(DEPLOYMENTS)
 
 bench: $(READY) ## Measure documents and links on the emulator, compared with plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
@@ -72,6 +76,9 @@ deploy: $(READY) ## Prepare, package, plan, confirm, apply, smoke-test (as plan;
 	@$(TO_CLOUD) $(if $(PLANNED),--planned)
 
 smoke: $(READY) ## Smoke-test a deployment through its own URLs (PROJECT=my-project ENV=dev)
+	@$(TO_CLOUD)
+
+adopt: $(READY) ## Take into Terraform's state what a killed deployment left ("already exists"), and create the rest
 	@$(TO_CLOUD)
 
 destroy: $(READY) ## Destroy a deployment after its name is typed (PROJECT=my-project ENV=dev)

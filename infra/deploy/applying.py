@@ -1,8 +1,8 @@
 """Plan and apply, again while Google refuses only what it will soon accept: up to four applies, each with its reason.
 
 What a failed create has left half-made, Terraform would replace ("tainted"). A function may be: nothing is kept in it.
-A queue may not, as its name would be taken for days, nor what holds data: the mark is taken off those, and the next
-apply goes on with them.
+A queue may not, as its name would be taken for days, nor what holds data, nor an object, whose replacement has the same
+name and would be deleted with it: the mark is taken off those, and the next apply goes on with them.
 """
 
 import re
@@ -18,7 +18,7 @@ from infra.deploy.terraform import Terraform
 
 APPLIES_MAX = 4
 KEPT = re.compile(
-    r"(^|\.)google_(cloud_tasks_queue|firestore_database|storage_bucket|service_account|artifact_registry_repository)\."
+    r"(^|\.)google_(cloud_tasks_queue|firestore_database|storage_bucket(_object)?|service_account|artifact_registry_repository)\."
 )
 
 

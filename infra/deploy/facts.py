@@ -21,6 +21,7 @@ FIRESTORE_API = "firestore.googleapis.com"
 RUNTIME = re.compile(r'^\s*runtime\s*=\s*"(\w+)"', re.MULTILINE)
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
 OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
+API = re.compile(r'"([a-z]+\.googleapis\.com)"')
 AT_ONCE = 8
 
 
@@ -45,6 +46,7 @@ class Facts:
     runtime: str = ""
     catalogue_error: str = ""
     names: Sequence[str] = field(default=())
+    needed_apis: frozenset[str] = frozenset()
 
 
 def gather(target: Target, run: Run) -> Facts:
@@ -68,6 +70,7 @@ def gather(target: Target, run: Run) -> Facts:
         runtime=_runtime(target),
         catalogue_error=catalogue_error,
         names=names,
+        needed_apis=_needed_apis(target),
     )
 
 
@@ -75,6 +78,13 @@ def account(target: Target, run: Run) -> str:
     """Return gcloud's active account, or an empty text."""
     outcome = _ask({"account": ACCOUNT}, target.root, run)["account"]
     return outcome.text.strip() if outcome.ok else ""
+
+
+def queues(target: Target, run: Run) -> frozenset[str]:
+    """Return the names of the region's queues; none, if they cannot be read."""
+    question = f"gcloud tasks queues list --location={target.region} --project={target.project}"
+    listed = _ask({"queues": f"{question} --format=value(name.basename())"}, target.root, run)["queues"]
+    return _names(listed) or frozenset()
 
 
 def _first_round(target: Target) -> dict[str, str]:
@@ -132,6 +142,11 @@ def _last(resource_name: str) -> str:
 def _runtime(target: Target) -> str:
     found = RUNTIME.search((target.infra / "modules" / "function" / "main.tf").read_text("utf-8"))
     return found[1] if found else ""
+
+
+def _needed_apis(target: Target) -> frozenset[str]:
+    files = (target.infra / "apis.tf", target.infra / "bootstrap" / "main.tf")
+    return frozenset(api for file in files for api in API.findall(file.read_text("utf-8")))
 
 
 def _catalogue(target: Target) -> tuple[Sequence[str], str]:

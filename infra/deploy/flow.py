@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from infra.catalogue import load
-from infra.deploy import facts, prerequisites, smoke, terraform
+from infra.deploy import adoption, facts, prerequisites, smoke, terraform
 from infra.deploy.applying import Attempts, applied, planned
 from infra.deploy.clock import REAL, Clock
 from infra.deploy.commands import CommandFailed, Run, run
@@ -24,8 +24,8 @@ WORKS = """Everything works. A first call:
 """
 FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
-that Cloud Functions keeps for sources, and the database where Terraform did not create it or environment is prod. The
-queues' names cannot be used again for some days: give a new deployment in this project another prefix until then."""
+that Cloud Functions keeps for sources, the database where Terraform did not create it or environment is prod, and the
+queues, emptied: a deleted queue's name would be taken for days. The next `make deploy` takes them up again."""
 
 
 class Aborted(Exception):
@@ -76,7 +76,27 @@ class Flow:
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
+        for queue in load(self.target.infra / "catalogue.yaml").queues:
+            self._emptied(self.target.service(queue))
         self.say(REMAINS)
+
+    def _emptied(self, queue: str) -> None:
+        """Delete the tasks of a queue that stays."""
+        where = (f"--location={self.target.region}", f"--project={self.target.project}", "--quiet")
+        outcome = self.run(("gcloud", "tasks", "queues", "purge", queue, *where), folder=self.target.root)
+        if not outcome.ok:
+            self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
+
+    def adopt(self) -> None:
+        """Take into the state what a killed apply left, and create the rest: `make deploy` without its smoke test."""
+        engine = self._checked()
+        self._packaged()
+        ids = adoption.importable(planned(engine, self._attempts()), self.target.project, self.target.region)
+        plan = adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
+        self.say(str(plan))
+        if not plan.empty:
+            self._agreed("Apply it? [y/N] ")
+            self._apply(engine, plan)
 
     def bootstrap(self) -> None:
         """Bootstrap a project: the bucket for the state and the deploying account."""
@@ -122,9 +142,17 @@ class Flow:
 
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
-        plan = planned(engine, self._attempts())
+        plan = self._with_queues(engine, planned(engine, self._attempts()))
         self.say(str(plan))
         return plan
+
+    def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
+        """Plan to take the queues that an earlier destroy kept, where the plan would create them."""
+        ids = adoption.importable(plan, self.target.project, self.target.region)
+        if not any(adoption.QUEUE in address for address in ids):
+            return plan
+        kept = adoption.queues(ids, facts.queues(self.target, self.run))
+        return adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
 
     def _packaged(self) -> None:
         zips = build(load(self.target.infra / "catalogue.yaml"), (), self.target.root / "dist")

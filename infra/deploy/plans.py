@@ -5,7 +5,7 @@ is every failing `check` of the configuration, such as a function that is open t
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 TAINTED = "replace_because_tainted"
@@ -26,6 +26,7 @@ class Plan:
     imported: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     outputs_change: bool = False
+    created_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -49,8 +50,13 @@ def read(document: Mapping[str, Any]) -> Plan:
         tainted=tuple(each["address"] for each in changes if each.get("action_reason") == TAINTED),
         imported=tuple(each["address"] for each in changes if each["change"].get("importing")),
         warnings=tuple(_warnings(document.get("checks", ()))),
+        created_values={each["address"]: each["change"].get("after") or {} for each in _created(changes)},
         outputs_change=any(each["actions"] != ["no-op"] for each in outputs),
     )
+
+
+def _created(changes: Any) -> Iterator[Any]:
+    return (each for each in changes if each["change"]["actions"] == ["create"])
 
 
 def _with(changes: Any, *actions: list[str]) -> tuple[str, ...]:

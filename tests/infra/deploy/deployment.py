@@ -30,6 +30,12 @@ class Deployment:
     put: list[str] = field(default_factory=list)
     seen: dict[str, Body] = field(default_factory=dict)
 
+    def from_now_on(self) -> "Deployment":
+        """Count the delays from now."""
+        self.known_at += self.now()
+        self.fires_at += self.now()
+        return self
+
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.now() < self.known_at:
             return httpx.Response(403, text="<html>Forbidden</html>")

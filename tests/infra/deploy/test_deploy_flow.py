@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.deploy import flow, smoke, target
+from infra.deploy import flow, prerequisites, smoke, target
 from infra.deploy.clock import Clock
 from infra.deploy.commands import CommandFailed, Outcome
 from infra.deploy.flow import Aborted, Flow, confirmation
@@ -113,7 +113,9 @@ def test_a_fresh_project_is_one_command_and_three_questions(place: target.Target
 
     assert Flow(place, said.append, agree, fresh, NO_WAIT, base_url="http://x/").deploy()
     assert asked == ["Enable them? [y/N] ", "Apply it? [y/N] ", "Apply it? [y/N] "]
-    assert f"gcloud services enable {READY_APIS} --project={PROJECT}" in fresh.asked
+    [enabled] = [each for each in fresh.asked if each.startswith("gcloud services enable")]
+    assert enabled.startswith(f"gcloud services enable {READY_APIS} artifactregistry.googleapis.com")
+    assert len(enabled.split()) <= prerequisites.APIS_AT_ONCE + len(["gcloud", "services", "enable", "--project"])
     assert (fresh.count("terraform init"), fresh.count("terraform apply")) == (2, 2)
 
 
