@@ -1,4 +1,7 @@
-"""Plan and apply, again while Google refuses only what it will soon accept: up to four applies, each with its reason.
+"""Plan and apply, again while Google refuses only what it will soon accept, each time with the reason.
+
+A refusal is waited for three times, so it is met in four applies at most. A new project refuses in stages, first its
+APIs, then accounts, then rights: so there may be eight applies in all.
 
 What a failed create has left half-made, Terraform would replace ("tainted"). A function may be: nothing is kept in it.
 A queue may not, as its name would be taken for days, nor what holds data, nor an object, whose replacement has the same
@@ -6,8 +9,9 @@ name and would be deleted with it: the mark is taken off those, and the next app
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.deploy import refusals
 from infra.deploy.clock import REAL, Clock
@@ -16,7 +20,7 @@ from infra.deploy.plans import Plan
 from infra.deploy.progress import Progress
 from infra.deploy.terraform import Terraform
 
-APPLIES_MAX = 4
+APPLIES_MAX = 8
 KEPT = re.compile(
     r"(^|\.)google_(cloud_tasks_queue|firestore_database|storage_bucket(_object)?|service_account|artifact_registry_repository)\."
 )
@@ -28,18 +32,20 @@ class Attempts:
 
     say: Callable[[str], None]
     clock: Clock = REAL
-    tries: int = 0
+    met: Counter[str] = field(default_factory=Counter)
+    tries: int = 1
 
     def refused(self, printed: str) -> None:
         """Say why it failed, and wait. Raises `CommandFailed`, with what to do, when waiting would not help."""
-        self.tries += 1
         found = refusals.failures(printed)
-        seconds = refusals.wait_seconds(found, self.tries) if self.tries < APPLIES_MAX else None
+        self.met.update({failure.refusal.name for failure in found})
+        seconds = refusals.wait_seconds(found, self.met) if self.tries < APPLIES_MAX else None
         if seconds is None:
             raise CommandFailed(f"Terraform failed. What exists stays.\n{refusals.report(found)}")
         for reason in refusals.reasons(found):
             self.say(f"Not yet: {reason}")
-        self.say(f"Trying again in {seconds:g} s (try {self.tries + 1} of {APPLIES_MAX}).")
+        self.tries += 1
+        self.say(f"Trying again in {seconds:g} s (try {self.tries} of at most {APPLIES_MAX}).")
         self.clock.sleep(seconds)
 
 

@@ -1,7 +1,7 @@
 """Deploy, plan, destroy and bootstrap: the order of their steps, and where they stop.
 
     deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
-                                                                               └ up to four times, see applying.py
+                                                                               └ again and again, see applying.py
 
 Nothing is changed before it is confirmed: first what a fresh project lacks (APIs, the bootstrap), one question each,
 then the plan.

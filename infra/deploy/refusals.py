@@ -7,7 +7,7 @@ counts.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.deploy.refusal_table import TABLE, Refusal
@@ -39,9 +39,9 @@ def failures(printed: str) -> list[Failure]:
     return [_failure(block) for block in blocks]
 
 
-def wait_seconds(found: Sequence[Failure], tries: int) -> float | None:
-    """Return how long to wait after so many tries; None when one of the refusals does not pass, or not by then."""
-    waits = [failure.refusal.waits[tries - 1 : tries] for failure in found]
+def wait_seconds(found: Sequence[Failure], met: Mapping[str, int]) -> float | None:
+    """Return how long to wait, when each refusal was met so often; None when one does not pass, or not by then."""
+    waits = [failure.refusal.waits[met[failure.refusal.name] - 1 :][:1] for failure in found]
     return max(wait[0] for wait in waits) if waits and all(waits) else None
 
 
