@@ -23,7 +23,7 @@ TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(erro
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate rehearse fuzz bench check docs package bootstrap plan deploy smoke adopt destroy lock setup clean
+.PHONY: help demo dev test test-all simulate rehearse fuzz bench check docs package bootstrap plan deploy smoke adopt rollback restore destroy lock setup clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,12 @@ smoke: $(READY) ## Smoke-test a deployment through its own URLs (PROJECT=my-proj
 	@$(TO_CLOUD)
 
 adopt: $(READY) ## Take into Terraform's state what a killed deployment left ("already exists"), and create the rest
+	@$(TO_CLOUD)
+
+rollback: $(READY) ## Send traffic back to the revisions before the last deployment, without a build (PROJECT=my-project)
+	@$(TO_CLOUD)
+
+restore: $(READY) ## Restore the newest backup into a database of its own (PROJECT=my-project ENV=prod)
 	@$(TO_CLOUD)
 
 destroy: $(READY) ## Destroy a deployment after its name is typed (PROJECT=my-project ENV=dev)

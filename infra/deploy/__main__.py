@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 
 from infra.deploy import target
-from infra.deploy.commands import CommandFailed
+from infra.deploy.commands import CommandFailed, run
 from infra.deploy.flow import Aborted, Flow
+from infra.deploy.recovery import Recovery
 from infra.packaging.imports import PackagingError
 
-GOALS = ("deploy", "plan", "smoke", "adopt", "destroy", "bootstrap")
+RECOVERY = ("rollback", "restore")
+GOALS = ("deploy", "plan", "smoke", "adopt", "destroy", "bootstrap", *RECOVERY)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +49,8 @@ def _do(options: argparse.Namespace) -> bool:
     flow = Flow(place, _say, agree, base_url=os.environ.get("SIGNALBOX_BASE_URL", ""))
     if options.goal == "deploy":
         return flow.deploy(options.planned)
-    goal: Callable[[], object] = getattr(flow, options.goal)
+    steps = Recovery(place, _say, agree, run) if options.goal in RECOVERY else flow
+    goal: Callable[[], object] = getattr(steps, options.goal)
     return goal() is not False
 
 
