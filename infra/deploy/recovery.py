@@ -23,7 +23,8 @@ one forward as it is: gcloud run services update-traffic NAME --to-latest --regi
 RESTORED = """Restored into {database}; {old} is unchanged. To use it, set in infra/environments/{environment}.tfvars
   database        = "{database}"
   create_database = false
-and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other database: empty the queues first."""
+and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other
+database: empty the queues first."""
 
 
 @dataclass(frozen=True, slots=True)
