@@ -94,9 +94,11 @@ resource "google_monitoring_dashboard" "dashboard" {
     displayName = "${local.begin}signalbox"
     mosaicLayout = {
       columns = 12
-      tiles = [for place, chart in local.charts : {
-        xPos = place % 2 * 6, yPos = floor(place / 2) * 4, width = 6, height = 4
-        widget = { title = chart.title, xyChart = { dataSets = [{ timeSeriesQuery = { timeSeriesFilter = {
+      # The service leaves out zeros when it is read, and Terraform would find a change in each that is written here.
+      tiles = [for place, chart in local.charts : merge(
+        place % 2 == 0 ? {} : { xPos = 6 },
+        place < 2 ? {} : { yPos = floor(place / 2) * 4 },
+        { width = 6, height = 4, widget = { title = chart.title, xyChart = { dataSets = [{ timeSeriesQuery = { timeSeriesFilter = {
           filter = "metric.type=\"${chart.metric}\" resource.type=\"${chart.resource}\" resource.labels.${chart.label}=one_of(${chart.names})"
           aggregation = {
             alignmentPeriod    = "60s"
@@ -104,8 +106,8 @@ resource "google_monitoring_dashboard" "dashboard" {
             crossSeriesReducer = chart.reducer
             groupByFields      = ["resource.label.${chart.label}"]
           }
-        } } }] } }
-      }]
+        } } }] } } },
+      )]
     }
   })
   depends_on = [google_project_service.api]

@@ -1,7 +1,8 @@
 """What people may choose in the catalogue and the variables reaches the plan."""
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,18 @@ def test_less_than_a_cpu_for_many_requests_is_refused(google: GoogleProvider, zi
     made.initialise()
     complaint = " ".join(made.plan(check=False).stderr.split())
     assert "below a full one an instance handles one request at a time" in complaint
+
+
+def test_the_dashboard_holds_no_value_that_its_service_leaves_out(resources: Mapping[str, Resource]) -> None:
+    dashboard = json.loads(resources["google_monitoring_dashboard.dashboard"].values["dashboard_json"])
+    assert list(left_out("dashboard", dashboard)) == []
+    assert len(dashboard["mosaicLayout"]["tiles"]) > 2
+
+
+def left_out(path: str, value: Any) -> Iterator[str]:
+    """Return the places of zeros and of what is empty: read back, the service's answer lacks them."""
+    if value in (None, "", 0, [], {}):
+        yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inner:
+        yield from left_out(f"{path}.{name}", each)
