@@ -9,6 +9,7 @@ READY := .venv/matches-the-locks
 
 SEEDS ?= 10000
 COPIES ?= 20000
+DEPLOYMENTS ?= 100
 ARGS ?=
 # One worker a core, and the tests of a file in one worker: they share its stack or emulator.
 IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
@@ -45,6 +46,9 @@ fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation 
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1 for longer worlds)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long)
 
+rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins for a project, each with other delays of Google's
+	@$(PYTHON_IN_VENV) -m tests.infra.deploy.first_deployments --seeds $(DEPLOYMENTS)
+
 bench: $(READY) ## Measure documents and links on the emulator, compared with plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
 
@@ -74,10 +78,19 @@ bootstrap: $(READY) ## Prepare a project once: a bucket for Terraform's state, a
 plan: $(READY) ## Show what a deployment would change (PROJECT=my-project ENV=dev REGION=us-central1)
 	@$(TO_CLOUD)
 
-deploy: $(READY) ## Check, package, plan, confirm, apply and smoke-test (as plan; YES=1 confirms, PLANNED=1 applies the saved plan)
+deploy: $(READY) ## Prepare, package, plan, confirm, apply, smoke-test (as plan; YES=1 confirms, PLANNED=1 applies the saved plan)
 	@$(TO_CLOUD) $(if $(PLANNED),--planned)
 
 smoke: $(READY) ## Smoke-test a deployment through its own URLs (PROJECT=my-project ENV=dev)
+	@$(TO_CLOUD)
+
+adopt: $(READY) ## Take into Terraform's state what a killed deployment left ("already exists"), and create the rest
+	@$(TO_CLOUD)
+
+rollback: $(READY) ## Send traffic back to the revisions before the last deployment, without a build (PROJECT=my-project)
+	@$(TO_CLOUD)
+
+restore: $(READY) ## Restore the newest backup into a database of its own (PROJECT=my-project ENV=prod)
 	@$(TO_CLOUD)
 
 destroy: $(READY) ## Destroy a deployment after its name is typed (PROJECT=my-project ENV=dev)

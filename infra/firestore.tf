@@ -12,6 +12,7 @@ resource "google_firestore_database" "database" {
 
 # The only time-to-live policy: nothing that a rule needs may have one, so the receipts of waits have none. The policies
 # and their reasons are listed in shared/testing/expiry_policies.py.
+#
 # How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task
 # run more often; 31 days after its last count, Cloud Tasks has dropped the task. No query names its fields.
 resource "google_firestore_field" "attempts" {
