@@ -6,9 +6,11 @@ imports the modules of the function's folder under bare names. `shared.testing.l
 function, so functions must not import their own files while they handle a request. `iam` refuses what the cloud would
 refuse.
 
-Gunicorn serves `application`, with threads, as in the cloud.
+Gunicorn serves `application`, with threads, as in the cloud: loaded once and then forked into the worker processes, so
+each of these connects by itself, when it starts or at its first request.
 """
 
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +33,30 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 
+_connecting = threading.Lock()
+_connected = False
+
+
 def application(catalogue: str) -> "WSGIApplication":
     """Serve the functions of the catalogue file of that name."""
-    chosen = settings()
-    ports = runtime.connect(chosen, local_store(chosen))
-    runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, ports.log)))
-    return mounted(catalogues.load(Path(catalogue)))
+    app = mounted(catalogues.load(Path(catalogue)))
+
+    def connected(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        connect()
+        return app(environ, start_response)
+
+    return connected
+
+
+def connect() -> None:
+    """Connect this process to the local stack's store and queues, once."""
+    global _connected  # noqa: PLW0603 - one set of connections a process is the point
+    with _connecting:
+        if not _connected:
+            chosen = settings()
+            ports = runtime.connect(chosen, local_store(chosen))
+            runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, ports.log)))
+            _connected = True
 
 
 def mounted(catalogue: Catalogue) -> "WSGIApplication":

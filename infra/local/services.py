@@ -11,7 +11,8 @@ from typing import Any
 
 from infra import http_client
 from infra.catalogue import Catalogue
-from infra.local import firestore_emulator, processes
+from infra.local import firestore_emulator, gunicorn_hooks, processes
+from infra.local.child import RETIRED_SECONDS_MAX
 from infra.local.environment import environment_of
 from infra.local.firestore_emulator import Emulator
 from infra.local.supervisor import ROOT, Service
@@ -26,7 +27,8 @@ SERVER_OPTIONS = (
     "--workers=1",
     f"--threads={THREADS}",
     "--timeout=0",
-    "--graceful-timeout=1",
+    f"--graceful-timeout={RETIRED_SECONDS_MAX:.0f}",
+    "--log-level=warning",
     "--keep-alive=75",
     "--no-control-socket",
     "--limit-request-line=0",
@@ -48,6 +50,11 @@ class StackLayout:
     chaos: str
     functions_socket: socket.socket
     events_socket: socket.socket
+
+    @property
+    def workers(self) -> int:
+        """Return the number of processes that serve functions: an embedded store is in one of them."""
+        return (os.cpu_count() or 1) if self.emulator else 1
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]}"
@@ -170,20 +177,22 @@ def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
 
 def _functions(layout: StackLayout) -> Service:
     listening_fd = layout.functions_socket.fileno()
+    loaded = layout.folder / "functions.loaded"
+    bind = (f"--bind=fd://{listening_fd}", "--config=python:infra.local.gunicorn_hooks")
     application = f"infra.local.functions_server:application({str(layout.catalogue_file)!r})"
-    command = _module(
-        "gunicorn",
-        f"--bind=fd://{listening_fd}",
-        *SERVER_OPTIONS,
-        application,
-    )
     return Service(
         "functions",
-        command,
+        _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),
         ready=lambda: _fetched(layout.base_url) is not None,
-        environment={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment_of(layout.settings)},
+        environment={
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            gunicorn_hooks.VARIABLE: str(loaded),
+            **environment_of(layout.settings),
+        },
         inherits=(listening_fd,),
         loses="" if layout.emulator else "its embedded store was in memory and is gone",
+        load_error=lambda pid: gunicorn_hooks.load_error(loaded, pid),
     )
 
 

@@ -25,6 +25,7 @@ from infra.local.environment import settings_of
 from infra.local.folder_lock import FolderInUse, locked
 from infra.local.idle import IdleMonitor
 from infra.local.log_stats import LogStats
+from infra.local.reload import reload
 from infra.local.services import plan, services, stats
 from infra.local.supervisor import ROOT, StackError, Supervisor
 from infra.packaging.checks import check_all
@@ -92,6 +93,11 @@ class Stack:
         functions = self._layout.catalogue.functions.values()
         return {each.name: self.base_url + each.segment for each in functions if "people" in each.invoked_by}
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of all functions."""
+        return tuple(function.folder for function in self._layout.catalogue.functions.values())
+
     def __enter__(self) -> Self:
         self._exits.callback(self._layout.events_socket.close)
         self._exits.callback(self._layout.functions_socket.close)
@@ -140,6 +146,11 @@ class Stack:
     def deaths(self, name: str) -> int:
         """Count a service's recent deaths, at most ten."""
         return self._supervisor.deaths(name)
+
+    def reload(self) -> None:
+        """Switch to the catalogue and the code as they are now. Raises `NotReloaded`: the last good version serves."""
+        self._layout = reload(self._layout, self._supervisor)
+        self._idle_monitor = IdleMonitor(self._layout)
 
     def counts(self) -> dict[str, int]:
         """Return counts since the start: the functions' ``calls``, ``reads``, …, and the ``events`` received."""
