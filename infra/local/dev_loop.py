@@ -61,7 +61,7 @@ class DevLoop:
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths)}", "")
 
     def _counts(self, path: Path) -> bool:
-        """Return whether a file is part of what is served; any other may only be what a failed reload has waited for."""
+        """Return whether a file is part of what is served."""
         if path.is_relative_to(ROOT / "shared"):
             return path.suffix == ".py" or not path.exists()
         return path == self._catalogue or any(path.is_relative_to(folder) for folder in self._stack.folders)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "SIGNALBOX_LOADED"
+EXIT_CODE = 3
 
 
 def load_error(file: Path, pid: int) -> str | None:
@@ -27,9 +28,9 @@ def on_starting(server: Any) -> None:
     """Load the functions before the workers are forked; report an error and exit."""
     try:
         server.app.wsgi()
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         _report(os.getpid(), "".join(traceback.format_exception(error)))
-        raise SystemExit(3) from None
+        raise SystemExit(EXIT_CODE) from None
 
 
 def post_fork(_: Any, worker: Any) -> None:

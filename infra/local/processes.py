@@ -42,6 +42,15 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+def listens(port: int) -> bool:
+    """Return whether a process listens on a TCP port of 127.0.0.1."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
 def start(
     command: Sequence[str],
     *,

@@ -26,7 +26,7 @@ FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
 class NotReloaded(Exception):
-    """The new version cannot run. The message says why, with file and line; `trace` is the traceback, if there is one."""
+    """The new version cannot run. The message says why, with file and line; `trace` is the traceback or empty."""
 
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)

@@ -2,10 +2,11 @@
 
 import json
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from infra.local import firestore_emulator, gunicorn_hooks, processes
 from infra.local.child import RETIRED_SECONDS_MAX
 from infra.local.environment import environment_of
 from infra.local.firestore_emulator import Emulator
+from infra.local.store_service import ADDRESS, KEY
 from infra.local.supervisor import ROOT, Service
 from infra.local.triggers import EmulatorEvents
 from shared.adapters.settings import EMBEDDED, Settings
@@ -50,11 +52,13 @@ class StackLayout:
     chaos: str
     functions_socket: socket.socket
     events_socket: socket.socket
+    store_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    """Of an embedded store: whoever does not know it is refused."""
 
     @property
     def workers(self) -> int:
-        """Return the number of processes that serve functions: an embedded store is in one of them."""
-        return (os.cpu_count() or 1) if self.emulator else 1
+        """Return the number of processes that serve functions."""
+        return os.cpu_count() or 1
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]}"
@@ -105,9 +109,8 @@ def _listen(port: int) -> socket.socket:
 
 def services(layout: StackLayout) -> list[Service]:
     """Return the services in the order in which they start."""
-    firestore = [_firestore(layout, layout.emulator)] if layout.emulator else []
     return [
-        *firestore,
+        _firestore(layout, layout.emulator) if layout.emulator else _store(layout),
         _cloud_tasks(layout),
         _events_receive(layout),
         _events_deliver(layout),
@@ -139,6 +142,23 @@ def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
         prepare=lambda: events.register(layout.catalogue.triggers.values()),
         loses="its documents were in memory and are gone",
     )
+
+
+def _store(layout: StackLayout) -> Service:
+    port = layout.ports["firestore"]
+    file = layout.folder / "store.pickle"
+    return Service(
+        "store",
+        _module("infra.local.store_service", f"--port={port}", f"--file={file}"),
+        ready=lambda: processes.listens(port),
+        environment=_functions_environment(layout),
+        loses="its documents were in memory and are gone",
+    )
+
+
+def _functions_environment(layout: StackLayout) -> dict[str, str]:
+    store = {ADDRESS: f"127.0.0.1:{layout.ports['firestore']}", KEY: layout.store_key}
+    return {**environment_of(layout.settings), **({} if layout.emulator else store)}
 
 
 def _cloud_tasks(layout: StackLayout) -> Service:
@@ -188,10 +208,9 @@ def _functions(layout: StackLayout) -> Service:
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
-            **environment_of(layout.settings),
+            **_functions_environment(layout),
         },
         inherits=(listening_fd,),
-        loses="" if layout.emulator else "its embedded store was in memory and is gone",
         load_error=lambda pid: gunicorn_hooks.load_error(loaded, pid),
     )
 

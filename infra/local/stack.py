@@ -6,7 +6,7 @@
 
 Every service is a process of its own and is restarted when it dies. No process outlives this one, however it ends
 (on other systems than Linux: unless by SIGKILL). The store is Google's emulator where this machine has it, else one
-embedded in the functions' process; both are in memory, so a stack starts empty and removes what an earlier one left in
+in a process of the stack's own; both are in memory, so a stack starts empty and removes what an earlier one left in
 its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command line.
 """
 
@@ -110,7 +110,10 @@ class Stack:
             self._exits.close()
             raise
         if self.store == EMBEDDED:
-            log.warning("embedded: the store is in the functions' process; for Google's emulator: %s", _how_to_get_it())
+            log.warning(
+                "embedded: the store is in memory, without Google's emulator; to use that emulator: %s",
+                _how_to_get_it(),
+            )
         return self
 
     def __exit__(
@@ -185,7 +188,11 @@ def _check(catalogue: catalogues.Catalogue) -> None:
 
 def _clear(folder: Path, service_names: Sequence[str]) -> None:
     """Delete an earlier stack's queues, events and logs: its documents are gone."""
-    for leftover in (*folder.glob("*.sqlite*"), *(folder / f"{name}.log" for name in service_names)):
+    for leftover in (
+        *folder.glob("*.sqlite*"),
+        *folder.glob("store.pickle"),
+        *(folder / f"{name}.log" for name in service_names),
+    ):
         if leftover.name.partition(".")[0] in (*service_names, "events"):
             leftover.unlink(missing_ok=True)
 
