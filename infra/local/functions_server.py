@@ -23,6 +23,7 @@ from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
 from infra.local.iam import AuthorizedQueue, invokers_enforced
 from infra.local.local_store import local_store
+from infra.local.request_labels import LabelledLog, labelled
 from shared.adapters import runtime
 from shared.adapters.http.responses import Response, problem_response, response_of
 from shared.adapters.settings import settings
@@ -39,7 +40,7 @@ _connected = False
 
 def application(catalogue: str) -> "WSGIApplication":
     """Serve the functions of the catalogue file of that name."""
-    app = mounted(catalogues.load(Path(catalogue)))
+    app = labelled(mounted(catalogues.load(Path(catalogue))))
 
     def connected(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         connect()
@@ -55,7 +56,8 @@ def connect() -> None:
         if not _connected:
             chosen = settings()
             ports = runtime.connect(chosen, local_store(chosen))
-            runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, ports.log)))
+            log = LabelledLog(ports.log)
+            runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, log), log=log))
             _connected = True
 
 

@@ -28,7 +28,7 @@ def on_starting(server: Any) -> None:
     """Load the functions before the workers are forked; report an error and exit."""
     try:
         server.app.wsgi()
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is reported where the user looks
         _report(os.getpid(), "".join(traceback.format_exception(error)))
         raise SystemExit(EXIT_CODE) from None
 
@@ -36,8 +36,10 @@ def on_starting(server: Any) -> None:
 def post_fork(_: Any, worker: Any) -> None:
     """Connect a worker, and report that the functions are served."""
     from infra.local import functions_server
+    from infra.local.request_labels import mark_output
 
     functions_server.connect()
+    mark_output()
     _report(worker.ppid, "")
 
 

@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from infra.local.services import StackLayout, stats
+from infra.local.layout import StackLayout
+from infra.local.services import stats
 from infra.local.triggers import EmulatorEvents
 
 MARKER_SECONDS_MAX = 5.0  # a marker may be lost with the half that receives it; the next attempt writes another

@@ -10,12 +10,12 @@ disk, so nothing is lost.
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, CatalogueError
 from infra.local.child import ROOT, Service
-from infra.local.services import StackLayout, services
+from infra.local.layout import StackLayout, with_catalogue
+from infra.local.services import services
 from infra.local.source_errors import source_errors
 from infra.local.supervisor import Supervisor
 from infra.packaging.checks import check_all
@@ -58,18 +58,6 @@ def checked_catalogue(layout: StackLayout) -> Catalogue:
     except (CatalogueError, PackagingError, OSError) as error:
         raise NotReloaded(str(error)) from error
     return catalogue
-
-
-def with_catalogue(layout: StackLayout, catalogue: Catalogue) -> StackLayout:
-    """Return the layout of the same stack with another catalogue."""
-    settings = replace(
-        layout.settings,
-        task_functions=catalogue.task_functions,
-        task_queues=catalogue.task_queues,
-        triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
-        indexes=tuple(index.parsed for index in catalogue.indexes.values()),
-    )
-    return replace(layout, catalogue=catalogue, settings=settings)
 
 
 def summary(trace: str) -> str:

@@ -1,29 +1,27 @@
-"""The services of the local stack, as command lines: derived from a catalogue, a folder and free ports."""
+"""The services of the local stack, as command lines."""
 
 import json
 import os
-import secrets
-import socket
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from infra import http_client
-from infra.catalogue import Catalogue
 from infra.local import firestore_emulator, gunicorn_hooks, processes
 from infra.local.child import RETIRED_SECONDS_MAX
 from infra.local.environment import environment_of
 from infra.local.firestore_emulator import Emulator
+from infra.local.layout import StackLayout
 from infra.local.store_service import ADDRESS, KEY
 from infra.local.supervisor import ROOT, Service
 from infra.local.triggers import EmulatorEvents
-from shared.adapters.settings import EMBEDDED, Settings
 
 RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
-BACKLOG = 1_024
+
+READY = "?ready"
+"""Of the address at which the functions are asked whether they are up; the terminal does not show it."""
 
 SERVER_OPTIONS = (
     "--workers=1",
@@ -36,75 +34,6 @@ SERVER_OPTIONS = (
     "--limit-request-line=0",
 )
 """Of gunicorn, which serves the functions. functions-framework bounds no address either."""
-
-
-@dataclass(frozen=True, slots=True)
-class StackLayout:
-    """What the services know of each other. `emulator` None: the functions embed the store."""
-
-    catalogue_file: Path
-    catalogue: Catalogue
-    folder: Path
-    emulator: Emulator | None
-    settings: Settings
-    base_url: str
-    ports: Mapping[str, int]
-    chaos: str
-    functions_socket: socket.socket
-    events_socket: socket.socket
-    store_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
-    """Of an embedded store: whoever does not know it is refused."""
-
-    @property
-    def workers(self) -> int:
-        """Return the number of processes that serve functions."""
-        return os.cpu_count() or 1
-
-    def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self.ports[name]}"
-
-
-def plan(
-    catalogue_file: Path,
-    catalogue: Catalogue,
-    folder: Path,
-    emulator: Emulator | None,
-    settings: Settings,
-    port: int | None,
-    chaos: str,
-) -> StackLayout:
-    """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
-
-    It replaces the settings that name addresses, and adds the triggers and indexes, which the cloud knows by itself.
-    """
-    functions_socket = _listen(port or 0)
-    events_socket = _listen(0)
-    names = ("firestore", "cloud-tasks", "keys", "events-deliver")
-    ports = dict(zip(names, processes.free_ports(len(names)), strict=True))
-    ports |= {"functions": functions_socket.getsockname()[1], "events-receive": events_socket.getsockname()[1]}
-    base_url = f"http://127.0.0.1:{ports['functions']}/"
-    settings = replace(
-        settings,
-        firestore_emulator=f"127.0.0.1:{ports['firestore']}" if emulator else EMBEDDED,
-        tasks_emulator=f"127.0.0.1:{ports['cloud-tasks']}",
-        events_url=f"http://127.0.0.1:{ports['events-receive']}",
-        function_url=base_url + "{function}",
-        triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
-        keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
-        indexes=tuple(index.parsed for index in catalogue.indexes.values()),
-    )
-    return StackLayout(
-        catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket
-    )
-
-
-def _listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
-    except OSError as error:
-        raise OSError(
-            error.errno, f"Port {port} is taken ({error.strerror}). Choose another: PORT={port + 1}"
-        ) from error
 
 
 def services(layout: StackLayout) -> list[Service]:
@@ -203,7 +132,7 @@ def _functions(layout: StackLayout) -> Service:
     return Service(
         "functions",
         _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),
-        ready=lambda: _fetched(layout.base_url) is not None,
+        ready=lambda: _fetched(f"{layout.base_url}{READY}") is not None,
         environment={
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",

@@ -24,9 +24,10 @@ from infra.local import firestore_emulator, processes
 from infra.local.environment import settings_of
 from infra.local.folder_lock import FolderInUse, locked
 from infra.local.idle import IdleMonitor
+from infra.local.layout import plan
 from infra.local.log_stats import LogStats
 from infra.local.reload import reload
-from infra.local.services import plan, services, stats
+from infra.local.services import services, stats
 from infra.local.supervisor import ROOT, StackError, Supervisor
 from infra.packaging.checks import check_all
 from infra.packaging.imports import PackagingError

@@ -1,4 +1,4 @@
-"""A running stack follows its files: code, a module of shared/, the catalogue; and what cannot run does not replace it."""
+"""A running stack follows its files: code, modules and the catalogue; what cannot run does not replace it."""
 
 import threading
 from collections.abc import Iterator
