@@ -1,8 +1,8 @@
 """Serve all functions on this machine until Ctrl-C: ``python -m infra.local``, or ``make dev``.
 
-Code and catalogue are reloaded when they change. ``PORT`` is the port for people (8080). ``LOG=json`` writes the log as
-JSON lines. ``CHAOS=twice=0.1,late=0.1`` injects faults into queues and events. ``SIGNALBOX_STORE=embedded`` runs
-without Google's Firestore emulator.
+Code and catalogue are reloaded when they change. ``PORT`` is the port for people (8080). ``DATA=folder`` keeps
+documents, queues and events for the next start. ``LOG=json`` writes the log as JSON lines. ``CHAOS=twice=0.1,late=0.1``
+injects faults into queues and events. ``SIGNALBOX_STORE=embedded`` runs without Google's Firestore emulator.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def main() -> int:
         sys.stderr.write(f"PORT must be a number, not {port!r}\n")
         return 2
     try:
-        with contextlib.suppress(KeyboardInterrupt), Stack(int(port), FOLDER) as stack:
+        with contextlib.suppress(KeyboardInterrupt), _stack(int(port)) as stack:
             _serve(stack)
     except OSError as error:
         sys.stderr.write(f"{error.strerror or error}\n")
@@ -36,6 +36,11 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+def _stack(port: int) -> Stack:
+    data = os.environ.get("DATA")
+    return Stack(port, FOLDER, data=Path(data) if data else None)
 
 
 def _serve(stack: Stack) -> None:
@@ -56,8 +61,9 @@ def _print_urls(stack: Stack) -> None:
     width = max(map(len, stack.urls), default=0)
     urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
     sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
-    sys.stdout.write(f"Logs and databases: {stack.folder}. Documents are in memory. Saved changes are reloaded.\n")
-    sys.stdout.write("Stop with Ctrl-C.\n")
+    kept = os.environ.get("DATA")
+    documents = f"{kept} keeps the data" if kept else "Documents are in memory; DATA=folder keeps them"
+    sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")
     sys.stdout.flush()
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import time
 from collections import deque
@@ -53,6 +54,8 @@ class Service:
     loses: str = ""
     """What is lost when it exits, for the log message."""
     load_error: Callable[[int], str | None] = _serving
+    after: tuple[str, ...] = ()
+    """The services that must be ready before its first start."""
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +83,7 @@ class Child:
     prepared: bool = False
     start_at: float = 0.0
     ready_until: float = 0.0
+    started: bool = False
     false_starts: int = 0
     deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS_MAX))
     replacement: _Replacement | None = None
@@ -97,6 +101,7 @@ class Child:
         return [*([self.process] if self.process else []), *newer, *(process for process, _ in self.retired)]
 
     def start(self) -> None:
+        self.started = True
         self.process = self._started(self.service)
         self.prepared, self.ready_until = False, time.monotonic() + READY_SECONDS_MAX
 
@@ -119,6 +124,13 @@ class Child:
         if self.process:
             processes.stop(self.process)
         self.start()
+        result.set_result("")
+
+    def halt(self, _: Service, result: "Future[str]") -> None:
+        """Stop the process; the service is not started again."""
+        if self.process:
+            processes.stop(self.process)
+        self.process, self.start_at = None, math.inf
         result.set_result("")
 
     def replace(self, service: Service, result: "Future[str]") -> None:

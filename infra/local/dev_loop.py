@@ -9,6 +9,7 @@ from infra.local.child import ROOT
 from infra.local.reload import NotReloaded
 from infra.local.stack import Stack, StackError
 from infra.local.watcher import Watcher
+from infra.packaging.sources import is_test
 
 NAMED_MAX = 2
 
@@ -64,6 +65,8 @@ class DevLoop:
         """Return whether a file is part of what is served."""
         if path.is_relative_to(ROOT / "shared"):
             return path.suffix == ".py" or not path.exists()
+        if is_test(path):
+            return False
         return path == self._catalogue or any(path.is_relative_to(folder) for folder in self._stack.folders)
 
 

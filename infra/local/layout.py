@@ -9,6 +9,7 @@ from pathlib import Path
 
 from infra.catalogue import Catalogue
 from infra.local import processes
+from infra.local.data_folder import DataFolder
 from infra.local.firestore_emulator import Emulator
 from shared.adapters.settings import EMBEDDED, Settings
 
@@ -22,6 +23,7 @@ class StackLayout:
     catalogue_file: Path
     catalogue: Catalogue
     folder: Path
+    data: DataFolder | None
     emulator: Emulator | None
     settings: Settings
     base_url: str
@@ -37,6 +39,11 @@ class StackLayout:
         """Return the number of processes that serve functions."""
         return os.cpu_count() or 1
 
+    @property
+    def databases(self) -> Path:
+        """Return the folder of the queues' and the events' files."""
+        return self.data.path if self.data else self.folder
+
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]}"
 
@@ -45,6 +52,7 @@ def plan(
     catalogue_file: Path,
     catalogue: Catalogue,
     folder: Path,
+    data: DataFolder | None,
     emulator: Emulator | None,
     settings: Settings,
     port: int | None,
@@ -70,7 +78,17 @@ def plan(
     )
     settings = _with_what_the_cloud_knows(settings, catalogue)
     return StackLayout(
-        catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket
+        catalogue_file,
+        catalogue,
+        folder,
+        data,
+        emulator,
+        settings,
+        base_url,
+        ports,
+        chaos,
+        functions_socket,
+        events_socket,
     )
 
 

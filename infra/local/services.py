@@ -64,18 +64,25 @@ def _fetched(url: str) -> bytes | None:
 def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
     host = layout.settings.firestore_emulator
     events = EmulatorEvents(host, layout.settings.project, layout.settings.database)
+    seed = layout.data.seed if layout.data else None
+
+    def prepare() -> None:
+        if layout.data and seed:
+            layout.data.correct_in_a_process({**os.environ, **environment_of(layout.settings)})
+        events.register(layout.catalogue.triggers.values())
+
     return Service(
         "firestore",
-        tuple(emulator.command(layout.ports["firestore"], layout.ports["events-receive"])),
+        tuple(emulator.command(layout.ports["firestore"], layout.ports["events-receive"], seed)),
         ready=lambda: firestore_emulator.answers(host),
-        prepare=lambda: events.register(layout.catalogue.triggers.values()),
-        loses="its documents were in memory and are gone",
+        prepare=prepare,
+        loses="its documents since the last start are gone" if seed else "its documents were in memory and are gone",
     )
 
 
 def _store(layout: StackLayout) -> Service:
     port = layout.ports["firestore"]
-    file = layout.folder / "store.pickle"
+    file = layout.databases / "store.pickle"
     return Service(
         "store",
         _module("infra.local.store_service", f"--port={port}", f"--file={file}"),
@@ -95,11 +102,11 @@ def _cloud_tasks(layout: StackLayout) -> Service:
     parent = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}"
     queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.queues.items()}
     ports = (f"--port={layout.ports['cloud-tasks']}", f"--keys-port={layout.ports['keys']}")
-    database = f"--database={layout.folder / 'cloud-tasks.sqlite'}"
+    database = f"--database={layout.databases / 'cloud-tasks.sqlite'}"
     command = _module(
         "infra.local.cloud_tasks", *ports, database, f"--queues={json.dumps(queues)}", f"--chaos={layout.chaos}"
     )
-    return Service("cloud-tasks", command, ready=_answers(layout.url("keys")))
+    return Service("cloud-tasks", command, ready=_answers(layout.url("keys")), after=(_store_name(layout),))
 
 
 def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
@@ -114,14 +121,15 @@ def _events_receive(layout: StackLayout) -> Service:
 
 def _events_deliver(layout: StackLayout) -> Service:
     command = _bridge(layout, "deliver", f"--port={layout.ports['events-deliver']}", f"--chaos={layout.chaos}")
-    return Service("events-deliver", command, ready=_answers(layout.url("events-deliver")))
+    ready = _answers(layout.url("events-deliver"))
+    return Service("events-deliver", command, ready=ready, after=(_store_name(layout),))
 
 
 def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
     functions = layout.catalogue.functions
     triggers = layout.catalogue.triggers.values()
     routes = [f"--route={each.name}={layout.base_url}{functions[each.function].segment}" for each in triggers]
-    return _module("infra.local.event_bridge", half, f"--database={layout.folder / 'events.sqlite'}", *routes, *more)
+    return _module("infra.local.event_bridge", half, f"--database={layout.databases / 'events.sqlite'}", *routes, *more)
 
 
 def _functions(layout: StackLayout) -> Service:
@@ -147,7 +155,12 @@ def _functions(layout: StackLayout) -> Service:
 def _scheduler(layout: StackLayout) -> Service:
     where = (f"--catalogue={layout.catalogue_file}", f"--base-url={layout.base_url}")
     who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
-    return Service("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True)
+    after = ("cloud-tasks", "functions")
+    return Service("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True, after=after)
+
+
+def _store_name(layout: StackLayout) -> str:
+    return "firestore" if layout.emulator else "store"
 
 
 def _module(name: str, *arguments: str) -> tuple[str, ...]:

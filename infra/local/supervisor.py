@@ -73,6 +73,10 @@ class Supervisor:
         """Stop a service and start it as it is described now. Returns when the new process was started."""
         self._request(self._children[service.name].restart, service)
 
+    def halt(self, name: str) -> None:
+        """Stop a service for good. Returns when its process has ended."""
+        self._request(self._children[name].halt, self._children[name].service)
+
     def adopt(self, service: Service) -> None:
         """Describe a service anew, for its next start; the process goes on."""
         self._children[service.name].service = service
@@ -112,7 +116,8 @@ class Supervisor:
             while not self._stopping.is_set():
                 self._handle_requests()
                 for child in self._children.values():
-                    child.check()
+                    if child.started or all(self._children[name].prepared for name in child.service.after):
+                        child.check()
                 if all(child.prepared for child in self._children.values()):
                     self._up.set()
         except BaseException as error:  # noqa: BLE001 (raised to the callers of check and wait)
