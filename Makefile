@@ -24,6 +24,7 @@ TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
 TYPES_OF_OWN := --allow-untyped-defs --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
 TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)
+OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
@@ -40,6 +41,13 @@ dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 
 new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
 	@$(PYTHON_IN_VENV) -m infra.setup.new_function "$(NAME)"
+
+status: $(READY) ## Show what runs, queues, outbox, the last sweep and recent errors (PROJECT=my-project: in the cloud)
+	@$(PYTHON_IN_VENV) -m infra.status status $(OF_WHICH)
+
+logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)
+	@$(PYTHON_IN_VENV) -m infra.status logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \
+		$(if $(filter json,$(LOG)),--json)
 
 test: $(READY) ## Run the tests, also of your own folders, without the slow ones (ARGS="-k word" goes to pytest)
 	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.no_skips -m "not slow" $(ARGS)

@@ -11,8 +11,10 @@ BYTES_AT_ONCE = 2**20
 class LogFollower:
     """Calls `show` with pairs of a service and a line, of all that came since the last call."""
 
-    def __init__(self, files: Sequence[Path], show: Callable[[Iterable[tuple[str, str]]], None]) -> None:
-        self._offsets = dict.fromkeys(files, 0)
+    def __init__(
+        self, files: Sequence[Path], show: Callable[[Iterable[tuple[str, str]]], None], from_end: bool = False
+    ) -> None:
+        self._offsets = {file: file.stat().st_size if from_end else 0 for file in files}
         self._show = show
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="logs", daemon=True)

@@ -87,12 +87,13 @@ def _store(layout: StackLayout) -> Service:
         "store",
         _module("infra.local.store_service", f"--port={port}", f"--file={file}"),
         ready=lambda: processes.listens(port),
-        environment=_functions_environment(layout),
+        environment=functions_environment(layout),
         loses="its documents were in memory and are gone",
     )
 
 
-def _functions_environment(layout: StackLayout) -> dict[str, str]:
+def functions_environment(layout: StackLayout) -> dict[str, str]:
+    """Return the environment of the functions, and of any client of the stack's store."""
     store = {ADDRESS: f"127.0.0.1:{layout.ports['firestore']}", KEY: layout.store_key}
     return {**environment_of(layout.settings), **({} if layout.emulator else store)}
 
@@ -145,7 +146,7 @@ def _functions(layout: StackLayout) -> Service:
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
-            **_functions_environment(layout),
+            **functions_environment(layout),
         },
         inherits=(listening_fd,),
         load_error=lambda pid: gunicorn_hooks.load_error(loaded, pid),

@@ -29,7 +29,8 @@ from infra.local.layout import plan
 from infra.local.log_stats import LogStats
 from infra.local.preparation import check, clear, how_to_get_the_emulator
 from infra.local.reload import reload
-from infra.local.services import services, stats
+from infra.local.running_stack import RunningStack
+from infra.local.services import functions_environment, services, stats
 from infra.local.supervisor import StackError, Supervisor
 from shared.adapters.settings import EMBEDDED, Settings
 
@@ -114,6 +115,9 @@ class Stack:
             self._supervisor.start()
             if self._data:
                 self._exits.callback(self._save)
+            running = self._running()
+            running.announce()
+            self._exits.callback(running.withdraw)
         except BaseException:
             self._exits.close()
             raise
@@ -137,6 +141,12 @@ class Stack:
         clear(self.folder, self.service_names, databases=self._data is None)
         if self._data and (warning := self._data.open(self._layout.ports["functions"])):
             log.warning("%s", warning)
+
+    def _running(self) -> RunningStack:
+        layout = self._layout
+        places = (str(self.folder), os.getpid(), self.base_url, self.store)
+        urls = (layout.url("keys"), layout.url("events-deliver"))
+        return RunningStack(*places, *urls, functions_environment(layout))
 
     def _save(self) -> None:
         """End what could change the documents, and save them with their queues and events. Ctrl-C does not stop it."""

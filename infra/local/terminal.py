@@ -123,7 +123,7 @@ def parsed(service: str, line: str) -> dict[str, Any] | None:
 
 def is_idle(entry: Mapping[str, Any]) -> bool:
     """Return whether a line only says that the sweeper found nothing to do, or that the stack looked at itself."""
-    if entry.get("path") == f"/{READY}":
+    if str(entry.get("path", "")).endswith(f"/{READY}"):
         return True
     well = entry.get("function") == "sweep" and entry.get("message") == "handled" and entry.get("status", 500) < 400
     return well and not any(entry.get(name) for name in CHANGES)

@@ -105,3 +105,17 @@ def is_printed(album: str, port: int) -> bool:
 def permit_is_free(semaphore: str, port: int) -> bool:
     shown: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/semaphores/{semaphore}").json()
     return bool(shown["free"] == shown["permits"])
+
+
+def test_status_and_logs_show_the_running_stack(clone: Path, dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, port = dev
+    httpx.post(f"http://127.0.0.1:{port}/printers").raise_for_status()
+    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+    status, logs = (
+        subprocess.run(["make", goal], cwd=clone, capture_output=True, text=True, check=True).stdout
+        for goal in ("status", "logs")
+    )
+    for line in (r"stack +http://127.0.0.1:\d+/", r"functions +up", r"queue tasks +\d+ waiting", r"outbox +empty"):
+        assert re.search(line, status), status
+    assert re.search(r"last sweep +\d+ s ago", status), status
+    assert re.search(r"printers │ \d+ hello", logs), logs
