@@ -18,8 +18,14 @@ ENV := dev
 PROJECT :=
 REGION :=
 export YES CONFIRM
+# The folders of a user's own functions, as the catalogue names them: checked and tested with the rest.
+OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m infra.setup.own_folders)
+TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
+# Types are checked where they are written: a function of your own need not have any.
+TYPES_OF_OWN := --allow-untyped-defs --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
 TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)
+OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
@@ -34,11 +40,21 @@ demo: $(READY) ## Run the five stages of the demo on real input, on the local em
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(PYTHON_IN_VENV) -m infra.local
 
-test: $(READY) ## Run the tests, without the slow ones (ARGS="-k word" goes to pytest)
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.no_skips -m "not slow" $(ARGS)
+new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
+	@$(PYTHON_IN_VENV) -m infra.setup.new_function "$(NAME)"
+
+status: $(READY) ## Show what runs, queues, outbox, the last sweep and recent errors (PROJECT=my-project: in the cloud)
+	@$(PYTHON_IN_VENV) -m infra.status status $(OF_WHICH)
+
+logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)
+	@$(PYTHON_IN_VENV) -m infra.status logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \
+		$(if $(filter json,$(LOG)),--json)
+
+test: $(READY) ## Run the tests, also of your own folders, without the slow ones (ARGS="-k word" goes to pytest)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.no_skips -m "not slow" $(ARGS)
 
 test-all: $(READY) ## Run all tests
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.no_skips $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.no_skips $(ARGS)
 
 fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation in openapi.yaml
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz $(ARGS)
@@ -63,6 +79,9 @@ check: $(READY) ## Lint, check formatting and types, and find machine paths and 
 	$(PYTHON_IN_VENV) -m ruff check || status=1; \
 	$(PYTHON_IN_VENV) -m ruff format --check || status=1; \
 	$(PYTHON_IN_VENV) -m mypy shared infra examples tests $(wildcard functions/*/*.py) || status=1; \
+	for own in $(OWN_FOLDERS); do \
+		MYPYPATH=$$own $(PYTHON_IN_VENV) -m mypy $(TYPES_OF_OWN) $$own || status=1; \
+	done; \
 	$(PYTHON_IN_VENV) -m infra.setup.tracked_files || status=1; \
 	exit $$status
 
