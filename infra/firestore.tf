@@ -32,3 +32,15 @@ resource "google_firestore_field" "attempts" {
   index_config {}
   depends_on = [google_firestore_database.database]
 }
+
+# A task that was given up. Deleted, it cannot be run again from there; a late delivery of the task would record it anew.
+resource "google_firestore_field" "failures" {
+  database   = local.database
+  collection = "failures"
+  field      = "recorded_at"
+  ttl_config {
+    expiration_offset = "2592000s"
+  }
+  index_config {}
+  depends_on = [google_firestore_database.database]
+}

@@ -13,10 +13,11 @@ locals {
 
   # The kit's own fields that no query names; a map's settings are those of its fields too.
   never_searched = {
-    attempts   = ["starts"]
+    attempts   = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
     batches    = ["digest", "missing", "on_complete", "parent", "task"]
     counters   = ["failures", "passed", "units"]
     documents  = ["_signalbox"]
+    failures   = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
     outbox     = ["tasks"]
     pages      = ["digest", "task", "units"]
     semaphores = ["alarm_at", "clean_at", "ended", "leases", "next_token"]

@@ -52,5 +52,6 @@ locals {
     SIGNALBOX_SCHEDULER_ACCOUNT = google_service_account.kit["scheduler"].email
     SIGNALBOX_TASK_FUNCTIONS    = jsonencode({ for name, function in local.functions : name => function.tasks if function.queue && (function.users_own || length(function.tasks) > 0) })
     SIGNALBOX_TASK_QUEUES       = jsonencode([for name, queue in local.queues : name if queue.attempts_max == -1])
+    SIGNALBOX_QUEUE_BACKOFFS    = jsonencode({ for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] })
   }
 }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from shared.core.rules.backoff import Backoff
 from shared.core.rules.indexes import Index, parse
 
 EMBEDDED = "embedded"
@@ -24,7 +25,7 @@ class Settings:
     name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and
     ``scheduler_account`` may call the entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id)
     that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
-    the declared composite indexes; None: do not check.
+    the declared composite indexes; None: do not check. ``queue_backoffs`` are those of the queues, by name.
     """
 
     project: str
@@ -44,6 +45,7 @@ class Settings:
     signatures_removed: bool = False
     in_cloud: bool = False
     indexes: tuple[Index, ...] | None = None
+    queue_backoffs: Mapping[str, Backoff] = field(default_factory=dict)
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -71,6 +73,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
+        queue_backoffs=_backoffs(get("SIGNALBOX_QUEUE_BACKOFFS") or "{}"),
     )
 
 
@@ -90,6 +93,10 @@ def _names_by_name(listed: str | None) -> Mapping[str, frozenset[str]] | None:
 
 def _indexes(listed: str | None) -> tuple[Index, ...] | None:
     return None if listed is None else tuple(parse(one["collection"], one["fields"]) for one in json.loads(listed))
+
+
+def _backoffs(listed: str) -> Mapping[str, Backoff]:
+    return {name: Backoff(*numbers) for name, numbers in json.loads(listed).items()}
 
 
 @cache

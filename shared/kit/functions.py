@@ -20,7 +20,7 @@ from shared.core.rules.task_context import TaskContext
 from shared.kit.batch_liveness_cache import is_live
 from shared.kit.idempotency import idempotent_calls
 from shared.tasks.operations import task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import RetryLimits
 from shared.tasks.rules.signatures import Signature
 
 P = ParamSpec("P")
@@ -153,7 +153,6 @@ class Function:
     def _run(self, request: TaskDelivery) -> None:
         task = self._tasks.get(request.name)
         limits = task.retry_limits if task else RetryLimits(LIMITS.attempts_max)
-        attempt = Attempt(request.operation, request.context, request.executions, request.retries)
 
         def code(context: TaskContext | None) -> Any:
             if task is None:
@@ -162,7 +161,7 @@ class Function:
             return task.run(request.payload, context)
 
         with idempotent_calls(request.operation):
-            task_runner.run(runtime.ports(), attempt, limits, is_live, code)
+            task_runner.run(runtime.ports(), request.attempt(self.name), limits, is_live, code)
 
 
 def _dispatch(routes: EntryPoint, tasks: EntryPoint) -> EntryPoint:

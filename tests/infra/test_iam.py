@@ -20,6 +20,7 @@ batch-complete   | ann               | batches tasks             | kit-tasks | s
 batch-expand     | kit-tasks         | batches tasks             | kit-tasks | signalbox-prod
 batches          | ann               | batches tasks             | kit-tasks | signalbox-prod
 documents        | ann               |                           |           | signalbox-prod
+failures         | ann               | admit tasks               | kit-tasks | signalbox-prod
 link-fan-out     | ev-link-fan-out   | links                     | kit-tasks | signalbox-prod
 link-refresh     | kit-tasks         | links                     | kit-tasks | signalbox-prod
 link-verify      | kit-tasks         | links                     | kit-tasks | signalbox-prod

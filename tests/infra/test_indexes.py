@@ -24,11 +24,15 @@ TESTS = (
     "links/test_verification",
     "semaphores/test_costs_semaphores",
     "semaphores/test_semaphores_http",
+    "tasks/test_failures",
 )
 KNOWN = {
+    ("attempts", "batch"),
+    ("attempts", "erred_at"),
     ("batches", "due_at"),
     ("counters", "first"),
     ("documents", "_signalbox.link_keys"),
+    ("failures", "failed_at"),
     ("semaphores", "mode"),
     ("semaphores", "sweep_at"),
     ("units", "state"),
@@ -97,10 +101,14 @@ def test_whom_a_document_links_to_is_searched_as_arrays_only(configured: dict[Fi
     }
 
 
-def test_only_receipts_and_counts_of_attempts_have_a_time_to_live(resources: Mapping[str, Resource]) -> None:
+def test_only_receipts_counts_of_attempts_and_failures_have_a_time_to_live(resources: Mapping[str, Resource]) -> None:
     living = [each.values for each in resources.values() if each.values.get("ttl_config")]
     offsets = {(each["collection"], each["field"]): each["ttl_config"][0]["expiration_offset"] for each in living}
-    assert offsets == {("attempts", "counted_at"): "2678400s", ("waiters", "expires_at"): ""}
+    assert offsets == {
+        ("attempts", "counted_at"): "2678400s",
+        ("failures", "recorded_at"): "2592000s",
+        ("waiters", "expires_at"): "",
+    }
 
 
 def unindexed(field: Field, configured: Mapping[Field, list[str]]) -> bool:

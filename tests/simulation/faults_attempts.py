@@ -10,10 +10,10 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations.ports import Ports
-from shared.core.rules.problems import Unavailable
+from shared.core.rules.problems import GaveUp, Unavailable
 from shared.core.rules.task_context import Lease
 from shared.tasks.operations import attempts, task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 from tests.simulation import attempts_world
 from tests.simulation.faults import Fault
 
@@ -24,8 +24,13 @@ def _attempts(clause: str, without: str, module: object, name: str, instead: Any
     return Fault(clause, without, partial(mock.patch.object, module, name, instead), attempts_world.run)
 
 
+def _check(retry_limits: RetryLimits, starts: int) -> None:
+    if not retry_limits.allow(Start(starts)):
+        raise GaveUp("Gave up.")
+
+
 def _by_deliveries(_: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Any]) -> Any:
-    retry_limits.check(attempt.retries + 1)
+    _check(retry_limits, attempt.retries + 1)
     return code()
 
 
@@ -35,10 +40,10 @@ def _uncounted(_: Ports, __: Attempt, ___: RetryLimits, code: Callable[[], Any])
 
 def _counted_on_arrival(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: Any, code: Any) -> None:
     """The start is counted before the lease is claimed, or the unit's outcome is looked for."""
-    counted = count_start(ports, attempt) if attempt.is_repeated else 0
+    counted = count_start(ports, attempt).number if attempt.is_repeated else 0
 
     def checked(context: Any) -> Any:
-        retry_limits.check(counted)
+        _check(retry_limits, counted)
         return code(context)
 
     elsewhere = replace(attempt, operation=f"{attempt.operation}-elsewhere")
@@ -49,13 +54,13 @@ def _started_all_the_same(ports: Ports, attempt: Attempt, retry_limits: RetryLim
     """A start that cannot be counted happens."""
     if attempt.is_repeated:
         with suppress(Unavailable):
-            retry_limits.check(count_start(ports, attempt))
+            _check(retry_limits, count_start(ports, attempt).number)
     return code()
 
 
 def _first_taken_for_a_start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Any]) -> Any:
     if attempt.is_repeated:
-        retry_limits.check(count_start(ports, attempt) + 1)
+        _check(retry_limits, count_start(ports, attempt).number + 1)
     return code()
 
 

@@ -39,6 +39,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_SIGNATURES": "removed",
             "K_SERVICE": "documents",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
+            "SIGNALBOX_QUEUE_BACKOFFS": '{"tasks": [0.2, 60, 8]}',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -59,6 +60,7 @@ def test_every_setting_has_its_variable() -> None:
         True,
         True,
         (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
+        {"tasks": (0.2, 60, 8)},
     )
 
 
@@ -82,6 +84,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}',
             "SIGNALBOX_TASK_QUEUES": "[]",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
+            "SIGNALBOX_QUEUE_BACKOFFS": '{"slow": [10, 600, 3]}',
         }
     )
     assert from_environment(environment_of(chosen)) == chosen
