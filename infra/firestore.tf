@@ -44,3 +44,15 @@ resource "google_firestore_field" "failures" {
   index_config {}
   depends_on = [google_firestore_database.database]
 }
+
+# What was enqueued under an id, or by a task. As long as Cloud Tasks may deliver that task again, and a day.
+resource "google_firestore_field" "receipts" {
+  database   = local.database
+  collection = "receipts"
+  field      = "enqueued_at"
+  ttl_config {
+    expiration_offset = "2764800s"
+  }
+  index_config {}
+  depends_on = [google_firestore_database.database]
+}

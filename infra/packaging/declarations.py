@@ -2,7 +2,8 @@
 
 The code is read, not run. The tasks are the functions decorated with ``@app.task``. The queues follow from the use of
 `shared.kit`: a semaphore enqueues to `admit` and `tasks`, a batch to `batches` and `tasks`, and so does the task of a
-batch's unit, since the last unit completes the batch. A queue that the code names (``queue="slow"``) counts too.
+batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`. A
+queue that the code names (``queue="slow"``) counts too.
 """
 
 import ast
@@ -112,6 +113,7 @@ class _Module:
     def _queues_of(self, node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Call) and id(node) not in self._read_only:
             yield from QUEUES.get(self._kit_name(node.func), ())
+            yield from (QUEUE_DEFAULT,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)
         elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
             annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
@@ -132,6 +134,10 @@ class _Module:
                 yield from ((alias.asname or alias.name, KIT) for alias in node.names if alias.name == "kit")
             elif isinstance(node, ast.Import):
                 yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+
+
+def _is_enqueue(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "enqueue"
 
 
 def _is_task_decorator(node: ast.expr) -> bool:

@@ -12,13 +12,13 @@ from shared.adapters.http.responses import EntryPoint, Response
 from shared.adapters.http.routes import Routes
 from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
-from shared.core.rules.calls import Call
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import UnknownTask
 from shared.core.rules.task_context import TaskContext
 from shared.kit.batch_liveness_cache import is_live
-from shared.kit.idempotency import idempotent_calls
+from shared.kit.calls import Call
+from shared.kit.idempotency import hold, idempotent_calls
 from shared.tasks.operations import task_runner
 from shared.tasks.rules.attempts import RetryLimits
 from shared.tasks.rules.signatures import Signature
@@ -155,13 +155,15 @@ class Function:
         limits = task.retry_limits if task else RetryLimits(LIMITS.attempts_max)
 
         def code(context: TaskContext | None) -> Any:
+            hold(context)
             if task is None:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
             return task.run(request.payload, context)
 
-        with idempotent_calls(request.operation):
-            task_runner.run(runtime.ports(), request.attempt(self.name), limits, is_live, code)
+        attempt = request.attempt(self.name)
+        with idempotent_calls(request.operation, is_repeated=attempt.is_repeated):
+            task_runner.run(runtime.ports(), attempt, limits, is_live, code)
 
 
 def _dispatch(routes: EntryPoint, tasks: EntryPoint) -> EntryPoint:

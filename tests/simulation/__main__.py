@@ -17,6 +17,7 @@ from functools import partial
 from tests.simulation import (
     attempts_world,
     batches_world,
+    enqueues_world,
     failures_world,
     links_world,
     outbox_world,
@@ -30,6 +31,7 @@ from tests.simulation.world import Violation
 WORLDS: dict[str, Callable[..., None]] = {
     "attempts": attempts_world.run,
     "batches": batches_world.run,
+    "enqueues": enqueues_world.run,
     "failures": failures_world.run,
     "links": links_world.run,
     "outbox": outbox_world.run,
