@@ -45,6 +45,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
         "SIGNALBOX_QUEUE_BACKOFFS": json.dumps({name: astuple(each) for name, each in settings.queue_backoffs.items()}),
+        "SIGNALBOX_TIMEOUT_SECONDS": str(settings.timeout_seconds),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
     }

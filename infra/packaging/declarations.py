@@ -19,6 +19,7 @@ SEMAPHORE_QUEUES = ("admit", QUEUE_DEFAULT)
 BATCH_QUEUES = ("batches", QUEUE_DEFAULT)
 QUEUES = {"semaphore": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES, "sub_batch": BATCH_QUEUES}
 NAMES_A_QUEUE = frozenset({"Call", "replace"})
+TASK_DECORATOR = frozenset({"task"})
 READ_ONLY = frozenset({"status"})
 """Methods of a batch that enqueue nothing."""
 
@@ -117,6 +118,8 @@ class _Module:
             yield from _queue_named(node)
         elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
             annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
+            for decorator in node.decorator_list:
+                yield from _queue_named(decorator, names=TASK_DECORATOR) if isinstance(decorator, ast.Call) else ()
             if any(annotation is not None and self._kit_name(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
 
@@ -146,8 +149,8 @@ def _is_task_decorator(node: ast.expr) -> bool:
     return isinstance(target, ast.Attribute) and target.attr == "task" and isinstance(target.value, ast.Name)
 
 
-def _queue_named(call: ast.Call) -> Iterator[str]:
-    if ast.unparse(call.func).rpartition(".")[2] in NAMES_A_QUEUE:
+def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:
+    if ast.unparse(call.func).rpartition(".")[2] in names:
         for keyword in call.keywords:
             if keyword.arg == "queue" and isinstance(keyword.value, ast.Constant):
                 yield str(keyword.value.value)

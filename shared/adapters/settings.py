@@ -11,6 +11,9 @@ from shared.core.rules.indexes import Index, parse
 
 EMBEDDED = "embedded"
 GOOGLE_KEYS_URL = "https://www.googleapis.com/oauth2/v1/certs"
+TIMEOUT_SECONDS = 540
+"""The catalogue's default."""
+
 SIGNATURES = ("checked", "removed")
 
 
@@ -25,7 +28,8 @@ class Settings:
     name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and
     ``scheduler_account`` may call the entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id)
     that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
-    the declared composite indexes; None: do not check. ``queue_backoffs`` are those of the queues, by name.
+    the declared composite indexes; None: do not check. ``queue_backoffs`` are those of the queues, by name;
+    ``timeout_seconds`` is how long the platform lets a request run.
     """
 
     project: str
@@ -46,6 +50,7 @@ class Settings:
     in_cloud: bool = False
     indexes: tuple[Index, ...] | None = None
     queue_backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    timeout_seconds: float = TIMEOUT_SECONDS
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -73,6 +78,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
+        timeout_seconds=float(get("SIGNALBOX_TIMEOUT_SECONDS") or TIMEOUT_SECONDS),
         queue_backoffs=_backoffs(get("SIGNALBOX_QUEUE_BACKOFFS") or "{}"),
     )
 

@@ -22,7 +22,7 @@ the first and adds none, as long as the code makes the same calls, in whatever o
 from shared.adapters.http.routes import Request, Response
 from shared.core.operations.ports import DocumentEvent
 from shared.core.rules.problems import LeaseEnded, NotFound, Problem, Unavailable
-from shared.core.rules.task_context import Completion, Lease, Unit
+from shared.core.rules.task_context import Completion, Lease, TaskContext, Unit
 from shared.kit.batches import SubBatch, batch, sub_batch
 from shared.kit.calls import Call
 from shared.kit.documents import documents
@@ -42,6 +42,7 @@ __all__ = [
     "Response",
     "SubBatch",
     "Task",
+    "TaskContext",
     "Unavailable",
     "Unit",
     "batch",

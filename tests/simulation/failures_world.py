@@ -19,12 +19,12 @@ from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
-from shared.core.rules.task_context import TaskContext
+from shared.core.rules.task_context import TaskSubject
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.tasks.operations import failures, task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 from shared.tasks.rules.failures import COLLECTION, path_of
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reach import FAILURES_KEPT, FAILURES_RETRIED, REACHED
@@ -110,7 +110,7 @@ class FailuresWorld:
         self.deliveries[effect.name] += 1
         self.names[effect.payload["id"]].add(effect.name)
 
-        def code(_: TaskContext | None) -> str:
+        def code(_: TaskSubject | None, __: Start) -> str:
             return self._code(str(effect.payload["id"]))
 
         try:

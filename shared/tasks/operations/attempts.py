@@ -31,8 +31,8 @@ STARTS, ERRORS, COUNTED_AT = ("starts",), ("errors",), ("counted_at",)
 Returned = TypeVar("Returned")
 
 
-def start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Returned]) -> Returned:
-    """Run the code, and count that. Raises `GaveUp` instead if that would be one start too many.
+def start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[Start], Returned]) -> Returned:
+    """Run the code with its start, and count that. Raises `GaveUp` instead if that would be one start too many.
 
     Raises `Unavailable`, and runs nothing, if a repeated attempt cannot be counted.
     """
@@ -42,7 +42,7 @@ def start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Calla
         give_up(ports, attempt, begun, problem)
         raise problem
     try:
-        returned = code()
+        returned = code(begun)
     except Problem as problem:
         give_up(ports, attempt, begun, problem)
         raise

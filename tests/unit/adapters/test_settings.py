@@ -40,6 +40,7 @@ def test_every_setting_has_its_variable() -> None:
             "K_SERVICE": "documents",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
             "SIGNALBOX_QUEUE_BACKOFFS": '{"tasks": [0.2, 60, 8]}',
+            "SIGNALBOX_TIMEOUT_SECONDS": "60",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -61,6 +62,7 @@ def test_every_setting_has_its_variable() -> None:
         True,
         (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
         {"tasks": (0.2, 60, 8)},
+        60,
     )
 
 
