@@ -14,15 +14,17 @@ locals {
   # All of the kit's own fields that no query names; a map's settings are those of its fields too. An index of values that
   # grow (times, numbers of units) takes some 500 writes a second.
   never_searched = {
-    attempts = ["starts"]
+    attempts = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
     batches = [
       "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing", "on_complete", "pages",
       "parent", "reason", "size", "state", "succeeded", "task"
     ]
     counters  = ["failures", "failures_max", "page", "passed", "units"]
     documents = ["_signalbox"]
+    failures  = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
     outbox    = ["enqueued", "tasks"]
     pages     = ["digest", "end", "first", "size", "task", "units"]
+    receipts  = ["digest"]
     releases  = ["id", "incarnation", "operation", "token"]
     semaphores = [
       "alarm_at", "clean_at", "delete_after_seconds", "ended", "lease_seconds", "leases", "next_token", "permits", "revision"

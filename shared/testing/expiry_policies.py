@@ -24,5 +24,15 @@ POLICIES: dict[str, ExpiryPolicy] = {
         timedelta(days=31),
         "A missing count is none: a task runs more often at worst, and Cloud Tasks has dropped it by then.",
     ),
+    "failures": ExpiryPolicy(
+        "recorded_at",
+        timedelta(days=30),
+        "It is kept for people; without it they cannot run the task again from there, and no rule asks for it.",
+    ),
+    "receipts": ExpiryPolicy(
+        "enqueued_at",
+        timedelta(days=32),
+        "It recognises a repeat for as long as Cloud Tasks may deliver the task that makes it, and a day.",
+    ),
 }
 """By collection."""

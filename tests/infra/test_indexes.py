@@ -27,11 +27,15 @@ TESTS = (
     "links/test_verification",
     "semaphores/test_costs_semaphores",
     "semaphores/test_semaphores_http",
+    "tasks/test_failures",
     "transforms/test_transforms_http",
 )
 INDEXED = {
+    ("attempts", "batch"): "the last errors of a batch's units that are being retried",
+    ("attempts", "erred_at"): "the last errors of tasks that are being retried",
     ("batches", "due_at"): "the sweeper: what is due",
     ("counters", "first"): "the page of a unit, and the last page; only pages' nodes have it",
+    ("failures", "failed_at"): "list what was given up, the latest first",
     ("semaphores", "mode"): "list the semaphores with waiters",
     ("semaphores", "sweep_at"): "the sweeper: what is due",
     ("units", "state"): "count units, and list those that failed; of one value, entries sort by ids, which are spread",

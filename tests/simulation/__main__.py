@@ -18,6 +18,8 @@ from functools import partial
 from tests.simulation import (
     attempts_world,
     batches_world,
+    enqueues_world,
+    failures_world,
     links_world,
     outbox_world,
     planted,
@@ -31,6 +33,8 @@ from tests.simulation.world import Violation
 WORLDS: dict[str, Callable[..., None]] = {
     "attempts": attempts_world.run,
     "batches": batches_world.run,
+    "enqueues": enqueues_world.run,
+    "failures": failures_world.run,
     "links": links_world.run,
     "outbox": outbox_world.run,
     "semaphores": semaphores_world.run,

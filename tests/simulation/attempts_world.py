@@ -26,12 +26,12 @@ from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import GaveUp, Unavailable
-from shared.core.rules.task_context import TaskContext
+from shared.core.rules.task_context import TaskSubject
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.tasks.operations import task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
 from tests.simulation.ports import SimulatedStore
@@ -149,7 +149,7 @@ class AttemptsWorld:
         self.deliveries[effect.name] += 1
         self.names[attempt.record_path] = id_
 
-        def code(_: TaskContext | None) -> str:
+        def code(_: TaskSubject | None, __: Start) -> str:
             return self._code(effect)
 
         try:

@@ -16,6 +16,8 @@ from tests.simulation import (
     faults_attempts,
     faults_batches,
     faults_documents,
+    faults_enqueues,
+    faults_failures,
     faults_groups,
     faults_late,
     faults_links,
@@ -30,6 +32,8 @@ from tests.simulation.world import Violation
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "attempts": faults_attempts.FAULTS,
     "batches": faults_batches.FAULTS,
+    "enqueues": faults_enqueues.FAULTS,
+    "failures": faults_failures.FAULTS,
     "links": faults_links.FAULTS
     + faults_transforms.FAULTS
     + faults_documents.FAULTS

@@ -11,9 +11,28 @@ from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
-from tests.simulation.reach import CALLS_AWAY, EVENTS_LATE, GIVEN_UP, NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED
+from tests.simulation.reach import (
+    CALLS_AWAY,
+    EVENTS_LATE,
+    FAILURES_KEPT,
+    FAILURES_RETRIED,
+    GIVEN_UP,
+    NAMES_REUSED,
+    OUTAGES,
+    RUN_AGAIN,
+    TASKS_REFUSED,
+)
 
-SEEDS = {"links": 2_000, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500, "verify": 500, "attempts": 1_500}
+SEEDS = {
+    "links": 2_000,
+    "outbox": 1_500,
+    "semaphores": 1_500,
+    "batches": 1_500,
+    "verify": 500,
+    "attempts": 1_500,
+    "failures": 1_000,
+    "enqueues": 1_500,
+}
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
 
 LONG_SEEDS = 60
@@ -26,6 +45,8 @@ REACHED_IN = {
     "batches": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
     "attempts": (CALLS_AWAY, GIVEN_UP, TASKS_REFUSED),
+    "enqueues": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
+    "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }
 """What the seeds of each world must reach: rare faults that a small change could make unreachable without a sign."""
 

@@ -127,6 +127,12 @@ class Limits:
     attempts_max: int = 10
     """Starts of a user's task's code before the kit gives the task up: with the queue's pauses, some minutes."""
 
+    traceback_letters_max: int = 20_000
+    """Of the traceback kept of a task's last error: its end, which names the cause."""
+
+    failures_listed_max: int = 50
+    """Failures in one answer: each has a payload of up to 100 KiB and a traceback."""
+
     # --- documents brought in bulk ---
 
     bulk_puts_max: int = 500

@@ -91,6 +91,11 @@ class Waiter:
         """Return the waiter as `GET` shows it."""
         return {"id": self.id, "since": self.since, "permits": self.permits}
 
+    def asked(self) -> dict[str, Any]:
+        """Return what the wait asked for, where that is not the default: the same wait can be made again of it."""
+        defaults = {"permits": 1, "lease_seconds": None, "release_on_return": False}
+        return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
+
     def is_late(self, now: datetime) -> bool:
         """Return whether its deadline is over."""
         return self.deadline_at is not None and now >= self.deadline_at
