@@ -25,7 +25,7 @@ from shared.core.rules.problems import Unavailable
 
 ADDRESS = "SIGNALBOX_STORE_ADDRESS"
 KEY = "SIGNALBOX_STORE_KEY"
-METHODS = frozenset({"read", "query", "count", "commit", "write_each", "new_id"})
+METHODS = frozenset({"read", "read_some", "query", "count", "commit", "write_each", "new_id"})
 
 
 def address() -> tuple[str, int] | None:
@@ -43,6 +43,9 @@ class RemoteStore:
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         return self._call("read", *paths, fields=fields)  # type: ignore[no-any-return]
+
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        return self._call("read_some", tuple(needed), tuple(others), bytes_max)  # type: ignore[no-any-return]
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         return self._call("query", query)  # type: ignore[no-any-return]

@@ -48,7 +48,7 @@ def deliver(harness: BatchHarness, task: Effect, returned: Any, retries: int = 0
     """Deliver the unit's task; return whether its code ran."""
     ran: list[Any] = []
 
-    def code(_: object) -> Any:
+    def code(_: object, __: object) -> Any:
         ran.append(returned)
         if isinstance(returned, Exception):
             raise returned
