@@ -30,6 +30,8 @@ NAMES: dict[str, dict[str, str]] = {
         "service_config.available_memory": r"[0-9]+(M|Mi|G|Gi)",
         "service_config.service_account_email": rf"{ACCOUNT}@.+",
     },
+    "google_billing_budget": {"billing_account": r"[0-9A-F]{6}(-[0-9A-F]{6}){2}"},
+    "google_firestore_backup_schedule": {"retention": DURATION},
     "google_firestore_database": {"name": r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]"},
     "google_firestore_field": {"field": r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"},
     "google_iam_workload_identity_pool": {"workload_identity_pool_id": r"[a-z0-9-]{4,32}", "display_name": r".{0,32}"},
@@ -47,6 +49,8 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_cloud_tasks_queue": frozenset({"name", "location", "project"}),
     "google_cloud_tasks_queue_iam_member": frozenset({"name", "location", "role", "member"}),
     "google_cloudfunctions2_function": frozenset({"name", "location", "project"}),
+    "google_billing_budget": frozenset({"billing_account"}),
+    "google_firestore_backup_schedule": frozenset({"database", "daily_recurrence", "weekly_recurrence", "project"}),
     "google_firestore_database": frozenset({"name", "location_id", "project"}),
     "google_firestore_field": frozenset({"database", "collection", "field", "project"}),
     "google_firestore_index": frozenset({"database", "collection", "query_scope", "fields", "project"}),
@@ -69,6 +73,7 @@ REPLACED_BY: dict[str, frozenset[str]] = {
 ONE_OF: dict[tuple[str, str], frozenset[str]] = {
     ("google_cloud_scheduler_job", ""): frozenset({"http_target", "pubsub_target", "app_engine_http_target"}),
     ("google_iam_workload_identity_pool_provider", ""): frozenset({"aws", "oidc", "saml", "x509"}),
+    ("google_firestore_backup_schedule", ""): frozenset({"daily_recurrence", "weekly_recurrence"}),
     ("google_firestore_index", "fields"): frozenset({"order", "array_config", "vector_config", "search_config"}),
     ("google_storage_bucket_object", ""): frozenset({"source", "content", "content_wo"}),
 }
