@@ -156,3 +156,13 @@ variable "budget" {
     error_message = "budget is a whole number of the billing account's currency, at least 1."
   }
 }
+
+variable "domain" {
+  description = "Domain of one's own for the functions for people, such as api.example.com: makes a load balancer, which costs money while idle. Null: none."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.domain == null || can(regex("^([a-z0-9]([a-z0-9-]*[a-z0-9])?\\.)+[a-z]{2,}$", var.domain))
+    error_message = "domain is a name such as api.example.com, without https:// and path."
+  }
+}
