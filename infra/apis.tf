@@ -1,6 +1,7 @@
 resource "google_project_service" "api" {
-  for_each = toset([
+  for_each = toset(concat([
     "artifactregistry.googleapis.com",
+    "billingbudgets.googleapis.com",
     "cloudbuild.googleapis.com",
     "cloudfunctions.googleapis.com",
     "cloudresourcemanager.googleapis.com",
@@ -15,7 +16,7 @@ resource "google_project_service" "api" {
     "pubsub.googleapis.com",
     "run.googleapis.com",
     "storage.googleapis.com",
-  ])
+  ], var.domain == null ? [] : ["compute.googleapis.com"]))
   service            = each.key
   disable_on_destroy = false # other applications of the project may use it
 }

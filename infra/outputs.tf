@@ -26,3 +26,8 @@ output "queues" {
   description = "Resource names of the Cloud Tasks queues, by their names in the catalogue."
   value       = { for name, queue in google_cloud_tasks_queue.queue : name => queue.id }
 }
+
+output "domain_address" {
+  description = "The IP address that an A record of the domain must name, or null."
+  value       = one([for address in google_compute_global_address.domain : address.address])
+}

@@ -128,3 +128,41 @@ variable "rights_seconds" {
     error_message = "rights_seconds is a whole number of seconds, 0 to 1800."
   }
 }
+
+variable "backups" {
+  description = "Copy the database every day, kept for a week, and every Sunday, kept for 14 weeks."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "billing_account" {
+  description = "Billing account of the project, as XXXXXX-XXXXXX-XXXXXX, for a budget that warns. Null: none."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.billing_account == null || can(regex("^[0-9A-F]{6}(-[0-9A-F]{6}){2}$", var.billing_account))
+    error_message = "billing_account is an id such as 0123AB-CDEF01-234567. See `gcloud billing accounts list`."
+  }
+}
+
+variable "budget" {
+  description = "Whole units of the billing account's currency a month: the budget warns at 50, 90 and 100 %, and when the forecast reaches it."
+  type        = number
+  default     = 50
+  nullable    = false
+  validation {
+    condition     = var.budget >= 1 && floor(var.budget) == var.budget
+    error_message = "budget is a whole number of the billing account's currency, at least 1."
+  }
+}
+
+variable "domain" {
+  description = "Domain of one's own for the functions for people, such as api.example.com: makes a load balancer, which costs money while idle. Null: none."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.domain == null || can(regex("^([a-z0-9]([a-z0-9-]*[a-z0-9])?\\.)+[a-z]{2,}$", var.domain))
+    error_message = "domain is a name such as api.example.com, without https:// and path."
+  }
+}

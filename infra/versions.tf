@@ -17,3 +17,12 @@ provider "google" {
     environment = var.environment
   }
 }
+
+# The API of budgets wants to know whose quota a person's call counts against (the provider's page of google_billing_budget).
+provider "google" {
+  alias                 = "billing"
+  project               = var.project_id
+  region                = var.region
+  user_project_override = true
+  billing_project       = var.project_id
+}

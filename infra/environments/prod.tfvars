@@ -1,3 +1,4 @@
 environment = "prod"
 prefix      = ""
+backups     = true
 # alert_email = "ops@example.com" # without an address alerts are raised and nobody is told

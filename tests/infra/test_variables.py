@@ -21,6 +21,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"deployer": "ann@example.com"}, "deployer is one IAM member such as user:ann@example.com"),
     ({"deployers": "user:ann@example.com"}, "deployers is one group, as group:deployers@example.com"),
     ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
+    ({"billing_account": "my account"}, "billing_account is an id such as 0123AB-CDEF01-234567"),
+    ({"budget": 0}, "budget is a whole number of the billing account's currency"),
+    ({"domain": "https://api.example.com"}, "domain is a name such as api.example.com"),
     ({"rights_seconds": -1}, "rights_seconds is a whole number of seconds"),
 ]
 

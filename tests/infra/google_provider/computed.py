@@ -89,6 +89,12 @@ def _database(value: Value, project: str, place: str, name: str) -> dict[str, An
     return {"id": f"projects/{project}/databases/{name}"}
 
 
+def _backup_schedule(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    own = number(repr([value["database"], value["retention"]]))
+    path = f"projects/{project}/databases/{value['database']}/backupSchedules/{own}"
+    return {"id": path, "name": own}
+
+
 def _field(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     group = f"projects/{project}/databases/{value['database']}/collectionGroups/{value['collection']}"
     return {"id": f"{group}/fields/{value['field']}", "name": f"{group}/fields/{value['field']}"}
@@ -127,6 +133,7 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_cloud_tasks_queue": _within("queues"),
     "google_cloud_tasks_queue_iam_member": _member,
     "google_cloudfunctions2_function": _function,
+    "google_firestore_backup_schedule": _backup_schedule,
     "google_firestore_database": _database,
     "google_firestore_field": _field,
     "google_firestore_index": _index,

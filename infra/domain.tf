@@ -1,0 +1,97 @@
+# An address of one's own, if `domain` is set: a load balancer in front of the functions for people. docs/custom-domain.md.
+
+locals {
+  domain    = var.domain == null ? {} : { domain = var.domain }
+  on_domain = { for name, function in local.functions : name => function if function.people && var.domain != null }
+  balancer  = "${local.begin}signalbox"
+}
+
+resource "google_compute_global_address" "domain" {
+  for_each   = local.domain
+  name       = local.balancer
+  depends_on = [google_project_service.api]
+}
+
+resource "google_compute_region_network_endpoint_group" "function" {
+  for_each              = local.on_domain
+  name                  = each.value.service
+  region                = var.region
+  network_endpoint_type = "SERVERLESS"
+  cloud_run {
+    service = module.function[each.key].name
+  }
+  depends_on = [google_project_service.api]
+}
+
+resource "google_compute_backend_service" "function" {
+  for_each              = local.on_domain
+  name                  = each.value.service
+  load_balancing_scheme = "EXTERNAL_MANAGED"
+  backend {
+    group = google_compute_region_network_endpoint_group.function[each.key].id
+  }
+}
+
+# A function sees what follows its name in the path, as at its own address. Every other path responds 404.
+resource "google_compute_url_map" "domain" {
+  for_each        = local.domain
+  name            = local.balancer
+  default_service = google_compute_backend_service.function["documents"].id
+  host_rule {
+    hosts        = [each.value]
+    path_matcher = "functions"
+  }
+  path_matcher {
+    name            = "functions"
+    default_service = google_compute_backend_service.function["documents"].id
+    default_route_action {
+      fault_injection_policy {
+        abort {
+          http_status = 404
+          percentage  = 100
+        }
+      }
+    }
+    dynamic "path_rule" {
+      for_each = local.on_domain
+      content {
+        paths   = ["/${path_rule.value.segment}", "/${path_rule.value.segment}/*"]
+        service = google_compute_backend_service.function[path_rule.key].id
+        route_action {
+          url_rewrite {
+            path_prefix_rewrite = "/"
+          }
+        }
+      }
+    }
+  }
+}
+
+# A certificate cannot be changed: another domain gets another name, and the old one goes when nothing uses it any more.
+resource "google_compute_managed_ssl_certificate" "domain" {
+  for_each = local.domain
+  name     = "${local.balancer}-${substr(sha256(each.value), 0, 8)}"
+  managed {
+    domains = [each.value]
+  }
+  lifecycle {
+    create_before_destroy = true
+  }
+  depends_on = [google_project_service.api]
+}
+
+resource "google_compute_target_https_proxy" "domain" {
+  for_each         = local.domain
+  name             = local.balancer
+  url_map          = google_compute_url_map.domain[each.key].id
+  ssl_certificates = [google_compute_managed_ssl_certificate.domain[each.key].id]
+}
+
+resource "google_compute_global_forwarding_rule" "domain" {
+  for_each              = local.domain
+  name                  = local.balancer
+  target                = google_compute_target_https_proxy.domain[each.key].id
+  ip_address            = google_compute_global_address.domain[each.key].id
+  port_range            = "443"
+  load_balancing_scheme = "EXTERNAL_MANAGED"
+}
