@@ -65,7 +65,7 @@ class LinksWorld:
             read_bytes_max=DIVIDED_BYTES if self.kind.divided else LIMITS.read_bytes_max,
         ):
             random = self.world.random
-            if self.kind.narrow or random.random() < 0.5:
+            if (self.kind.narrow and not self.kind.same) or random.random() < 0.5:
                 self._settle_first()
             self.world.run([self.users.act for _ in range(random.randint(2, OPERATIONS_MAX))])
             self._let_the_sweeper_finish()
