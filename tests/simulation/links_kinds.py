@@ -20,6 +20,9 @@ HOPS_MAX = 5
 DIVIDED_BYTES = 100
 """What one request holds in the worlds where no two documents can be held at once."""
 
+FEW_INDEX_ENTRIES = 16
+"""Of a document in the worlds where copies have too many of them: a text and two marks have ten."""
+
 LINK_LEVELS_MAX = 3
 """Links that copies are nested to here: a long chain of documents is twice as long."""
 
@@ -56,6 +59,7 @@ class Kind:
     In a `chain` each document links to the one before, or not: where copies are cut moves along it. In a
     `divided` world one request holds hardly a document, so what it reads for copies is read one by one.
     In a `same` world a transform comes that changes nothing: the event of a put cannot see that a walk went by.
+    In an `indexed` world documents may have few index entries, so that copies do not fit though there is room in bytes.
     """
 
     keys: str
@@ -71,6 +75,7 @@ class Kind:
     chain: bool = False
     divided: bool = False
     same: bool = False
+    indexed: bool = False
 
     @property
     def transforms(self) -> tuple[Any, ...]:
@@ -111,6 +116,7 @@ KINDS = (
     Kind("tpqrsuvw", chain=True),
     Kind("tpqrsuvw", chain=True, crowded=True),
     Kind("tp", narrow=True, transformed=True, same=True),
+    Kind("tpqr", cyclic=True, indexed=True),
     Kind("tpqr", cyclic=True, divided=True),
     Kind("tpqr", cyclic=True, crowded=True, divided=True),
     Kind("tpq", versatile=True, cyclic=True, foreign=True, transformed=True, divided=True),
@@ -131,6 +137,7 @@ OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
 CHAIN = tuple(kind for kind in KINDS if kind.chain)
 DIVIDED = tuple(kind for kind in KINDS if kind.divided)
 SAME_OUTPUT = tuple(kind for kind in KINDS if kind.same)
+INDEXED = tuple(kind for kind in KINDS if kind.indexed)
 LENGTHY = tuple(kind for kind in KINDS if kind.lengthy)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""
