@@ -28,6 +28,11 @@ class Limits:
     """Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's reserved map. The
     keys and fields of links are stored in that map too, and count here, since they may exceed that room."""
 
+    index_entries_max: int = 39_500
+    """Of a document, as Firestore's own indexes count: two for each field that is neither map nor list, in maps too,
+    and one for each item of a list. Firestore refuses a record with more than 40,000; the rest is room for the kit's
+    reserved map and for composite indexes. The emulator refuses none."""
+
     links_max: int = 500
     """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
 
