@@ -76,6 +76,11 @@ class Inbox:
         """Store an event; it is durable when this returns."""
         await self._write(ADD, event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
 
+    def add_now(self, event: Event) -> None:
+        """Store an event in a transaction of its own, without the event loop."""
+        values = (event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
+        self._commit([(ADD, values)])
+
     async def forget(self, event_id: int) -> None:
         """Delete a delivered event."""
         await self._write(FORGET, event_id)
@@ -111,18 +116,18 @@ class Inbox:
         group, self._waiting = self._waiting, []
         error: sqlite3.Error | None = None
         try:
-            self._commit(group)
+            self._commit([(statement, values) for statement, values, _ in group])
         except sqlite3.Error as raised:
             error = raised
         for _, _, future in group:
             _settle(future, error)
 
-    def _commit(self, group: Sequence[tuple[str, tuple[Any, ...], asyncio.Future[None]]]) -> None:
+    def _commit(self, group: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
         with self._writing:
             self._writing.execute("BEGIN IMMEDIATE")
-            for statement, values, _ in group:
+            for statement, values in group:
                 self._writing.execute(statement, values)
-        if any(statement is ADD for statement, _, _ in group):
+        if any(statement is ADD for statement, _ in group):
             with suppress(BlockingIOError):  # nobody reads: enough notices are in the pipe
                 os.write(self._notices, b".")
 
