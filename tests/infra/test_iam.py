@@ -32,7 +32,7 @@ semaphore-signal | ann               | admit tasks               | kit-tasks | s
 semaphore-wait   | ann               | admit tasks               | kit-tasks | signalbox-prod
 semaphores       | ann               | admit tasks               | kit-tasks | signalbox-prod
 sweep            | kit-scheduler     | admit batches links tasks | kit-tasks | signalbox-prod
-tasks            | ann               | tasks                     | kit-tasks | signalbox-prod
+tasks            | ann kit-scheduler | tasks                     | kit-tasks | signalbox-prod
 transforms       | ann               | links                     | kit-tasks | signalbox-prod
 verifications    | ann kit-scheduler | links                     | kit-tasks | signalbox-prod
 """
