@@ -20,7 +20,7 @@ locals {
     failures   = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
     outbox     = ["tasks"]
     pages      = ["digest", "task", "units"]
-    receipts   = ["digest"]
+    receipts   = ["digest", "result"]
     semaphores = ["alarm_at", "clean_at", "ended", "leases", "next_token"]
     units      = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
     waiters    = ["answer", "continuation", "deadline_at", "joined", "on_timeout"]

@@ -107,7 +107,7 @@ def test_only_receipts_counts_of_attempts_and_failures_have_a_time_to_live(resou
     assert offsets == {
         ("attempts", "counted_at"): "2678400s",
         ("failures", "recorded_at"): "2592000s",
-        ("receipts", "enqueued_at"): "2764800s",
+        ("receipts", "written_at"): "2764800s",
         ("waiters", "expires_at"): "",
     }
 

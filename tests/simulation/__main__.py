@@ -23,6 +23,7 @@ from tests.simulation import (
     outbox_world,
     planted,
     semaphores_world,
+    transactions_world,
     verify_world,
 )
 from tests.simulation.reach import REACHED
@@ -36,6 +37,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "links": links_world.run,
     "outbox": outbox_world.run,
     "semaphores": semaphores_world.run,
+    "transactions": transactions_world.run,
     "verify": verify_world.run,
 }
 CHUNK_SEEDS = 250

@@ -22,6 +22,7 @@ from tests.simulation import (
     faults_links,
     faults_outbox,
     faults_semaphores,
+    faults_transactions,
     faults_transforms,
     faults_verify,
 )
@@ -36,6 +37,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "links": faults_links.FAULTS + faults_transforms.FAULTS + faults_documents.FAULTS + faults_late.FAULTS,
     "outbox": faults_outbox.FAULTS,
     "semaphores": faults_semaphores.FAULTS,
+    "transactions": faults_transactions.FAULTS,
     "verify": faults_verify.FAULTS,
 }
 
