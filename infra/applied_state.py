@@ -10,6 +10,7 @@ and what then never works: a trigger on a database that no function writes, a sc
 not expect.
 """
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -169,7 +170,15 @@ def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:
         refuse(target["uri"] != f"{audience}/", f"schedules.{name}: calls {target['uri']} with a token for {audience}")
         called = [function for function, each in state.functions.items() if _address(state, each) == audience]
         refuse(len(called) != 1, f"schedules.{name}: no function is at {audience}")
-        yield Schedule(name=name, function=called[0], cron=values["schedule"], local_every_seconds=local_every_seconds)
+        enqueued = json.loads(base64.b64decode(target["body"])) if target["body"] else {}
+        yield Schedule(
+            name=name,
+            function=enqueued.get("function", called[0]),
+            cron=values["schedule"],
+            local_every_seconds=local_every_seconds,
+            task=enqueued.get("task", ""),
+            arguments=enqueued.get("payload", {}),
+        )
 
 
 def _index(values: Resource) -> Index:

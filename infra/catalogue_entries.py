@@ -4,11 +4,15 @@ Each entry checks itself; `infra/catalogue_consistency.py` checks that they agre
 The names and limits are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
 """
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from shared.core.rules import indexes
+from shared.core.rules.calls import Call
+from shared.core.rules.problems import Problem
 
 INVOKERS = ("people", "queue", "event", "schedule")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
@@ -24,6 +28,9 @@ INSTANCES_MAX = 1_000
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+ENQUEUING = "tasks"
+"""The kit's function that enqueues the tasks of schedules."""
+
 QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
@@ -150,17 +157,45 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """`function` is called by `cron` in the cloud (UTC) and every so many seconds locally."""
+    """`function` is called by `cron` in the cloud (UTC) and every so many seconds locally.
+
+    With a `task`, that task of it is enqueued with `arguments`, once for each scheduled time, through `ENQUEUING`.
+    """
 
     name: str
     function: str
     cron: str
     local_every_seconds: float
+    task: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
         refuse(len(self.cron.split()) != 5, f"cron is {self.cron!r}; it takes five fields")
         refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
+        refuse(bool(self.arguments) and not self.task, "arguments are those of a task: name the task, too")
+        if self.task:
+            self._call_can_be_made()
+
+    def _call_can_be_made(self) -> None:
+        try:
+            json.dumps(self.arguments, allow_nan=False)
+            Call(self.function, self.task, self.arguments).checked("")
+        except (TypeError, ValueError) as error:
+            raise CatalogueError(f"arguments must be JSON: {error}; quote dates and times") from error
+        except Problem as problem:
+            raise CatalogueError(problem.detail) from problem
+
+    @property
+    def called(self) -> str:
+        """Return the function that the scheduler calls."""
+        return ENQUEUING if self.task else self.function
+
+    @property
+    def body(self) -> bytes:
+        """Return the body of that call: the call to enqueue, or nothing."""
+        call = {"function": self.function, "task": self.task, "payload": self.arguments}
+        return json.dumps(call).encode() if self.task else b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,15 +73,16 @@ class Caller:
 
     def call(self, schedule: Schedule) -> None:
         """Call a schedule's function once. Raises `OSError` for any response but 2xx."""
-        url = self.base_url + url_segment(schedule.function)
+        url = self.base_url + url_segment(schedule.called)
         headers = {
+            **({"Content-Type": "application/json"} if schedule.body else {}),
             "Authorization": f"Bearer {self.token(url)}",
             "User-Agent": "Google-Cloud-Scheduler",
             "X-CloudScheduler": "true",
             "X-CloudScheduler-JobName": schedule.name,
-            "X-CloudScheduler-ScheduleTime": datetime.now(UTC).isoformat(timespec="seconds"),
+            "X-CloudScheduler-ScheduleTime": datetime.now(UTC).isoformat(),
         }
-        http_client.send("POST", url, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)
+        http_client.send("POST", url, content=schedule.body, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)
 
     def activity(self) -> object:
         """Return the counters of queues and events; None if they cannot be read."""

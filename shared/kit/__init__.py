@@ -28,6 +28,7 @@ from shared.kit.calls import Call
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
 from shared.kit.semaphores import semaphore
+from shared.kit.transactions import Transaction, transaction
 
 __all__ = [
     "Call",
@@ -43,10 +44,12 @@ __all__ = [
     "SubBatch",
     "Task",
     "TaskContext",
+    "Transaction",
     "Unavailable",
     "Unit",
     "batch",
     "documents",
     "semaphore",
     "sub_batch",
+    "transaction",
 ]

@@ -13,7 +13,7 @@ import functions_framework
 from functions_framework import _function_registry
 
 from infra import catalogue as catalogues
-from infra.catalogue import CATALOGUE, Catalogue
+from infra.catalogue import CATALOGUE, Catalogue, Schedule
 from shared.core.operations.ports import DocumentEvent
 from shared.kit import Function
 from shared.testing.document_events import kind_of
@@ -69,9 +69,9 @@ class FunctionTable:
         """Add the function whose ``main.py`` lies in `folder`."""
         self._apps[name] = load(name, folder.resolve(), signature_type)
 
-    def scheduled(self, schedule: str) -> str:
-        """Return the function that a schedule of the catalogue calls. Raises `KeyError`."""
-        return self._catalogue.schedules[schedule].function
+    def scheduled(self, schedule: str) -> Schedule:
+        """Return a schedule of the catalogue. Raises `KeyError`."""
+        return self._catalogue.schedules[schedule]
 
     def _load(self, name: str) -> flask.Flask:
         entries = self._catalogue.functions

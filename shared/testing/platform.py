@@ -110,7 +110,9 @@ class Platform:
     def run_schedule(self, schedule: str) -> Delivery:
         """Call what a schedule of the catalogue calls, now. Raises `TaskFailed`."""
         headers = {"X-CloudScheduler-JobName": schedule, "X-CloudScheduler-ScheduleTime": self.clock.now.isoformat()}
-        return succeeded(self._deliver(schedule, self.functions.scheduled(schedule), "/", b"", headers))
+        entry = self.functions.scheduled(schedule)
+        headers |= {"Content-Type": "application/json"} if entry.body else {}
+        return succeeded(self._deliver(schedule, entry.called, "/", entry.body, headers))
 
     def take(self, task: str) -> Effect:
         """Take the one waiting task of that name out of the queue, for the test to deliver it."""

@@ -138,6 +138,9 @@ class Limits:
     failures_listed_max: int = 50
     """Failures in one answer: each has a payload of up to 100 KiB and a traceback."""
 
+    transaction_documents_max: int = 100
+    """Documents that a transaction reads or writes: held in memory until its commit, and again if that is repeated."""
+
     # --- documents brought in bulk ---
 
     bulk_puts_max: int = 500

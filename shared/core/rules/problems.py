@@ -113,6 +113,10 @@ class BadPrecondition(Problem):
     title = "Invalid If-Match or If-None-Match"
 
 
+class BadTransaction(Problem):
+    title = "Invalid transaction"
+
+
 class UnsupportedMediaType(Problem):
     status = 415
     title = "Unsupported media type"

@@ -1,5 +1,7 @@
 """The catalogue is read as written, and nonsense is refused by name."""
 
+import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,23 @@ def schedule(**changes: Any) -> dict[str, Any]:
     return content(schedules={"nightly": {**content()["schedules"]["nightly"], **changes}})
 
 
+def scheduled_task(**changes: Any) -> dict[str, Any]:
+    """Return a catalogue whose schedule enqueues a task."""
+    functions = {
+        **content()["functions"],
+        "tidy": {"invoked_by": ["queue"], "folder": "elsewhere/tidy", "tasks": ["sweep"]},
+        "tasks": {"invoked_by": ["people", "schedule"], "folder": "functions/keep"},
+    }
+    return schedule(**({"task": "sweep", "arguments": {"deep": True}} | changes)) | {"functions": functions}
+
+
+def test_a_schedule_may_name_a_task_with_arguments(root: Path) -> None:
+    nightly = parse(scheduled_task(), root).schedules["nightly"]
+    assert (nightly.function, nightly.called) == ("tidy", "tasks")
+    assert json.loads(nightly.body) == {"function": "tidy", "task": "sweep", "payload": {"deep": True}}
+    assert parse(content(), root).schedules["nightly"].body == b""
+
+
 def queue(**changes: Any) -> dict[str, Any]:
     return content(queues={"later": {**QUEUE, **changes}})
 
@@ -184,6 +203,16 @@ def index(**changes: Any) -> dict[str, Any]:
             r"triggers\.again: follow_up has kept already; Cloud Functions takes one trigger",
         ),
         (schedule(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
+        (scheduled_task(task="mop"), r"schedules\.nightly: tidy has no task 'mop'; its tasks: sweep"),
+        (scheduled_task(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
+        (
+            scheduled_task(arguments={"at": date(2026, 1, 1)}),
+            r"schedules\.nightly: arguments must be JSON: .* quote dates",
+        ),
+        (scheduled_task(arguments=[1]), r"schedules\.nightly: arguments must be a mapping"),
+        (scheduled_task(arguments={"text": "x" * 200_000}), r"schedules\.nightly: A payload has at most"),
+        (schedule(arguments={"deep": True}), r"schedules\.nightly: arguments are those of a task"),
+        (schedule(task="sweep"), r"schedules\.nightly: tidy has no task 'sweep'; its tasks: none"),
         (schedule(cron="daily"), r"schedules\.nightly: cron is 'daily'"),
         (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
         (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must lie between"),
