@@ -15,6 +15,7 @@ Field = tuple[str, str]
 Made = list[tuple[str, list[str]]]
 
 TESTS = (
+    "batches/test_batch_lists",
     "batches/test_batches",
     "batches/test_units",
     "core/test_outbox",
@@ -27,6 +28,7 @@ TESTS = (
 )
 KNOWN = {
     ("batches", "due_at"),
+    ("batches", "state"),
     ("counters", "first"),
     ("documents", "_signalbox.link_keys"),
     ("semaphores", "mode"),

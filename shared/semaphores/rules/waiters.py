@@ -84,7 +84,7 @@ class Waiter:
 
     def to_json(self) -> dict[str, Any]:
         """Return the waiter as `GET` shows it."""
-        return {"id": self.id, "since": self.since, "permits": self.permits}
+        return {"id": self.id, "since": self.since, "permits": self.permits, "task": self.continuation.shown()}
 
     def is_late(self, now: datetime) -> bool:
         """Return whether its deadline is over."""
