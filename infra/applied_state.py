@@ -106,6 +106,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         tasks=tuple(json.loads(service["environment_variables"]["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())),
         enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
         public=EVERYBODY in callers,
+        cors=tuple(json.loads(service["environment_variables"].get("SIGNALBOX_ORIGINS", "{}")).get(name, ())),
         memory=service["available_memory"],
         cpu=float(service["available_cpu"]),
         concurrency=service["max_instance_request_concurrency"],

@@ -44,6 +44,11 @@ class Catalogue:
         return {each.name: frozenset(each.tasks) for each in users}
 
     @property
+    def origins(self) -> Mapping[str, frozenset[str]]:
+        """Return the origins whose pages may call each function that has any."""
+        return {each.name: frozenset(each.cors) for each in self.functions.values() if each.cors}
+
+    @property
     def task_queues(self) -> frozenset[str]:
         """Return the queues that may carry a user's tasks: the kit counts attempts, so the queue must retry forever."""
         return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)

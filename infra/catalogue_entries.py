@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.origins import check_origins
 from shared.core.rules import indexes
 
 INVOKERS = ("people", "queue", "event", "schedule")
@@ -55,6 +56,7 @@ class Function:
     enqueues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     public: bool = False
+    cors: tuple[str, ...] = ()
     memory: str = "512Mi"
     cpu: float = 1
     concurrency: int = 16
@@ -78,8 +80,15 @@ class Function:
         )
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
+        self._origins_can_call()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
+
+    def _origins_can_call(self) -> None:
+        try:
+            check_origins(self.cors, open_to_all=self.public)
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")

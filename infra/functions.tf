@@ -1,6 +1,11 @@
 locals {
   # Cloud Run verifies the caller of a private function, and removes the token's signature before the function sees it. It
   # admits every caller of a public one, so there a token without a signature proves nothing.
+  # Settings of one function, absent where it has none, so that another origin deploys that function alone.
+  of_browsers = { for name, function in local.functions : name => merge(
+    length(function.origins) > 0 ? { SIGNALBOX_ORIGINS = jsonencode({ (name) = function.origins }) } : {},
+  ) }
+
   signatures = { for name, function in local.functions : name => function.public ? "checked" : "removed" }
 }
 
@@ -14,7 +19,7 @@ module "function" {
   project_id    = var.project_id
   region        = var.region
   database      = local.database
-  environment   = merge(local.environment, { SIGNALBOX_SIGNATURES = local.signatures[each.key] })
+  environment   = merge(local.environment, { SIGNALBOX_SIGNATURES = local.signatures[each.key] }, local.of_browsers[each.key])
   resources     = each.value.resources
   internal      = !each.value.people
   invokers      = local.invokers[each.key]

@@ -25,6 +25,7 @@ locals {
     queue      = contains(entry.invoked_by, "queue")
     schedule   = contains(entry.invoked_by, "schedule")
     public     = lookup(entry, "public", false)
+    origins    = sort(lookup(entry, "cors", []))
     enqueues   = toset(lookup(entry, "enqueues", []))
     tasks      = sort(lookup(entry, "tasks", []))
     users_own  = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")

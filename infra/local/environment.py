@@ -20,6 +20,7 @@ def settings_of(catalogue: Catalogue) -> Settings:
         from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ}),
         task_functions=catalogue.task_functions,
         task_queues=catalogue.task_queues,
+        origins=catalogue.origins,
         tasks_account=TASKS_ACCOUNT,
         scheduler_account=SCHEDULER_ACCOUNT,
     )
@@ -42,6 +43,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_TASK_FUNCTIONS": json.dumps(_sorted_names(settings.task_functions or {})),
         "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
+        "SIGNALBOX_ORIGINS": json.dumps(_sorted_names(settings.origins)),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
     }

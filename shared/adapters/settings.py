@@ -24,7 +24,7 @@ class Settings:
     name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and
     ``scheduler_account`` may call the entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id)
     that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
-    the declared composite indexes; None: do not check.
+    the declared composite indexes; None: do not check. ``origins`` are those whose pages may call, by function.
     """
 
     project: str
@@ -44,6 +44,7 @@ class Settings:
     signatures_removed: bool = False
     in_cloud: bool = False
     indexes: tuple[Index, ...] | None = None
+    origins: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -71,6 +72,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
+        origins=_names_by_name(get("SIGNALBOX_ORIGINS")) or {},
     )
 
 
@@ -92,7 +94,21 @@ def _indexes(listed: str | None) -> tuple[Index, ...] | None:
     return None if listed is None else tuple(parse(one["collection"], one["fields"]) for one in json.loads(listed))
 
 
-@cache
+_bound: Settings | None = None
+
+
 def settings() -> Settings:
     """Return this process's settings."""
+    return _bound or _of_this_process()
+
+
+@cache
+def _of_this_process() -> Settings:
     return from_environment(os.environ)
+
+
+def bind(chosen: Settings | None) -> Settings | None:
+    """Use these settings from now on; None: those of the environment again. For tests. Returns what was bound."""
+    global _bound
+    before, _bound = _bound, chosen
+    return before

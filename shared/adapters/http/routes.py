@@ -1,8 +1,8 @@
 """The routes of a function that people call, and the requests that its handlers receive.
 
 A handler parses, calls an operation and renders. The rest of HTTP is implemented here, once: 404 and 405, HEAD, unknown
-query parameters, bodies that are bounded and strict JSON, problems as RFC 9457 ``application/problem+json``, one log
-line a request.
+query parameters, pages of other origins, bodies that are bounded and strict JSON, problems as RFC 9457
+``application/problem+json``, one log line a request.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,6 +13,7 @@ import flask
 from werkzeug.datastructures import MultiDict
 
 from shared.adapters import runtime
+from shared.adapters.http import cors
 from shared.adapters.http.bodies import BODY_BYTES_MAX, json_body, json_lines
 from shared.adapters.http.conditions import precondition_of
 from shared.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
@@ -161,7 +162,9 @@ class Routes:
 
         def entry(request: flask.Request) -> flask.Response:
             with logged_request(self._function, request.headers, method=request.method) as log_entry:
-                response = _response(request, self._dispatch)
+                preflight = cors.preflight_response(self._function, request)
+                response = preflight or _response(request, self._dispatch)
+                cors.permit(self._function, request, response)
                 log_entry.status = response.status_code
                 return response
 

@@ -39,6 +39,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_SIGNATURES": "removed",
             "K_SERVICE": "documents",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
+            "SIGNALBOX_ORIGINS": '{"albums": ["https://a.example"]}',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -59,6 +60,7 @@ def test_every_setting_has_its_variable() -> None:
         True,
         True,
         (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
+        {"albums": {"https://a.example"}},
     )
 
 
@@ -81,6 +83,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_SIGNATURES": "removed",
             "SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}',
             "SIGNALBOX_TASK_QUEUES": "[]",
+            "SIGNALBOX_ORIGINS": '{"albums": ["https://a.example"]}',
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
         }
     )

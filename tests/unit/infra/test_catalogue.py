@@ -1,5 +1,6 @@
 """The catalogue is read as written, and nonsense is refused by name."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_an_instance_is_sized_as_the_catalogue_declares(root: Path) -> None:
     assert {name: getattr(keep, name) for name in small} == small
 
 
+def test_the_origins_of_pages_are_those_of_the_entries(root: Path) -> None:
+    pages = ["https://app.example.com", "http://localhost:5173", "http://[::1]:8000", "https://a-b.example:8443"]
+    catalogue = parse(function(public=True, cors=pages), root)
+    assert catalogue.origins == {"keep": frozenset(pages)}
+
+
 def test_a_function_name_becomes_a_url_segment() -> None:
     assert url_segment("link_fan_out") == "link-fan-out"
 
@@ -136,6 +143,27 @@ def index(**changes: Any) -> dict[str, Any]:
         (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
         (function(invoked_by=["people", "queue"], public=True), r"functions\.keep: a public function accepts anybody"),
         (function(public="yes"), r"functions\.keep: public must be of type bool"),
+        *(
+            (
+                function(public=True, cors=[origin]),
+                rf"functions\.keep: cors names '{re.escape(origin)}', which is no origin",
+            )
+            for origin in (
+                "app.example.com",
+                "https://app.example.com/",
+                "https://app.example.com/path",
+                "https://App.example.com",
+                "https://app.example.com:443",
+                "http://app.example.com:80",
+                "https://*.example.com",
+                "ftp://a.example",
+                "null",
+                "",
+            )
+        ),
+        (function(public=True, cors=["*", "https://a.example"]), r"functions\.keep: cors says '\*', which is every"),
+        (function(public=True, cors="*"), r"functions\.keep: cors must be a list"),
+        (function(cors=["https://a.example"]), r"functions\.keep: cors is for functions that browsers reach"),
         (
             function(invoked_by=["schedule"]),
             r"functions\.keep: invoked_by contains 'schedule', and nothing in schedules",
