@@ -98,6 +98,7 @@ class _State:
 def _function(state: _State, name: str, folder: Path) -> Function:
     values = state.functions[name]
     service = _service(values)
+    auth = json.loads(service["environment_variables"].get("SIGNALBOX_AUTH", "{}")).get(name, "")
     callers = {each["member"] for each in state.of(INVOKER) if each["service"] == values["name"]}
     return Function(
         name=name,
@@ -105,7 +106,8 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         invoked_by=tuple(_invokers(state, values, callers)),
         tasks=tuple(json.loads(service["environment_variables"]["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())),
         enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
-        public=EVERYBODY in callers,
+        public=EVERYBODY in callers and not auth,
+        auth=auth if EVERYBODY in callers else "",
         cors=tuple(json.loads(service["environment_variables"].get("SIGNALBOX_ORIGINS", "{}")).get(name, ())),
         memory=service["available_memory"],
         cpu=float(service["available_cpu"]),

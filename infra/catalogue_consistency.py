@@ -49,6 +49,11 @@ class Catalogue:
         return {each.name: frozenset(each.cors) for each in self.functions.values() if each.cors}
 
     @property
+    def auth(self) -> Mapping[str, str]:
+        """Return how each function that authenticates its users does so."""
+        return {each.name: each.auth for each in self.functions.values() if each.auth}
+
+    @property
     def task_queues(self) -> frozenset[str]:
         """Return the queues that may carry a user's tasks: the kit counts attempts, so the queue must retry forever."""
         return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)

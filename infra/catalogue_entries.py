@@ -12,6 +12,7 @@ from infra.origins import check_origins
 from shared.core.rules import indexes
 
 INVOKERS = ("people", "queue", "event", "schedule")
+AUTH = ("", "firebase")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own limit of a queue, as are the next two
 CONCURRENT_MAX = 5_000
@@ -56,6 +57,7 @@ class Function:
     enqueues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     public: bool = False
+    auth: str = ""
     cors: tuple[str, ...] = ()
     memory: str = "512Mi"
     cpu: float = 1
@@ -72,8 +74,14 @@ class Function:
         refuse(
             mixed, "a function that events invoke receives CloudEvents only: add another function for the other callers"
         )
-        refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
-        tasks_too = self.public and {"queue", "schedule"} & set(self.invoked_by)
+        refuse(self.auth not in AUTH, f"auth is {self.auth!r}; leave it out, or say auth: firebase")
+        refuse(
+            self.public and bool(self.auth),
+            "public: true admits everybody and auth: firebase those who signed in: say one of them",
+        )
+        for_pages = "auth" if self.auth else "public"
+        refuse(self.open_to_all and "people" not in self.invoked_by, f"{for_pages} is for functions that people invoke")
+        tasks_too = self.open_to_all and {"queue", "schedule"} & set(self.invoked_by)
         refuse(bool(tasks_too), "a public function accepts anybody as its queue: add another function for the tasks")
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
@@ -86,7 +94,7 @@ class Function:
 
     def _origins_can_call(self) -> None:
         try:
-            check_origins(self.cors, open_to_all=self.public)
+            check_origins(self.cors, open_to_all=self.open_to_all)
         except ValueError as error:
             raise CatalogueError(str(error)) from error
 
@@ -98,6 +106,11 @@ class Function:
         refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: say concurrency: 1 or cpu: 1")
         _between("timeout_seconds", self.timeout_seconds, 1, EVENT_SECONDS_MAX if self._for_events else SECONDS_MAX)
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
+
+    @property
+    def open_to_all(self) -> bool:
+        """Return whether the platform admits everybody: the function checks its callers itself, if at all."""
+        return self.public or bool(self.auth)
 
     @property
     def segment(self) -> str:

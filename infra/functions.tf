@@ -1,12 +1,13 @@
 locals {
   # Cloud Run verifies the caller of a private function, and removes the token's signature before the function sees it. It
-  # admits every caller of a public one, so there a token without a signature proves nothing.
+  # admits every caller of an open one, so there a token without a signature proves nothing.
   # Settings of one function, absent where it has none, so that another origin deploys that function alone.
   of_browsers = { for name, function in local.functions : name => merge(
     length(function.origins) > 0 ? { SIGNALBOX_ORIGINS = jsonencode({ (name) = function.origins }) } : {},
+    function.auth != "" ? { SIGNALBOX_AUTH = jsonencode({ (name) = function.auth }) } : {},
   ) }
 
-  signatures = { for name, function in local.functions : name => function.public ? "checked" : "removed" }
+  signatures = { for name, function in local.functions : name => function.open ? "checked" : "removed" }
 }
 
 module "function" {

@@ -16,7 +16,7 @@ locals {
 
   invokers = { for name, function in local.functions : name => merge(
     function.people ? { for member in local.people : member => member } : {},
-    function.public ? { everybody = "allUsers" } : {},
+    function.open ? { everybody = "allUsers" } : {},
     function.queue ? { tasks = google_service_account.kit["tasks"].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
   ) }

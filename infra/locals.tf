@@ -25,6 +25,8 @@ locals {
     queue      = contains(entry.invoked_by, "queue")
     schedule   = contains(entry.invoked_by, "schedule")
     public     = lookup(entry, "public", false)
+    auth       = lookup(entry, "auth", "")
+    open       = lookup(entry, "public", false) || lookup(entry, "auth", "") != "" # the platform admits everybody
     origins    = sort(lookup(entry, "cors", []))
     enqueues   = toset(lookup(entry, "enqueues", []))
     tasks      = sort(lookup(entry, "tasks", []))

@@ -21,5 +21,5 @@ def check_origins(origins: Sequence[str], *, open_to_all: bool) -> None:
     if origins and not open_to_all:
         raise ValueError(
             "cors is for functions that browsers reach. Cloud Run refuses a browser's preflight to a private function, "
-            "since it carries no token: say public: true as well"
+            "since it carries no token: say public: true or auth: firebase as well"
         )

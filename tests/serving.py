@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 
+POLL_SECONDS = 0.02  # how soon a server notices that it should end
+
+
 class _Silent(WSGIRequestHandler):
     def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 (as the base class names it)
         pass
@@ -21,7 +24,7 @@ class _Silent(WSGIRequestHandler):
 def serving(application: "WSGIApplication") -> Iterator[str]:
     """Serve an application while the context is entered; the value is its base URL, which ends in a slash."""
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=_Silent)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(POLL_SECONDS,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/"

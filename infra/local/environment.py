@@ -21,6 +21,8 @@ def settings_of(catalogue: Catalogue) -> Settings:
         task_functions=catalogue.task_functions,
         task_queues=catalogue.task_queues,
         origins=catalogue.origins,
+        auth=catalogue.auth,
+        tokens_unsigned=True,
         tasks_account=TASKS_ACCOUNT,
         scheduler_account=SCHEDULER_ACCOUNT,
     )
@@ -43,6 +45,9 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_TASK_FUNCTIONS": json.dumps(_sorted_names(settings.task_functions or {})),
         "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
+        "SIGNALBOX_AUTH": json.dumps(dict(settings.auth)),
+        "SIGNALBOX_USER_KEYS_URL": settings.user_keys_url,
+        "SIGNALBOX_USER_TOKENS": "unsigned" if settings.tokens_unsigned else "signed",
         "SIGNALBOX_ORIGINS": json.dumps(_sorted_names(settings.origins)),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,

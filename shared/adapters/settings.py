@@ -9,6 +9,7 @@ from functools import cache
 from shared.core.rules.indexes import Index, parse
 
 EMBEDDED = "embedded"
+FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
 GOOGLE_KEYS_URL = "https://www.googleapis.com/oauth2/v1/certs"
 SIGNATURES = ("checked", "removed")
 
@@ -24,7 +25,9 @@ class Settings:
     name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and
     ``scheduler_account`` may call the entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id)
     that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
-    the declared composite indexes; None: do not check. ``origins`` are those whose pages may call, by function.
+    the declared composite indexes; None: do not check. ``origins`` are those whose pages may call, by function,
+    ``auth`` how it authenticates its users (``firebase``); ``user_keys_url`` serves the keys of their tokens, and
+    ``tokens_unsigned``, which no deployment can have, accepts tokens that nobody signed.
     """
 
     project: str
@@ -45,6 +48,9 @@ class Settings:
     in_cloud: bool = False
     indexes: tuple[Index, ...] | None = None
     origins: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    auth: Mapping[str, str] = field(default_factory=dict)
+    user_keys_url: str = FIREBASE_KEYS_URL
+    tokens_unsigned: bool = False
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -73,6 +79,9 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
         origins=_names_by_name(get("SIGNALBOX_ORIGINS")) or {},
+        auth=json.loads(get("SIGNALBOX_AUTH") or "{}"),
+        user_keys_url=get("SIGNALBOX_USER_KEYS_URL") or FIREBASE_KEYS_URL,
+        tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
     )
 
 

@@ -24,6 +24,7 @@ from shared.core.operations.ports import DocumentEvent
 from shared.core.rules.calls import Call
 from shared.core.rules.problems import LeaseEnded, NotFound, Problem, Unavailable
 from shared.core.rules.task_context import Completion, Lease, Unit
+from shared.core.rules.users import User
 from shared.kit.batches import SubBatch, batch, sub_batch
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
@@ -44,6 +45,7 @@ __all__ = [
     "Task",
     "Unavailable",
     "Unit",
+    "User",
     "batch",
     "documents",
     "semaphore",

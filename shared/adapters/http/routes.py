@@ -26,11 +26,13 @@ from shared.adapters.http.responses import (
     response_of,
     unavailable_response,
 )
+from shared.adapters.settings import settings
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+from shared.core.rules.users import User
 from shared.documents.rules.preconditions import Precondition
 
-__all__ = ["Request", "Response", "Routes"]
+__all__ = ["Request", "Response", "Routes", "User"]
 
 QUERY_PARAMETERS_MAX = 100
 """Of one request: each may become a condition of a query, and Firestore accepts no more of those."""
@@ -42,10 +44,18 @@ METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
 class Request:
     """A request, parsed and checked part by part as a handler reads it."""
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_raw", "_user")
 
-    def __init__(self, raw: flask.Request) -> None:
+    def __init__(self, raw: flask.Request, user: User | None = None) -> None:
         self._raw = raw
+        self._user = user
+
+    @property
+    def user(self) -> User:
+        """Return the user who sent this. Raises `RuntimeError` in a function that authenticates no users."""
+        if self._user is None:
+            raise RuntimeError("this function authenticates no users: add `auth: firebase` to its catalogue entry")
+        return self._user
 
     @property
     def method(self) -> str:
@@ -169,9 +179,12 @@ class Routes:
                 return response
 
         _serve_every_path(entry)
+        if flask.has_app_context() and settings().auth.get(self._function):
+            from shared.adapters.http import user_auth  # noqa: F401 - now, and not at the first request
         return entry_point(self._function, entry)
 
     def _dispatch(self, request: flask.Request) -> Response:
+        user = self._authenticated(request)
         segments = segments_of(request.environ)
         matching = [
             (route, parameters) for route in self._routes if (parameters := match(route.pattern, segments)) is not None
@@ -179,10 +192,18 @@ class Routes:
         method = "GET" if request.method == "HEAD" else request.method
         for route, parameters in matching:
             if route.method == method:
-                parsed = Request(request)
+                parsed = Request(request, user)
                 route.check_query(parsed)
                 return route.handler(parsed, **parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
+
+    def _authenticated(self, request: flask.Request) -> User | None:
+        """Return the user; None where the function authenticates none. Raises `Unauthenticated` or `Unavailable`."""
+        if not settings().auth.get(self._function):
+            return None
+        from shared.adapters.http.user_auth import authenticated_user  # cryptography is for functions with users
+
+        return authenticated_user(request)
 
 
 def _no_route(methods: list[str], requested: str) -> Problem:

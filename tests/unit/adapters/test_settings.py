@@ -40,6 +40,8 @@ def test_every_setting_has_its_variable() -> None:
             "K_SERVICE": "documents",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
             "SIGNALBOX_ORIGINS": '{"albums": ["https://a.example"]}',
+            "SIGNALBOX_AUTH": '{"albums": "firebase"}',
+            "SIGNALBOX_USER_KEYS_URL": "http://h:4/certs",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -61,6 +63,9 @@ def test_every_setting_has_its_variable() -> None:
         True,
         (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
         {"albums": {"https://a.example"}},
+        {"albums": "firebase"},
+        "http://h:4/certs",
+        False,
     )
 
 
@@ -68,6 +73,12 @@ def test_signatures_are_checked_unless_the_settings_declare_that_they_were() -> 
     assert not from_environment({}).signatures_removed
     with pytest.raises(ValueError, match="choose from checked, removed"):
         from_environment({"SIGNALBOX_SIGNATURES": "none"})
+
+
+def test_no_deployed_function_takes_tokens_that_nobody_signed() -> None:
+    assert from_environment({"SIGNALBOX_USER_TOKENS": "unsigned"}).tokens_unsigned
+    assert not from_environment({"SIGNALBOX_USER_TOKENS": "unsigned", "K_SERVICE": "albums"}).tokens_unsigned
+    assert not from_environment({}).tokens_unsigned
 
 
 def test_a_functions_address_is_made_of_its_url_segment() -> None:
@@ -84,6 +95,8 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}',
             "SIGNALBOX_TASK_QUEUES": "[]",
             "SIGNALBOX_ORIGINS": '{"albums": ["https://a.example"]}',
+            "SIGNALBOX_AUTH": '{"albums": "firebase"}',
+            "SIGNALBOX_USER_TOKENS": "unsigned",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
         }
     )

@@ -90,8 +90,10 @@ def test_an_instance_is_sized_as_the_catalogue_declares(root: Path) -> None:
 
 def test_the_origins_of_pages_are_those_of_the_entries(root: Path) -> None:
     pages = ["https://app.example.com", "http://localhost:5173", "http://[::1]:8000", "https://a-b.example:8443"]
-    catalogue = parse(function(public=True, cors=pages), root)
-    assert catalogue.origins == {"keep": frozenset(pages)}
+    for entry in ({"public": True}, {"auth": "firebase"}):
+        catalogue = parse(function(**entry, cors=pages), root)
+        assert catalogue.origins == {"keep": frozenset(pages)}
+    assert catalogue.auth == {"keep": "firebase"}
 
 
 def test_a_function_name_becomes_a_url_segment() -> None:
@@ -143,6 +145,10 @@ def index(**changes: Any) -> dict[str, Any]:
         (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
         (function(invoked_by=["people", "queue"], public=True), r"functions\.keep: a public function accepts anybody"),
         (function(public="yes"), r"functions\.keep: public must be of type bool"),
+        (function(auth="google"), r"functions\.keep: auth is 'google'; leave it out, or say auth: firebase"),
+        (function(auth="firebase", public=True), r"functions\.keep: public: true admits everybody"),
+        (function(invoked_by=["queue"], auth="firebase"), r"functions\.keep: auth is for functions that people"),
+        (function(auth=True), r"functions\.keep: auth must be of type str"),
         *(
             (
                 function(public=True, cors=[origin]),
