@@ -20,6 +20,7 @@ from typing import Any
 
 from infra.catalogue_consistency import Catalogue
 from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
+from shared.adapters.http.service_part import TASKS
 
 INVOKER = "google_cloud_run_service_iam_member"
 ACTS_AS = "google_service_account_iam_member"
@@ -62,7 +63,10 @@ def read(
             schedules=MappingProxyType({each.name: each for each in _schedules(state, local_every_seconds)}),
             indexes=MappingProxyType({index.name: index for index in map(_index, state.of(INDEX))}),
         ),
-        MappingProxyType({name: _service(each)["environment_variables"] for name, each in state.functions.items()}),
+        MappingProxyType(
+            {name: _service(each)["environment_variables"] for name, each in state.functions.items()}
+            | {f"{name}_tasks": _service(each)["environment_variables"] for name, each in state.private_halves.items()}
+        ),
     )
 
 
@@ -71,7 +75,9 @@ class _State:
 
     def __init__(self, shown: Mapping[str, Any]) -> None:
         self._resources = list(_resources(shown.get("values", {}).get("root_module", {})))
-        self.functions = {each["build_config"][0]["entry_point"]: each for each in self.of(FUNCTION)}
+        deployed = [(each["build_config"][0]["entry_point"], each) for each in self.of(FUNCTION)]
+        self.functions = {name: each for name, each in deployed if _part(each) != TASKS}
+        self.private_halves = {name: each for name, each in deployed if _part(each) == TASKS}
         environments = (_service(each)["environment_variables"] for each in self.functions.values())
         self.environment: Mapping[str, str] = next(environments, {})
 
@@ -99,13 +105,14 @@ def _function(state: _State, name: str, folder: Path) -> Function:
     values = state.functions[name]
     service = _service(values)
     auth = json.loads(service["environment_variables"].get("SIGNALBOX_AUTH", "{}")).get(name, "")
-    callers = {each["member"] for each in state.of(INVOKER) if each["service"] == values["name"]}
+    callers = _callers(state, values)
+    halves = [each for each in (values, state.private_halves.get(name)) if each is not None]
     return Function(
         name=name,
         folder=folder,
-        invoked_by=tuple(_invokers(state, values, callers)),
+        invoked_by=tuple(dict.fromkeys(one for half in halves for one in _invokers(state, half))),
         tasks=tuple(json.loads(service["environment_variables"]["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())),
-        enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
+        enqueues=tuple(sorted(set.intersection(*(_enqueues(state, half) for half in halves)))),
         public=EVERYBODY in callers and not auth,
         auth=auth if EVERYBODY in callers else "",
         cors=tuple(json.loads(service["environment_variables"].get("SIGNALBOX_ORIGINS", "{}")).get(name, ())),
@@ -117,21 +124,33 @@ def _function(state: _State, name: str, folder: Path) -> Function:
     )
 
 
-def _enqueues(state: _State, member: str) -> Iterator[str]:
-    """Iterate over the queues that an account may enqueue to: it needs that role, and may act as the tasks' account."""
+def _callers(state: _State, values: Resource) -> set[str]:
+    return {each["member"] for each in state.of(INVOKER) if each["service"] == values["name"]}
+
+
+def _part(values: Resource) -> str:
+    part: str = _service(values)["environment_variables"].get("SIGNALBOX_PART", "")
+    return part
+
+
+def _enqueues(state: _State, values: Resource) -> set[str]:
+    """Return the queues that a function may enqueue to: it needs that role, and may act as the tasks' account."""
+    member = f"serviceAccount:{_service(values)['service_account_email']}"
     tasks = f"/serviceAccounts/{state.environment['SIGNALBOX_TASKS_ACCOUNT']}"
     acts_as = {each["service_account_id"] for each in state.of(ACTS_AS) if each["member"] == member}
-    if any(account.endswith(tasks) for account in acts_as):
-        yield from (state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == member)
+    if not any(account.endswith(tasks) for account in acts_as):
+        return set()
+    return {state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == member}
 
 
-def _invokers(state: _State, values: Resource, callers: set[str]) -> Iterator[str]:
+def _invokers(state: _State, values: Resource) -> Iterator[str]:
     """Iterate over the invokers of a function: each needs the role, and people an ingress that admits them."""
     accounts = {
         "queue": {f"serviceAccount:{state.environment['SIGNALBOX_TASKS_ACCOUNT']}"},
         "event": {f"serviceAccount:{each['service_account_email']}" for each in values["event_trigger"]},
         "schedule": {f"serviceAccount:{state.environment['SIGNALBOX_SCHEDULER_ACCOUNT']}"},
     }
+    callers = _callers(state, values)
     if _service(values)["ingress_settings"] == "ALLOW_ALL":
         yield "people"
     yield from (invoker for invoker, members in accounts.items() if members & callers)

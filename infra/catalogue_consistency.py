@@ -31,6 +31,7 @@ class Catalogue:
         self._callers_agree("triggers", self.triggers, "event")
         self._callers_agree("schedules", self.schedules, "schedule")
         self._one_trigger_each()
+        self._addresses_differ()
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
@@ -52,6 +53,11 @@ class Catalogue:
     def auth(self) -> Mapping[str, str]:
         """Return how each function that authenticates its users does so."""
         return {each.name: each.auth for each in self.functions.values() if each.auth}
+
+    @property
+    def split_functions(self) -> frozenset[str]:
+        """Return the functions that are deployed twice."""
+        return frozenset(each.name for each in self.functions.values() if each.is_split)
 
     @property
     def task_queues(self) -> frozenset[str]:
@@ -76,3 +82,10 @@ class Catalogue:
         for name, trigger in self.triggers.items():
             earlier = first.setdefault(trigger.function, name)
             refuse(earlier != name, f"triggers.{name}: {trigger.function} has {earlier} already; {ONE_EACH}")
+
+    def _addresses_differ(self) -> None:
+        for name in self.split_functions & {taken.removesuffix("_tasks") for taken in self.functions}:
+            refuse(
+                f"{name}_tasks" in self.functions,
+                f"functions.{name}_tasks: this is the address of the tasks of {name}: rename one of them",
+            )

@@ -81,8 +81,10 @@ class Function:
         )
         for_pages = "auth" if self.auth else "public"
         refuse(self.open_to_all and "people" not in self.invoked_by, f"{for_pages} is for functions that people invoke")
-        tasks_too = self.open_to_all and {"queue", "schedule"} & set(self.invoked_by)
-        refuse(bool(tasks_too), "a public function accepts anybody as its queue: add another function for the tasks")
+        refuse(
+            self.open_to_all and "schedule" in self.invoked_by,
+            "an open function accepts anybody as its schedule: add another function for the schedule",
+        )
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
         )
@@ -111,6 +113,11 @@ class Function:
     def open_to_all(self) -> bool:
         """Return whether the platform admits everybody: the function checks its callers itself, if at all."""
         return self.public or bool(self.auth)
+
+    @property
+    def is_split(self) -> bool:
+        """Return whether it is deployed twice, open for people and private for its tasks."""
+        return self.open_to_all and "queue" in self.invoked_by
 
     @property
     def segment(self) -> str:

@@ -14,14 +14,14 @@ resource "google_service_account" "kit" {
 locals {
   people = setunion(var.invokers, var.deployer == null ? [] : [var.deployer])
 
-  invokers = { for name, function in local.functions : name => merge(
+  invokers = { for name, function in local.deployments : name => merge(
     function.people ? { for member in local.people : member => member } : {},
     function.open ? { everybody = "allUsers" } : {},
     function.queue ? { tasks = google_service_account.kit["tasks"].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
   ) }
 
-  enqueues = merge([for name, function in local.functions : {
+  enqueues = merge([for name, function in local.deployments : {
     for queue in function.enqueues : "${name}/${queue}" => { function = name, queue = queue }
   }]...)
 }
@@ -36,7 +36,7 @@ resource "google_cloud_tasks_queue_iam_member" "enqueuer" {
 
 # A task carries the tasks' identity, and only an account that may act as it can create such a task.
 resource "google_service_account_iam_member" "act_as_tasks" {
-  for_each           = toset([for name, function in local.functions : name if length(function.enqueues) > 0])
+  for_each           = toset([for name, function in local.deployments : name if length(function.enqueues) > 0])
   service_account_id = google_service_account.kit["tasks"].name
   role               = "roles/iam.serviceAccountUser"
   member             = module.function[each.key].account.member

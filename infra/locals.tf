@@ -40,6 +40,32 @@ locals {
     }
   } }
 
+  # A function that is open and has tasks is deployed twice: NAME, where no task can be called, and NAME-tasks, where nothing
+  # else can. Only the tasks' account may call the latter, so Cloud Run verifies it. infra/deployments.py says the same.
+  split = toset([for name, entry in local.catalogue.functions : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
+
+  segments_deployed = concat(values(local.segments), [for name in local.split : "${local.segments[name]}-tasks"])
+
+  deployments = merge(
+    { for name, function in local.functions : name => merge(function, {
+      function = name
+      part     = contains(local.split, name) ? "people" : ""
+      queue    = function.queue && !contains(local.split, name)
+    }) },
+    { for name in local.split : "${name}_tasks" => merge(local.functions[name], {
+      function   = name
+      part       = "tasks"
+      segment    = "${local.functions[name].segment}-tasks"
+      service    = "${local.functions[name].service}-tasks"
+      account_id = "${local.functions[name].account_id}-tasks"
+      people     = false
+      public     = false
+      open       = false
+      auth       = ""
+      origins    = []
+    }) },
+  )
+
   # The URL for people passes on the path behind the name. Queues and schedules call the deterministic address, which is known
   # before any function exists, so that functions can enqueue tasks for each other.
   base_url     = "https://${var.region}-${var.project_id}.cloudfunctions.net/${local.begin}"
@@ -54,6 +80,7 @@ locals {
     SIGNALBOX_TASKS_ACCOUNT     = google_service_account.kit["tasks"].email
     SIGNALBOX_SCHEDULER_ACCOUNT = google_service_account.kit["scheduler"].email
     SIGNALBOX_TASK_FUNCTIONS    = jsonencode({ for name, function in local.functions : name => function.tasks if function.queue && (function.users_own || length(function.tasks) > 0) })
+    SIGNALBOX_SPLIT_FUNCTIONS   = jsonencode(local.split)
     SIGNALBOX_TASK_QUEUES       = jsonencode([for name, queue in local.queues : name if queue.attempts_max == -1])
   }
 }

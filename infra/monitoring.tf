@@ -1,7 +1,7 @@
 # Three alerts: functions fail, tasks are not dispatched, or none can be enqueued. Everything else is on the dashboard.
 
 locals {
-  services    = join(",", [for function in local.functions : "\"${function.service}\""])
+  services    = join(",", [for function in local.deployments : "\"${function.service}\""])
   queue_names = join(",", [for name in keys(local.queues) : "\"${local.begin}${name}\""])
 
   alerts = {
@@ -56,7 +56,7 @@ resource "google_monitoring_alert_policy" "alert" {
 }
 
 locals {
-  service_names    = join(" OR ", [for function in local.functions : "\"${function.service}\""])
+  service_names    = join(" OR ", [for function in local.deployments : "\"${function.service}\""])
   refusal_messages = join(" OR ", ["\"deployment cannot enqueue\"", "\"task refused\""])
 }
 

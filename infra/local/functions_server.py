@@ -19,9 +19,11 @@ from werkzeug.wrappers import Request
 
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
+from infra.deployments import Deployment, deployments_of
 from infra.local.iam import AuthorizedQueue, invokers_enforced
 from infra.local.local_store import local_store
 from shared.adapters import runtime
+from shared.adapters.http import service_part
 from shared.adapters.http.responses import Response, problem_response, response_of
 from shared.adapters.settings import settings
 from shared.core.rules.problems import NotFound
@@ -42,23 +44,24 @@ def application(catalogue: str) -> "WSGIApplication":
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
     """Load all functions, each at its address; ``/`` lists them, and any other address is a 404."""
     functions = catalogue.functions.values()
-    return DispatcherMiddleware(
-        _index(functions), {f"/{function.segment}": _loaded(function) for function in functions}
-    )
+    deployments = [each for function in functions for each in deployments_of(function)]
+    return DispatcherMiddleware(_index(functions), {f"/{each.segment}": _loaded(each) for each in deployments})
 
 
-def _loaded(function: Function) -> "WSGIApplication":
+def _loaded(deployment: Deployment) -> "WSGIApplication":
+    function = deployment.function
     app = loading.load(function.name, function.folder, function.signature_type)
-    return invokers_enforced(function, _with_a_path(app))
+    return invokers_enforced(function, _in_its_place(app, deployment.part))
 
 
-def _with_a_path(app: "WSGIApplication") -> "WSGIApplication":
-    """Pass ``/`` as the path where nothing follows the function's name."""
+def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
+    """Pass ``/`` as the path where nothing follows the function's name, and which part is served at this address."""
 
-    def with_a_path(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        return app({**environ, "PATH_INFO": environ["PATH_INFO"] or "/"}, start_response)
+    def in_its_place(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        here = {"PATH_INFO": environ["PATH_INFO"] or "/", service_part.ENVIRONMENT_KEY: part}
+        return app({**environ, **here}, start_response)
 
-    return with_a_path
+    return in_its_place
 
 
 def _index(functions: Iterable[Function]) -> "WSGIApplication":

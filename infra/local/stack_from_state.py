@@ -23,7 +23,7 @@ from infra.catalogue_entries import refuse
 from infra.local.stack import Stack
 from shared.adapters.settings import Settings, from_environment
 
-OF_ONE_FUNCTION = ("THREADS", "SIGNALBOX_SIGNATURES", "SIGNALBOX_ORIGINS", "SIGNALBOX_AUTH")
+OF_ONE_FUNCTION = ("THREADS", "SIGNALBOX_SIGNATURES", "SIGNALBOX_ORIGINS", "SIGNALBOX_AUTH", "SIGNALBOX_PART")
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes")
 
 
@@ -46,6 +46,7 @@ def settings_of(applied: AppliedState) -> Settings:
     return replace(
         from_environment(first),
         signatures_removed=False,
+        part="",
         origins=applied.catalogue.origins,
         auth=applied.catalogue.auth,
         tokens_unsigned=True,

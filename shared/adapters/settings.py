@@ -12,6 +12,8 @@ EMBEDDED = "embedded"
 FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
 GOOGLE_KEYS_URL = "https://www.googleapis.com/oauth2/v1/certs"
 SIGNATURES = ("checked", "removed")
+TASKS_SUFFIX = "-tasks"
+"""Behind a split function's name: the address of its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Settings:
     that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
     the declared composite indexes; None: do not check. ``origins`` are those whose pages may call, by function,
     ``auth`` how it authenticates its users (``firebase``); ``user_keys_url`` serves the keys of their tokens, and
-    ``tokens_unsigned``, which no deployment can have, accepts tokens that nobody signed.
+    ``tokens_unsigned``, which no deployment can have, accepts tokens that nobody signed. ``split_functions`` are
+    deployed twice, and ``part`` is what this process serves of one: ``people`` or ``tasks``; empty: all of it.
     """
 
     project: str
@@ -51,10 +54,13 @@ class Settings:
     auth: Mapping[str, str] = field(default_factory=dict)
     user_keys_url: str = FIREBASE_KEYS_URL
     tokens_unsigned: bool = False
+    split_functions: frozenset[str] = frozenset()
+    part: str = ""
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
-        return self.function_url.format(function=function.replace("_", "-"))
+        segment = function.replace("_", "-") + (TASKS_SUFFIX if function in self.split_functions else "")
+        return self.function_url.format(function=segment)
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -81,6 +87,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         origins=_names_by_name(get("SIGNALBOX_ORIGINS")) or {},
         auth=json.loads(get("SIGNALBOX_AUTH") or "{}"),
         user_keys_url=get("SIGNALBOX_USER_KEYS_URL") or FIREBASE_KEYS_URL,
+        split_functions=_names(get("SIGNALBOX_SPLIT_FUNCTIONS")) or frozenset(),
+        part=get("SIGNALBOX_PART", ""),
         tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
     )
 

@@ -42,6 +42,8 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_ORIGINS": '{"albums": ["https://a.example"]}',
             "SIGNALBOX_AUTH": '{"albums": "firebase"}',
             "SIGNALBOX_USER_KEYS_URL": "http://h:4/certs",
+            "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
+            "SIGNALBOX_PART": "people",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -66,6 +68,8 @@ def test_every_setting_has_its_variable() -> None:
         {"albums": "firebase"},
         "http://h:4/certs",
         False,
+        {"albums"},
+        "people",
     )
 
 
@@ -84,6 +88,9 @@ def test_no_deployed_function_takes_tokens_that_nobody_signed() -> None:
 def test_a_functions_address_is_made_of_its_url_segment() -> None:
     settings = from_environment({"SIGNALBOX_FUNCTION_URL": "https://x-{function}-1.example"})
     assert settings.address_of("link_fan_out") == "https://x-link-fan-out-1.example"
+    split = dataclasses.replace(settings, split_functions=frozenset({"photo_albums"}))
+    assert split.address_of("photo_albums") == "https://x-photo-albums-tasks-1.example"
+    assert split.address_of("link_fan_out") == "https://x-link-fan-out-1.example"
 
 
 def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
@@ -97,6 +104,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_ORIGINS": '{"albums": ["https://a.example"]}',
             "SIGNALBOX_AUTH": '{"albums": "firebase"}',
             "SIGNALBOX_USER_TOKENS": "unsigned",
+            "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
         }
     )
