@@ -1,4 +1,4 @@
-"""What all tests share: one Firestore emulator and one browser for the whole run."""
+"""What all tests share: one Firestore emulator for the whole run, and a browser."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ def firestore_emulator() -> Iterator[str]:
         yield running.host
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Return Chromium, for `page`. Without one the test fails, with how to get it."""
+    """Return Chromium, for `page`. Without one the test fails, with how to get it.
+
+    It ends with the tests of its module: while it runs, its thread has an event loop, and `asyncio.run` refuses to run.
+    """
     from tests import chromium  # imports Playwright, which only these tests need
 
     path = chromium.find()
@@ -41,7 +44,7 @@ def page(browser: Browser) -> Iterator[Page]:
     errors: list[str] = []
     with browser.new_context() as context:
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(30_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
         yield page
     assert errors == []

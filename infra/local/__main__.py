@@ -37,6 +37,7 @@ def _print_urls(stack: Stack) -> None:
     width = max(map(len, stack.urls), default=0)
     urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
     sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
+    sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
     sys.stdout.write(f"Logs and databases: {stack.folder}. Documents are in memory. Stop with Ctrl-C.\n")
     sys.stdout.flush()
 

@@ -20,6 +20,7 @@ from werkzeug.wrappers import Request
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
 from infra.deployments import Deployment, deployments_of
+from infra.local.api_pages import api_page
 from infra.local.iam import AuthorizedQueue, invokers_enforced
 from infra.local.local_store import local_store
 from shared.adapters import runtime
@@ -42,7 +43,7 @@ def application(catalogue: str) -> "WSGIApplication":
 
 
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
-    """Load all functions, each at its address; ``/`` lists them, and any other address is a 404."""
+    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, all else is 404."""
     functions = catalogue.functions.values()
     deployments = [each for function in functions for each in deployments_of(function)]
     return DispatcherMiddleware(_index(functions), {f"/{each.segment}": _loaded(each) for each in deployments})
@@ -69,9 +70,13 @@ def _index(functions: Iterable[Function]) -> "WSGIApplication":
 
     def index(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
-        if request.path == "/" and request.method in ("GET", "HEAD"):
-            urls = {segment: request.host_url + segment for segment in segments}
-            return response_of(Response(200, {"functions": urls}))(environ, start_response)
+        if request.method in ("GET", "HEAD"):
+            if request.path == "/":
+                urls = {segment: request.host_url + segment for segment in segments}
+                listed = {"functions": urls, "docs": f"{request.host_url}docs"}
+                return response_of(Response(200, listed))(environ, start_response)
+            if page := api_page(request):
+                return page(environ, start_response)
         refusal = NotFound("No function at this address; GET / lists those for people")
         return problem_response(refusal)(environ, start_response)
 
