@@ -8,21 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core.rules.problems import PermissionDenied, Problem
+from shared.core.rules.problems import PermissionDenied
+from shared.core.rules.problems import Unauthenticated as Unauthenticated
 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
 """Google uses both spellings."""
 
 CLOCK_SKEW_SECONDS = 10
 """Tolerated difference between this machine's clock and the issuer's."""
-
-
-class Unauthenticated(Problem):
-    status = 401
-    title = "Authentication required"
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"})
 
 
 @dataclass(frozen=True, slots=True)
