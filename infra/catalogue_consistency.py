@@ -40,6 +40,7 @@ class Catalogue:
         called = {name: each.called for name, each in self.schedules.items()}
         self._callers_agree("schedules", called, "schedule")
         self._one_trigger_each()
+        self._addresses_differ()
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
@@ -51,6 +52,21 @@ class Catalogue:
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
         users = (each for each in invoked if each.tasks or of_the_kit not in each.folder.parents)
         return {each.name: frozenset(each.tasks) for each in users}
+
+    @property
+    def origins(self) -> Mapping[str, frozenset[str]]:
+        """Return the origins whose pages may call each function that has any."""
+        return {each.name: frozenset(each.cors) for each in self.functions.values() if each.cors}
+
+    @property
+    def auth(self) -> Mapping[str, str]:
+        """Return how each function that authenticates its users does so."""
+        return {each.name: each.auth for each in self.functions.values() if each.auth}
+
+    @property
+    def split_functions(self) -> frozenset[str]:
+        """Return the functions that are deployed twice."""
+        return frozenset(each.name for each in self.functions.values() if each.is_split)
 
     @property
     def task_queues(self) -> frozenset[str]:
@@ -106,3 +122,10 @@ class Catalogue:
         for name, trigger in self.triggers.items():
             earlier = first.setdefault(trigger.function, name)
             refuse(earlier != name, f"triggers.{name}: {trigger.function} has {earlier} already; {ONE_EACH}")
+
+    def _addresses_differ(self) -> None:
+        for name in self.split_functions & {taken.removesuffix("_tasks") for taken in self.functions}:
+            refuse(
+                f"{name}_tasks" in self.functions,
+                f"functions.{name}_tasks: this is the address of the tasks of {name}: rename one of them",
+            )

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra.origins import check_origins
 from shared.core.rules import indexes
 from shared.core.rules.calls import Call
 from shared.core.rules.problems import Problem
 
 INVOKERS = ("people", "queue", "event", "schedule")
+AUTH = ("", "firebase")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own limit of a queue, as are the next two
 CONCURRENT_MAX = 5_000
@@ -63,6 +65,8 @@ class Function:
     tasks: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     public: bool = False
+    auth: str = ""
+    cors: tuple[str, ...] = ()
     memory: str = "512Mi"
     cpu: float = 1
     concurrency: int = 16
@@ -78,17 +82,32 @@ class Function:
         refuse(
             mixed, "a function that events invoke receives CloudEvents only: add another function for the other callers"
         )
-        refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
-        tasks_too = self.public and {"queue", "schedule"} & set(self.invoked_by)
-        refuse(bool(tasks_too), "a public function accepts anybody as its queue: add another function for the tasks")
+        refuse(self.auth not in AUTH, f"auth is {self.auth!r}; leave it out, or say auth: firebase")
+        refuse(
+            self.public and bool(self.auth),
+            "public: true admits everybody and auth: firebase those who signed in: say one of them",
+        )
+        for_pages = "auth" if self.auth else "public"
+        refuse(self.open_to_all and "people" not in self.invoked_by, f"{for_pages} is for functions that people invoke")
+        refuse(
+            self.open_to_all and "schedule" in self.invoked_by,
+            "an open function accepts anybody as its schedule: add another function for the schedule",
+        )
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
         )
         refuse(bool(self.queues) and "queue" not in self.invoked_by, "queues are its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
+        self._origins_can_call()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
+
+    def _origins_can_call(self) -> None:
+        try:
+            check_origins(self.cors, open_to_all=self.open_to_all)
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")
@@ -98,6 +117,16 @@ class Function:
         refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: say concurrency: 1 or cpu: 1")
         _between("timeout_seconds", self.timeout_seconds, 1, EVENT_SECONDS_MAX if self._for_events else SECONDS_MAX)
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
+
+    @property
+    def open_to_all(self) -> bool:
+        """Return whether the platform admits everybody: the function checks its callers itself, if at all."""
+        return self.public or bool(self.auth)
+
+    @property
+    def is_split(self) -> bool:
+        """Return whether it is deployed twice, open for people and private for its tasks."""
+        return self.open_to_all and "queue" in self.invoked_by
 
     @property
     def segment(self) -> str:

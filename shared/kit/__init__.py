@@ -23,6 +23,7 @@ from shared.adapters.http.routes import Request, Response
 from shared.core.operations.ports import DocumentEvent
 from shared.core.rules.problems import LeaseEnded, NotFound, Problem, Unavailable
 from shared.core.rules.task_context import Completion, Lease, TaskContext, Unit
+from shared.core.rules.users import User
 from shared.kit.batches import SubBatch, batch, sub_batch
 from shared.kit.calls import Call
 from shared.kit.documents import documents
@@ -47,6 +48,7 @@ __all__ = [
     "Transaction",
     "Unavailable",
     "Unit",
+    "User",
     "batch",
     "documents",
     "semaphore",

@@ -53,7 +53,7 @@ def chosen(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPath
 
 
 def choose(catalogue: dict[str, Any]) -> None:
-    catalogue["functions"]["documents"]["public"] = True
+    catalogue["functions"]["documents"].update(public=True, cors=["https://app.example.com"])
     catalogue["functions"]["quilt"].update(SMALL)
     catalogue["indexes"] = {"near": NEAR}
     catalogue["schedules"]["painting"] = PAINTING
@@ -72,6 +72,17 @@ def test_the_plan_warns_of_what_is_public(chosen: Planned) -> None:
 def test_what_anybody_may_call_takes_no_token_without_its_signature(chosen: Planned) -> None:
     signatures = {name: signatures_of(chosen.resources[FUNCTION.format(name)]) for name in load().functions}
     assert signatures == {name: "checked" if name == "documents" else "removed" for name in signatures}
+
+
+def test_the_origins_of_pages_are_a_setting_of_their_function_alone(chosen: Planned) -> None:
+    variables = {name: variables_of(chosen.resources[FUNCTION.format(name)]) for name in load().functions}
+    found = {name: each["SIGNALBOX_ORIGINS"] for name, each in variables.items() if "SIGNALBOX_ORIGINS" in each}
+    assert found == {"documents": '{"documents":["https://app.example.com"]}'}
+
+
+def variables_of(function: Resource) -> Mapping[str, str]:
+    variables: Mapping[str, str] = function.values["service_config"][0]["environment_variables"]
+    return variables
 
 
 def signatures_of(function: Resource) -> str:

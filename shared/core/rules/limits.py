@@ -47,6 +47,9 @@ class Limits:
     transform_bytes_max: int = 100 * 1024
     """Of a stored transform: a page that refreshes copies reads the transforms of all their fields."""
 
+    transforms_listed_max: int = 50
+    """Transforms in one answer: as large as they may be, they still fit into a function's memory."""
+
     transform_steps_max: int = 50_000
     """Of one run: tens of milliseconds, and a document may have hundreds of links."""
 
@@ -215,6 +218,9 @@ class Limits:
 
     retry_units_max: int = 1_000
     """Units that one call may name for a retry; a call that names none means all that failed."""
+
+    batches_listed_max: int = 100
+    """Batches in one answer: a header with its tasks' payloads may be large."""
 
     units_listed_max: int = 100
     """Units in one answer: with results of 100 KiB each they still fit into a function's memory."""

@@ -132,6 +132,14 @@ class MethodNotAllowed(Problem):
     title = "Method not allowed"
 
 
+class Unauthenticated(Problem):
+    status = 401
+    title = "Authentication required"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"})
+
+
 class PermissionDenied(Problem):
     status = 403
     title = "Permission denied"
