@@ -28,6 +28,6 @@ def deployments_of(function: Function) -> Iterable[Deployment]:
 
 
 def _halves(function: Function) -> Iterator[Deployment]:
-    yield Deployment(function.segment, PEOPLE, replace(function, invoked_by=("people",), tasks=()))
+    yield Deployment(function.segment, PEOPLE, replace(function, invoked_by=("people",), queues=(), tasks=()))
     private = replace(function, invoked_by=("queue",), public=False, auth="", cors=())
     yield Deployment(function.segment + TASKS_SUFFIX, TASKS, private)
