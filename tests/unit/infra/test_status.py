@@ -17,40 +17,41 @@ from infra.status.local import LocalSource
 from infra.status.report import lines_of
 
 TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})
-NOW = datetime.now(UTC)
 
 
 def ago(seconds: float) -> str:
-    return (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
 def deployed(name: str) -> dict[str, str]:
     return {"name": f"projects/p/locations/us-central1/functions/dev-{name.replace('_', '-')}", "state": "ACTIVE"}
 
 
-ANSWERS: dict[str, Any] = {
-    "functions list": [deployed(name) for name in load().functions if name != "sweep"] + [deployed("../prod")],
-    "tasks queues list": [
-        {"name": "projects/p/locations/r/queues/dev-tasks", "state": "RUNNING"},
-        {"name": "projects/p/locations/r/queues/dev-links", "state": "PAUSED"},
-        {"name": "projects/p/locations/r/queues/tasks", "state": "RUNNING"},
-    ],
-    "tasks list --queue=dev-tasks": [{}] * 3,
-    "tasks list --queue=dev-links": [{}] * 1_000,
-    "auth print-access-token": "a-token",
-    "scheduler jobs describe dev-sweep": {"lastAttemptTime": ago(30), "status": {}},
-    "logging read": [
-        {"jsonPayload": {"message": "newest", "function": "albums"}, "severity": "ERROR", "timestamp": ago(1)},
-        {"textPayload": "plain\n", "resource": {"labels": {"service_name": "dev-albums"}}, "timestamp": ago(2)},
-    ],
-}
+def answers() -> dict[str, Any]:
+    """Return what a deployment answers now."""
+    return {
+        "functions list": [deployed(name) for name in load().functions if name != "sweep"] + [deployed("../prod")],
+        "tasks queues list": [
+            {"name": "projects/p/locations/r/queues/dev-tasks", "state": "RUNNING"},
+            {"name": "projects/p/locations/r/queues/dev-links", "state": "PAUSED"},
+            {"name": "projects/p/locations/r/queues/tasks", "state": "RUNNING"},
+        ],
+        "tasks list --queue=dev-tasks": [{}] * 3,
+        "tasks list --queue=dev-links": [{}] * 1_000,
+        "auth print-access-token": "a-token",
+        "scheduler jobs describe dev-sweep": {"lastAttemptTime": ago(30), "status": {}},
+        "logging read": [
+            {"jsonPayload": {"message": "newest", "function": "albums"}, "severity": "ERROR", "timestamp": ago(1)},
+            {"textPayload": "plain\n", "resource": {"labels": {"service_name": "dev-albums"}}, "timestamp": ago(2)},
+        ],
+    }
 
 
 class Gcloud:
     """Answers commands by how they begin; None fails."""
 
     def __init__(self, **changes: Any) -> None:
-        self.answers = ANSWERS | changes
+        self.answers = answers() | changes
         self.calls: list[str] = []
 
     def __call__(self, command: Sequence[str], **_: Any) -> Outcome:
