@@ -15,7 +15,7 @@ from examples.gazetteer import sites
 from examples.gazetteer.client import Documents
 from examples.gazetteer.data import gazetteer
 from examples.gazetteer.job import LOAD_DOCUMENTS
-from examples.gazetteer.steps import Step, plan
+from examples.gazetteer.steps import TYPES, Step, plan
 
 SECONDS_MAX = 600
 POLL_SECONDS = 0.2
@@ -42,8 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def load(client: Documents, step: Step) -> None:
-    """Put all documents in bulk calls, one after the other."""
-    started, changes = time.monotonic(), step.changes
+    """Put all documents in bulk calls, one after the other: the countries before their cities."""
+    started = time.monotonic()
+    changes = sorted(step.changes, key=lambda change: TYPES.index((change.content or {})["type"]))
     for first in range(0, len(changes), LOAD_DOCUMENTS):
         page = changes[first : first + LOAD_DOCUMENTS]
         client.put_many({change.key: change.content for change in page if change.content is not None})

@@ -47,9 +47,9 @@ def _serve(stack: Stack) -> None:
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), os.environ.get("LOG") == "json")
     follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
     loop = DevLoop(stack, terminal.announce)
+    loop.start()
     _print_urls(stack)
     follower.start()
-    loop.start()
     try:
         stack.wait()
     finally:

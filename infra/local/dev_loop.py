@@ -28,15 +28,20 @@ class DevLoop:
         self._failed = False
 
     def start(self) -> None:
-        self._watch()
+        """Watch from now on; whatever changes later is noticed."""
         self._watcher.start()
+        try:
+            self._watch()
+        except OSError as error:
+            self._announce(f"not watching the files, so restart after a change: {error}", "")
 
     def stop(self) -> None:
         self._watcher.stop()
 
     def _watch(self) -> None:
-        trees = [ROOT / "shared", *self._stack.folders, *self._named_folders()]
-        self._watcher.watch(trees=trees, folders=[self._catalogue.parent, self._catalogue.parent.parent])
+        root = self._catalogue.parent.parent
+        trees = [ROOT / "shared", *(_top(folder, root) for folder in (*self._stack.folders, *self._named_folders()))]
+        self._watcher.watch(trees=trees, folders=[root, self._catalogue.parent])
 
     def _named_folders(self) -> Iterable[Path]:
         """Return the folders that the catalogue names now, if it can be read: one may be the next to be corrected."""
@@ -68,6 +73,11 @@ class DevLoop:
         if is_test(path):
             return False
         return path == self._catalogue or any(path.is_relative_to(folder) for folder in self._stack.folders)
+
+
+def _top(folder: Path, root: Path) -> Path:
+    """Return the folder of the project that a function's lies in: each one watched takes an inotify instance, of few."""
+    return root / folder.relative_to(root).parts[0] if folder.is_relative_to(root) and folder != root else folder
 
 
 def _named(paths: list[Path]) -> str:

@@ -23,6 +23,7 @@ class Watcher(FileSystemEventHandler):
         self._paths: SimpleQueue[Path | None] = SimpleQueue()
         self._observer = Observer()
         self._watched: set[Path] = set()
+        self._trees: set[Path] = set()
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
     def start(self) -> None:
@@ -37,9 +38,10 @@ class Watcher(FileSystemEventHandler):
         """Watch folders, `trees` with all below them. Those that are watched or that do not exist are left out."""
         for recursive, paths in ((True, trees), (False, folders)):
             for path in {each.resolve() for each in paths} - self._watched:
-                if path.is_dir():
+                if path.is_dir() and not any(path.is_relative_to(tree) for tree in self._trees):
                     self._observer.schedule(self, str(path), recursive=recursive)
                     self._watched.add(path)
+                    self._trees |= {path} if recursive else set()
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         if event.event_type not in CHANGES:

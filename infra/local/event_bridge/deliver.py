@@ -24,6 +24,11 @@ from infra.local.event_bridge.cloudevent import Event
 from infra.local.event_bridge.inbox import Inbox
 
 CONCURRENT_MAX = 16
+CONCURRENT_WHILE_RECEIVING = 3
+"""While events keep coming, deliveries leave the processors to the emulator, which sends one event after the other: the
+sooner it has sent a bulk load's events, the sooner it sends that of the change made after it."""
+
+RECEIVING_SECONDS = 0.05
 POLL_SECONDS = 1.0  # for new events whose notice was lost
 PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 10.0
@@ -47,6 +52,7 @@ class Deliverer:
         self._attempts: dict[int, int] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._last_id = 0
+        self._received_at = 0.0
         self._woken = asyncio.Event()
 
     def application(self) -> web.Application:
@@ -78,8 +84,13 @@ class Deliverer:
             yield
             delivering.cancel()
 
+    def _concurrent_max(self) -> int:
+        receiving = self._due and time.monotonic() - self._received_at < RECEIVING_SECONDS
+        return CONCURRENT_WHILE_RECEIVING if receiving else CONCURRENT_MAX
+
     def _read_new_events(self) -> None:
         for event_id in self._inbox.ids_after(self._last_id):
+            self._received_at = time.monotonic()
             heapq.heappush(self._later, (time.monotonic() + self._chaos.delay_seconds(), event_id))
             self._last_id = event_id
 
@@ -87,7 +98,7 @@ class Deliverer:
         now = time.monotonic()
         while self._later and self._later[0][0] <= now:
             self._due.append(heapq.heappop(self._later)[1])
-        while self._due and len(self._running) < CONCURRENT_MAX:
+        while self._due and len(self._running) < self._concurrent_max():
             event_id = self._due.pop() if self._newest_next else self._due.popleft()
             self._newest_next = not self._newest_next
             task = asyncio.create_task(self._deliver(session, event_id))
@@ -97,6 +108,8 @@ class Deliverer:
     async def _pause(self) -> None:
         """Wait until an event came, a delivery ended, or the next event is due."""
         seconds = self._later[0][0] - time.monotonic() if self._later else POLL_SECONDS
+        if self._due:
+            seconds = min(seconds, RECEIVING_SECONDS)  # more may be delivered when no more come
         with suppress(TimeoutError):
             async with asyncio.timeout(min(max(seconds, 0), POLL_SECONDS)):
                 await self._woken.wait()

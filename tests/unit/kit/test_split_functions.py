@@ -36,6 +36,14 @@ def index(note: str) -> None:
 
 notes = app.entry_point()
 """
+QUEUE = {
+    "dispatches_per_second": 100,
+    "concurrent_max": 8,
+    "attempts_max": -1,
+    "backoff_min_seconds": 0.2,
+    "backoff_max_seconds": 60,
+    "doublings_max": 8,
+}
 FROM_A_QUEUE = {"X-CloudTasks-QueueName": "tasks", "X-CloudTasks-TaskName": "t"}
 TASK = {"operation": "o", "task": "index", "payload": {"note": "n"}}
 
@@ -47,7 +55,9 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
         (root / folder).mkdir()
     (root / "notes" / "main.py").write_text(MAIN)
     entry = {"folder": "notes", "invoked_by": ["people", "queue"], "tasks": ["index"], "auth": "firebase"}
-    (root / "infra" / "catalogue.yaml").write_text(yaml.safe_dump({"functions": {"notes": entry}}))
+    (root / "infra" / "catalogue.yaml").write_text(
+        yaml.safe_dump({"functions": {"notes": entry}, "queues": {"tasks": QUEUE}})
+    )
     return load(root / "infra" / "catalogue.yaml")
 
 
