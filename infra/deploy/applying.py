@@ -1,7 +1,7 @@
 """Plan and apply, again while Google refuses only what it will soon accept, each time with the reason.
 
-A refusal is waited for three times, so it is met in four applies at most. A new project refuses in stages, first its
-APIs, then accounts, then rights: so there may be eight applies in all.
+Most refusals are waited for three times, so met in four applies at most. A new project refuses in stages, first its
+APIs, then accounts, then rights, and each try builds some more functions: so there may be ten applies in all.
 
 What a failed create has left half-made, Terraform would replace ("tainted"). A function may be: nothing is kept in it.
 A queue may not, as its name would be taken for days, nor what holds data, nor an object, whose replacement has the same
@@ -20,7 +20,7 @@ from infra.deploy.plans import Plan
 from infra.deploy.progress import Progress
 from infra.deploy.terraform import Terraform
 
-APPLIES_MAX = 8
+APPLIES_MAX = 10
 KEPT = re.compile(
     r"(^|\.)google_(cloud_tasks_queue|firestore_database|storage_bucket(_object)?|service_account|artifact_registry_repository)\."
 )
@@ -51,9 +51,12 @@ class Attempts:
 
 def planned(engine: Terraform, attempts: Attempts, *options: str) -> Plan:
     """Plan, again while a transient refusal keeps Terraform from reading."""
+    for address in engine.tainted():
+        if KEPT.search(address):
+            engine.untaint(address)
     while True:
         try:
-            return _mended(engine, engine.plan(*options), *options)
+            return engine.plan(*options)
         except CommandFailed as error:
             attempts.refused(str(error))
 
@@ -66,11 +69,3 @@ def applied(engine: Terraform, plan: Plan, attempts: Attempts, *options: str) ->
         attempts.say(str(plan))
         if plan.empty:
             return
-
-
-def _mended(engine: Terraform, plan: Plan, *options: str) -> Plan:
-    """Keep what a failed create has left of what must not be deleted, and return the plan that follows."""
-    kept = [address for address in plan.tainted if KEPT.search(address)]
-    for address in kept:
-        engine.untaint(address)
-    return engine.plan(*options) if kept else plan

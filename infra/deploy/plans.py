@@ -8,21 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-TAINTED = "replace_because_tainted"
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Addresses of what would be created, changed, replaced, destroyed and imported, and the warnings.
-
-    `tainted` are those replaced because their creation failed half-way.
-    """
+    """Addresses of what would be created, changed, replaced, destroyed and imported, and the warnings."""
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     destroyed: tuple[str, ...] = ()
-    tainted: tuple[str, ...] = ()
     imported: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     outputs_change: bool = False
@@ -47,7 +41,6 @@ def read(document: Mapping[str, Any]) -> Plan:
         changed=_with(changes, ["update"]),
         replaced=_with(changes, ["delete", "create"], ["create", "delete"]),
         destroyed=_with(changes, ["delete"]),
-        tainted=tuple(each["address"] for each in changes if each.get("action_reason") == TAINTED),
         imported=tuple(each["address"] for each in changes if each["change"].get("importing")),
         warnings=tuple(_warnings(document.get("checks", ()))),
         created_values={each["address"]: each["change"].get("after") or {} for each in _created(changes)},
@@ -82,3 +75,16 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from (f"  changes   {address}" for address in plan.changed)
     yield from (f"  REPLACES  {address}" for address in plan.replaced)
     yield from (f"  DESTROYS  {address}" for address in plan.destroyed)
+
+
+def tainted(state: Mapping[str, Any]) -> list[str]:
+    """Return the addresses whose creation failed half-way, from the JSON of `terraform show -json`."""
+    return [
+        each["address"] for each in _resources(state.get("values", {}).get("root_module", {})) if each.get("tainted")
+    ]
+
+
+def _resources(module: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from module.get("resources", ())
+    for child in module.get("child_modules", ()):
+        yield from _resources(child)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 RIGHTS = (120.0, 180.0, 300.0)
 APIS = (60.0, 120.0, 180.0)
 SHORT = (30.0, 60.0, 120.0)
+BUILDS = (60.0, 60.0, 60.0, 120.0, 120.0, 120.0)  # more often: each try builds some more
 AGAIN = "Run the command again in some minutes: it goes on from what exists."
 PROPAGATION = "https://cloud.google.com/iam/docs/access-change-propagation"
 CONSTRAINTS = "https://cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints"
@@ -83,7 +84,7 @@ FOR_A_WHILE = (
         r"Build failed with status: EXPIRED|concurrent builds|Quota exceeded for quota metric '[^']*(Build|mutation)",
         "More functions are built at once than the project's quota allows; those that wait come next.",
         "https://github.com/firebase/firebase-tools/issues/7268, https://cloud.google.com/build/quotas",
-        APIS,
+        BUILDS,
     ),
     Refusal(
         "token",

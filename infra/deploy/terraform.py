@@ -59,6 +59,10 @@ class Terraform:
         self.plan_file.unlink(missing_ok=True)
         return outcome
 
+    def tainted(self) -> list[str]:
+        """Return the addresses of what a failed create has left half-made."""
+        return plans.tainted(self._json("show", "-json"))
+
     def untaint(self, address: str) -> None:
         """Take the mark off a resource that a failed create left, so that it is not replaced."""
         self._run_checked("untaint", "-no-color", f"-lock-timeout={LOCK_WAIT}", address)

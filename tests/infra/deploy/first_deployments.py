@@ -116,12 +116,16 @@ def _calling(functions: Deployment) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the seeds, two at a time, and print the table."""
+    """Run the seeds and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.infra.deploy.first_deployments", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--at-once", type=int, default=2)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="first-deployments-") as folder, ProcessPoolExecutor(2) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="first-deployments-") as folder,
+        ProcessPoolExecutor(options.at_once) as pool,
+    ):
         zips = Path(folder, "dist")
         build(load(), (), zips)
         seeds = range(options.first, options.first + options.seeds)

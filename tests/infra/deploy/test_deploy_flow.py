@@ -25,7 +25,7 @@ LAG = Outcome(
   on modules/function/main.tf line 55""",
 )
 LATE = Outcome(1, "Error: googleapi: Error 400: Service account kit@p does not exist., badRequest")
-UNAVAILABLE = Outcome(1, "Error: googleapi: Error 503: The service is currently unavailable.")
+BUSY = Outcome(1, "Error: Quota exceeded for quota metric 'Per project mutation requests' and limit 'x'")
 OTHER = Outcome(1, "Error: Error 400: Invalid value\n\n  with a.b,\n")
 EXISTS = Outcome(1, "Error: googleapi: Error 409: Database already exists. Please use another database_id")
 
@@ -64,20 +64,20 @@ def test_late_rights_are_waited_for_longer_each_time_and_the_reason_is_said(
     reason = next(line for line in said if line.startswith("Not yet: "))
     assert "Eventarc's agent" in reason
     assert 'module.function["link_fan_out"]' in reason
-    assert "Trying again in 120 s (try 2 of at most 8)." in said
+    assert "Trying again in 120 s (try 2 of at most 10)." in said
 
 
 @pytest.mark.parametrize(
     ("outcomes", "tries", "hint"),
     [
         ([LAG, LAG, LAG, LAG], 4, "Waiting was tried"),
-        ([LAG, LATE, LAG, LATE, LAG, LATE, UNAVAILABLE, UNAVAILABLE], 8, "Waiting was tried"),
+        ([LAG, LATE, BUSY] * 3 + [BUSY], 10, "Waiting was tried"),
         ([OTHER], 1, "not among those that are known to pass"),
         ([LAG, EXISTS], 2, "create_database = false"),
         ([Outcome(1, LAG.text + "\n" + OTHER.text)], 1, "Google said for a.b: Error 400: Invalid value"),
     ],
 )
-def test_a_refusal_met_four_times_an_eighth_apply_and_what_does_not_pass_end_it_with_what_to_do(
+def test_a_refusal_met_four_times_a_tenth_apply_and_what_does_not_pass_end_it_with_what_to_do(
     deploy: Callable[..., tuple[list[str], list[float]]], outcomes: list[Outcome], tries: int, hint: str
 ) -> None:
     script = Script(**{"terraform apply": list(outcomes)})
@@ -145,9 +145,10 @@ def test_a_half_made_queue_is_kept_and_a_half_made_function_is_replaced(
     deploy: Callable[..., tuple[list[str], list[float]]],
 ) -> None:
     queue, function = 'google_cloud_tasks_queue.queue["tasks"]', "module.function.google_cloudfunctions2_function.b"
-    again = {"change": {"actions": ["delete", "create"]}, "action_reason": "replace_because_tainted"}
-    half_made = json.dumps({"resource_changes": [{"address": each, **again} for each in (queue, function)]})
-    script = Script(**{"terraform show": [half_made, CREATES_ONE], "terraform untaint": ""})
+    made = [{"address": queue, "tainted": True}, {"address": "google_storage_bucket.whole"}]
+    modules = [{"resources": [{"address": function, "tainted": True}]}]
+    state = json.dumps({"values": {"root_module": {"resources": made, "child_modules": modules}}})
+    script = Script(**{"terraform show": [state, CREATES_ONE], "terraform untaint": ""})
     deploy(script)
     untainted = [asked for asked in script.asked if asked.startswith("terraform untaint")]
     assert [asked.rpartition(" ")[2] for asked in untainted] == [queue]

@@ -6,7 +6,10 @@ seeds have a project in which a deployment cannot succeed, as an organisation fo
 """
 
 import random
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.infra.google_provider import refusal_texts as texts
@@ -18,6 +21,7 @@ FUNCTION = "google_cloudfunctions2_function"
 QUEUE = "google_cloud_tasks_queue"
 ACCOUNT = "google_service_account"
 QUEUE_NAME_SECONDS = 3 * 86400.0
+FIRST_FIELD_SECONDS = 0.1  # real ones, in which Terraform asks for the others, if they do not wait
 STEP_SECONDS = {FUNCTION: 12.0}  # two minutes each, ten at once
 
 
@@ -47,14 +51,32 @@ class Delays:
         self.builds_a_minute = rng.choice((60, 60, 60, 4))
         self.forbidden = rng.choices(("", "members", "region", "queue name"), (91, 3, 3, 3))[0]
         self._builds: list[float] = []
+        self._first_field = ""
+        self._lock = threading.Lock()
 
     def refusal(self, kind: str, value: Value) -> Refused | None:
         """Let the time of an operation pass, and return why a create is refused, if it is."""
-        self.clock.sleep(STEP_SECONDS.get(kind, 0.5))
         refused = next(self._refusals(kind, value), None)
+        self.clock.sleep(STEP_SECONDS.get(kind, 0.5) if refused is None or refused.made else 0.5)
         if refused is None:
             self._done(kind, value)
         return refused
+
+    @contextmanager
+    def making(self, kind: str) -> Iterator[bool]:
+        """Let a new database make its first field; yield whether another one is made at the same time."""
+        field = kind.startswith("google_firestore_f")
+        with self._lock:
+            contends = field and self._first_field == "being made"
+            first = field and not self._first_field
+            self._first_field = "being made" if first else self._first_field
+        if first:
+            time.sleep(FIRST_FIELD_SECONDS)
+        try:
+            yield contends
+        finally:
+            if first:
+                self._first_field = "made"
 
     def enabled(self, api: str) -> None:
         """Begin to make an API known, unless it was; its agent follows, with its rights."""
@@ -88,18 +110,20 @@ class Delays:
             yield Refused(texts.ACCOUNT.format(member=member))
         if kind == "google_cloud_run_service_iam_member" and self.forbidden == "members":
             yield Refused(texts.MEMBERS)
-        if kind.startswith("google_firestore_f") and self.contended > 0:
-            self.contended -= 1
-            yield Refused(texts.CONTENTION)
         if kind == QUEUE and (self.forbidden == "queue name" or not self._free(value["id"])):
             yield Refused(texts.QUEUE_NAME)
         if kind == FUNCTION:
             yield from self._late_function(value)
 
+    def contention(self) -> Refused | None:
+        """Return the refusal of a field that contends with the first, in the seeds that have it so often."""
+        self.contended -= 1
+        return Refused(texts.CONTENTION) if self.contended >= 0 else None
+
     def _late_function(self, value: Value) -> Iterator[Refused]:
-        self._builds.append(self.clock.now())
-        if sum(at > self.clock.now() - 60 for at in self._builds) > self.builds_a_minute:
+        if sum(at > self.clock.now() - 60 for at in self._builds) >= self.builds_a_minute:
             yield Refused(texts.QUOTA)
+        self._builds.append(self.clock.now())
         if self.forbidden == "region":
             yield Refused(texts.REGION)
         if value.get("event_trigger") and not self._known("agent of eventarc"):

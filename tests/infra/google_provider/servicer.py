@@ -47,6 +47,14 @@ class Cloud:
     delays: Delays | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def asked(self, verb: str, kind: str, value: Value) -> Refused | None:
+        """Run a call that may be made at the same time as others."""
+        if verb != "create" or self.delays is None:
+            return self.record(verb, kind, value)
+        with self.delays.making(kind) as contends:
+            refused = self.delays.contention() if contends else None
+            return refused or self.record(verb, kind, value)
+
     def record(self, verb: str, kind: str, value: Value) -> Refused | None:
         """Run a call; return why it was refused, if it was."""
         with self.lock:
@@ -153,7 +161,7 @@ class Servicer:
         if after is not None:
             computed.fill(request.type_name, after, self._block(request), self._project, self._region)
         verb = "delete" if after is None else "update" if before else "create"
-        refused = self.cloud.record(verb, request.type_name, after or before)
+        refused = self.cloud.asked(verb, request.type_name, after or before)
         if refused:
             left = after if refused.made and not refused.lost else before
             diagnostics = [_error(refused.text, ())]

@@ -114,7 +114,8 @@ def test_a_task_is_sent_to_the_private_half_with_a_token_for_it(catalogue: Catal
     settings = replace(settings_of(catalogue), function_url="https://{function}.example")
     effect = Effect("e", "tasks", "notes", "index", {}, path="/tasks/index")
     request: dict[str, Any] = task_request(settings, effect, "")["task"]["http_request"]
+    account = TASKS_ACCOUNT.replace("{queue}", "tasks")
     assert request["url"] == "https://notes-tasks.example/tasks/index"
-    assert request["oidc_token"] == {"service_account_email": TASKS_ACCOUNT, "audience": "https://notes-tasks.example"}
+    assert request["oidc_token"] == {"service_account_email": account, "audience": "https://notes-tasks.example"}
     assert SCHEDULER_ACCOUNT != TASKS_ACCOUNT
     assert Path(catalogue.functions["notes"].folder).name == "notes"
