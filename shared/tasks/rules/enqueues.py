@@ -5,6 +5,7 @@ that may be delivered again, leaves a receipt, for as long as such a call may be
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadCall, OtherBody
 from shared.core.rules.request_fields import RequestFields
 
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _CALL = ("function", "task", "payload", "queue", "delay_seconds")
 
 
@@ -41,7 +43,9 @@ class EnqueueRequest:
         """Parse the body of a `POST`; `id_` is its id if it has none. Raises `BadCall`, `BadKey` or `TooLarge`."""
         fields = RequestFields(body, BadCall).only(*_CALL, "at", "id")
         given = {name: value for name, value in body.items() if name in _CALL and value is not None}
-        return cls(Call.from_request(given), fields.text("id", id_), _time(fields.text("at", None)))
+        own_id, at = fields.text("id", None), fields.text("at", None)
+        chosen = id_ if own_id is None else check_key(own_id)
+        return cls(Call.from_request(given), chosen, None if at is None else _time(at))
 
     @property
     def name(self) -> str:
@@ -74,11 +78,11 @@ class EnqueueRequest:
         return replace(self.call.effect(name, now), not_before=self.at if seconds > 0 else None)
 
 
-def _time(text: str | None) -> datetime | None:
-    if not text:
-        return None
+def _time(text: str) -> datetime:
+    problem = BadCall("`at` must be a time of RFC 3339, with its zone: 2026-01-31T12:00:00Z.", field="at")
+    if not _RFC_3339.fullmatch(text):
+        raise problem
     try:
-        moment = datetime.fromisoformat(text)
-        return moment if moment.tzinfo is None else moment.astimezone(UTC)
+        return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise BadCall("`at` must be a time of RFC 3339: 2026-01-31T12:00:00Z.", field="at") from error
+        raise problem from error
