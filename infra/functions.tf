@@ -8,12 +8,15 @@ module "function" {
   source   = "./modules/function"
   for_each = local.functions
 
-  name          = each.value.service
-  entry_point   = each.key
-  account       = google_service_account.runtime[each.key].email
-  region        = var.region
-  database      = local.database
-  environment   = merge(local.environment, { SIGNALBOX_SIGNATURES = local.signatures[each.key] })
+  name        = each.value.service
+  entry_point = each.key
+  account     = google_service_account.runtime[each.key].email
+  region      = var.region
+  database    = local.database
+  environment = merge(local.environment, {
+    SIGNALBOX_SIGNATURES      = local.signatures[each.key]
+    SIGNALBOX_TIMEOUT_SECONDS = tostring(coalesce(each.value.resources.timeout_seconds, 540))
+  })
   resources     = each.value.resources
   internal      = !each.value.people
   invokers      = local.invokers[each.key]

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from shared.core.rules.backoff import Backoff
 from shared.core.rules.indexes import Index, parse
 
 EMBEDDED = "embedded"
 GOOGLE_KEYS_URL = "https://www.googleapis.com/oauth2/v1/certs"
+TIMEOUT_SECONDS = 540
+"""The catalogue's default."""
+
 SIGNATURES = ("checked", "removed")
 QUEUE = "{queue}"
 
@@ -26,7 +30,8 @@ class Settings:
     the queues that call a function, by its name; ``tasks_account`` is the account that a queue calls as, with
     ``{queue}`` for the queue's name, and ``scheduler_account`` that of schedules; ``keys_url`` serves the keys (PEM by
     id) that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes``
-    are the declared composite indexes; None: do not check.
+    are the declared composite indexes; None: do not check. ``queue_backoffs`` are those of the queues, by name;
+    ``timeout_seconds`` is how long the platform lets a request run.
     """
 
     project: str
@@ -47,6 +52,8 @@ class Settings:
     in_cloud: bool = False
     indexes: tuple[Index, ...] | None = None
     calling_queues: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    queue_backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    timeout_seconds: float = TIMEOUT_SECONDS
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -85,6 +92,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
+        timeout_seconds=float(get("SIGNALBOX_TIMEOUT_SECONDS") or TIMEOUT_SECONDS),
+        queue_backoffs=_backoffs(get("SIGNALBOX_QUEUE_BACKOFFS") or "{}"),
     )
 
 
@@ -104,6 +113,10 @@ def _names_by_name(listed: str | None) -> Mapping[str, frozenset[str]] | None:
 
 def _indexes(listed: str | None) -> tuple[Index, ...] | None:
     return None if listed is None else tuple(parse(one["collection"], one["fields"]) for one in json.loads(listed))
+
+
+def _backoffs(listed: str) -> Mapping[str, Backoff]:
+    return {name: Backoff(*numbers) for name, numbers in json.loads(listed).items()}
 
 
 @cache

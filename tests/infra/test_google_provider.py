@@ -67,9 +67,11 @@ def test_an_event_is_handled_in_nine_minutes() -> None:
 def test_creating_what_exists_is_refused() -> None:
     cloud = Cloud()
     queue = {"id": "projects/p/locations/l/queues/tasks"}
-    assert cloud.record("create", "google_cloud_tasks_queue", queue) == ""
-    assert "exists already" in cloud.record("create", "google_cloud_tasks_queue", queue)
-    assert cloud.record("delete", "google_cloud_tasks_queue", queue) == ""
+    assert cloud.record("create", "google_cloud_tasks_queue", queue) is None
+    refused = cloud.record("create", "google_cloud_tasks_queue", queue)
+    assert refused
+    assert "already exists" in refused.text
+    assert cloud.record("delete", "google_cloud_tasks_queue", queue) is None
     assert [each.verb for each in cloud.operations] == ["create", "delete"]
 
 

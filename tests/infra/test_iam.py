@@ -22,6 +22,7 @@ batch-complete   | ann signalbox-deployer               | batches tasks         
 batch-expand     | qu-batches                           | batches tasks             | signalbox-prod
 batches          | ann signalbox-deployer               | batches tasks             | signalbox-prod
 documents        | ann signalbox-deployer               |                           | signalbox-prod
+failures         | ann signalbox-deployer               | admit tasks               | signalbox-prod
 link-fan-out     | ev-link-fan-out                      | links                     | signalbox-prod
 link-refresh     | qu-links                             | links                     | signalbox-prod
 link-verify      | qu-links                             | links                     | signalbox-prod
@@ -33,6 +34,7 @@ semaphore-signal | ann signalbox-deployer               | admit tasks           
 semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
 sweep            | kit-scheduler                        | admit batches links tasks | signalbox-prod
+tasks            | ann signalbox-deployer               | tasks                     | signalbox-prod
 transforms       | ann signalbox-deployer               | links                     | signalbox-prod
 verifications    | ann kit-scheduler signalbox-deployer | links                     | signalbox-prod
 """

@@ -24,9 +24,12 @@ from shared.adapters.http.responses import (
 )
 from shared.adapters.logs import Headers, current_trace
 from shared.adapters.settings import settings
+from shared.core.rules.backoff import NO_BACKOFF
+from shared.core.rules.calls import QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 from shared.core.rules.task_envelope import TaskEnvelope
+from shared.tasks.rules.attempts import Attempt
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Of a task's body: Cloud Tasks' own limit."""
@@ -37,12 +40,19 @@ class TaskDelivery(TaskEnvelope):
     """One delivery of a task. The same `operation` may be delivered again, also concurrently.
 
     ``executions`` counts the earlier deliveries that a process answered, ``retries`` all earlier ones. ``trace`` is a
-    W3C ``traceparent``.
+    W3C ``traceparent``. ``queue`` is the catalogue's name of the queue.
     """
 
     executions: int = 0
     retries: int = 0
     trace: str = ""
+    queue: str = QUEUE_DEFAULT
+
+    def attempt(self, function: str) -> Attempt:
+        """Return this delivery to a function as one attempt of its task."""
+        backoff = settings().queue_backoffs.get(self.queue, NO_BACKOFF)
+        what = function, self.name, self.payload, self.queue, self.trace, backoff.pause_seconds(self.retries + 1)
+        return Attempt(self.operation, self.context, self.executions, self.retries, *what)
 
 
 def task_entry(function: str) -> Callable[[Callable[[TaskDelivery], None]], EntryPoint]:
@@ -119,6 +129,7 @@ def _delivery(request: flask.Request) -> TaskDelivery:
         executions=_count(request.headers, "Execution"),
         retries=_count(request.headers, "Retry"),
         trace=current_trace(),
+        queue=request.headers.get("X-CloudTasks-QueueName", QUEUE_DEFAULT).removeprefix(settings().queue_prefix),
     )
 
 

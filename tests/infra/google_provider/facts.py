@@ -9,6 +9,17 @@ which a block takes exactly one, and `AT_MOST_ONE_OF` those that exclude each ot
 SHARED_BY_DEPLOYMENTS = frozenset({"google_project_service"})
 """Kinds that may be created twice and outlive who created them: an interface of Google's, once it is turned on."""
 
+MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
+    "google_artifact_registry_repository_iam_member",
+    "google_cloud_run_service_iam_member",
+    "google_cloud_tasks_queue_iam_member",
+    "google_firestore_field",
+    "google_project_iam_member",
+    "google_service_account_iam_member",
+    "google_storage_bucket_object",
+}
+"""Kinds whose creation sets what is there already: a right, an object, the settings of a field."""
+
 ACCOUNT = r"[a-z]([-a-z0-9]{4,28}[a-z0-9])"
 SERVICE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 DURATION = r"[0-9]+(\.[0-9]{1,9})?s"
@@ -80,7 +91,7 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_service_account": frozenset({"account_id", "project"}),
     "google_service_account_iam_member": frozenset({"service_account_id", "role", "member"}),
     "google_storage_bucket": frozenset({"name", "location", "project"}),
-    "google_storage_bucket_object": frozenset({"bucket", "name", "source_md5hash"}),
+    "google_storage_bucket_object": frozenset({"bucket", "name", "source"}),  # not source_md5hash: it updates
 }
 
 ONE_OF: dict[tuple[str, str], frozenset[str]] = {
@@ -102,3 +113,28 @@ AT_MOST_ONE_OF: dict[tuple[str, str], frozenset[str]] = {
 
 EVENT_SECONDS_MAX = 540
 """For a function to handle an event; others have 3,600."""
+
+API_OF: dict[str, tuple[str, ...]] = {
+    "google_artifact_registry_repository": ("artifactregistry.googleapis.com",),
+    "google_artifact_registry_repository_iam_member": ("artifactregistry.googleapis.com",),
+    "google_cloud_run_service_iam_member": ("run.googleapis.com",),
+    "google_cloud_scheduler_job": ("cloudscheduler.googleapis.com",),
+    "google_cloud_tasks_queue": ("cloudtasks.googleapis.com",),
+    "google_cloud_tasks_queue_iam_member": ("cloudtasks.googleapis.com",),
+    "google_cloudfunctions2_function": (
+        "cloudfunctions.googleapis.com",
+        "cloudbuild.googleapis.com",
+        "run.googleapis.com",
+    ),
+    "google_firestore_database": ("firestore.googleapis.com",),
+    "google_firestore_field": ("firestore.googleapis.com",),
+    "google_firestore_index": ("firestore.googleapis.com",),
+    "google_monitoring_alert_policy": ("monitoring.googleapis.com",),
+    "google_monitoring_dashboard": ("monitoring.googleapis.com",),
+    "google_monitoring_notification_channel": ("monitoring.googleapis.com",),
+    "google_service_account": ("iam.googleapis.com",),
+    "google_service_account_iam_member": ("iam.googleapis.com",),
+    "google_storage_bucket": ("storage.googleapis.com",),
+    "google_storage_bucket_object": ("storage.googleapis.com",),
+}
+"""The APIs that must be enabled before a resource of a kind can be made."""

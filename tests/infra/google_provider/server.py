@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import grpc
 
+from tests.infra.google_provider.delays import Delays
 from tests.infra.google_provider.protocol import provider_calls
 from tests.infra.google_provider.servicer import Cloud, Servicer
 
@@ -24,10 +25,11 @@ THREADS = 16
 
 
 class GoogleProvider:
-    """A provider with a cloud of its own; enter it to serve."""
+    """A provider with a cloud of its own, which may have `delays`; enter it to serve."""
 
-    def __init__(self) -> None:
+    def __init__(self, delays: Delays | None = None) -> None:
         self._servicer = Servicer(json.loads(SCHEMA.read_text("utf-8")))
+        self._servicer.cloud.delays = delays
         self._folder = tempfile.TemporaryDirectory(prefix="google-provider-")
         self._socket = f"{self._folder.name}/socket"
         self._server = grpc.server(futures.ThreadPoolExecutor(THREADS), options=UNBOUNDED)

@@ -40,6 +40,8 @@ def test_every_setting_has_its_variable() -> None:
             "K_SERVICE": "documents",
             "SIGNALBOX_CALLING_QUEUES": '{"kitchen": ["slow"]}',
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
+            "SIGNALBOX_QUEUE_BACKOFFS": '{"tasks": [0.2, 60, 8]}',
+            "SIGNALBOX_TIMEOUT_SECONDS": "60",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -61,6 +63,8 @@ def test_every_setting_has_its_variable() -> None:
         True,
         (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
         {"kitchen": {"slow"}},
+        {"tasks": (0.2, 60, 8)},
+        60,
     )
 
 
@@ -84,6 +88,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}',
             "SIGNALBOX_TASK_QUEUES": "[]",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
+            "SIGNALBOX_QUEUE_BACKOFFS": '{"slow": [10, 600, 3]}',
         }
     )
     assert from_environment(environment_of(chosen)) == chosen
