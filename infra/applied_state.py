@@ -10,6 +10,7 @@ and what then never works: a trigger on a database that no function writes, a sc
 not expect.
 """
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from typing import Any
 
 from infra.catalogue_consistency import Catalogue
 from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
+from shared.adapters.http.service_part import TASKS
 
 INVOKER = "google_cloud_run_service_iam_member"
 ACTS_AS = "google_service_account_iam_member"
@@ -62,7 +64,10 @@ def read(
             schedules=MappingProxyType({each.name: each for each in _schedules(state, local_every_seconds)}),
             indexes=MappingProxyType({index.name: index for index in map(_index, state.of(INDEX))}),
         ),
-        MappingProxyType({name: _service(each)["environment_variables"] for name, each in state.functions.items()}),
+        MappingProxyType(
+            {name: _service(each)["environment_variables"] for name, each in state.functions.items()}
+            | {f"{name}_tasks": _service(each)["environment_variables"] for name, each in state.private_halves.items()}
+        ),
     )
 
 
@@ -71,7 +76,9 @@ class _State:
 
     def __init__(self, shown: Mapping[str, Any]) -> None:
         self._resources = list(_resources(shown.get("values", {}).get("root_module", {})))
-        self.functions = {each["build_config"][0]["entry_point"]: each for each in self.of(FUNCTION)}
+        deployed = [(each["build_config"][0]["entry_point"], each) for each in self.of(FUNCTION)]
+        self.functions = {name: each for name, each in deployed if _part(each) != TASKS}
+        self.private_halves = {name: each for name, each in deployed if _part(each) == TASKS}
         environments = (_service(each)["environment_variables"] for each in self.functions.values())
         self.environment: Mapping[str, str] = next(environments, {})
 
@@ -102,15 +109,19 @@ class _State:
 def _function(state: _State, name: str, folder: Path) -> Function:
     values = state.functions[name]
     service = _service(values)
-    callers = {each["member"] for each in state.of(INVOKER) if each["service"] == values["name"]}
+    auth = json.loads(service["environment_variables"].get("SIGNALBOX_AUTH", "{}")).get(name, "")
+    callers = _callers(state, values)
+    halves = [each for each in (values, state.private_halves.get(name)) if each is not None]
     return Function(
         name=name,
         folder=folder,
-        invoked_by=tuple(_invokers(state, values, callers)),
-        queues=tuple(_unless_usual(state, _calling(state, callers))),
+        invoked_by=tuple(dict.fromkeys(one for half in halves for one in _invokers(state, half))),
+        queues=tuple(_unless_usual(state, sorted({one for half in halves for one in _calling(state, half)}))),
         tasks=tuple(json.loads(service["environment_variables"]["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())),
-        enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
-        public=EVERYBODY in callers,
+        enqueues=tuple(sorted(set.intersection(*(_enqueues(state, half) for half in halves)))),
+        public=EVERYBODY in callers and not auth,
+        auth=auth if EVERYBODY in callers else "",
+        cors=tuple(json.loads(service["environment_variables"].get("SIGNALBOX_ORIGINS", "{}")).get(name, ())),
         memory=service["available_memory"],
         cpu=float(service["available_cpu"]),
         concurrency=service["max_instance_request_concurrency"],
@@ -119,15 +130,26 @@ def _function(state: _State, name: str, folder: Path) -> Function:
     )
 
 
-def _enqueues(state: _State, member: str) -> Iterator[str]:
-    """Iterate over the queues that an account may enqueue to: it has that role, and may act as the queue's account."""
+def _callers(state: _State, values: Resource) -> set[str]:
+    return {each["member"] for each in state.of(INVOKER) if each["service"] == values["name"]}
+
+
+def _part(values: Resource) -> str:
+    part: str = _service(values)["environment_variables"].get("SIGNALBOX_PART", "")
+    return part
+
+
+def _enqueues(state: _State, values: Resource) -> set[str]:
+    """Return the queues that a function may enqueue to: it has that role, and may act as the queue's account."""
+    member = f"serviceAccount:{_service(values)['service_account_email']}"
     acts_as = {each["service_account_id"].rpartition("/")[2] for each in state.of(ACTS_AS) if each["member"] == member}
     queues = (state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == member)
-    yield from (queue for queue in queues if state.account_of(queue) in acts_as)
+    return {queue for queue in queues if state.account_of(queue) in acts_as}
 
 
-def _calling(state: _State, callers: set[str]) -> list[str]:
+def _calling(state: _State, values: Resource) -> list[str]:
     """Return the queues whose accounts may invoke a function."""
+    callers = _callers(state, values)
     queues = (state.plain(each["name"]) for each in state.of(QUEUE))
     return sorted(queue for queue in queues if f"serviceAccount:{state.account_of(queue)}" in callers)
 
@@ -137,13 +159,14 @@ def _unless_usual(state: _State, queues: list[str]) -> list[str]:
     return [] if queues == usual else queues
 
 
-def _invokers(state: _State, values: Resource, callers: set[str]) -> Iterator[str]:
+def _invokers(state: _State, values: Resource) -> Iterator[str]:
     """Iterate over the invokers of a function: each needs the role, and people an ingress that admits them."""
     accounts = {
-        "queue": {f"serviceAccount:{state.account_of(queue)}" for queue in _calling(state, callers)},
+        "queue": {f"serviceAccount:{state.account_of(queue)}" for queue in _calling(state, values)},
         "event": {f"serviceAccount:{each['service_account_email']}" for each in values["event_trigger"]},
         "schedule": {f"serviceAccount:{state.environment['SIGNALBOX_SCHEDULER_ACCOUNT']}"},
     }
+    callers = _callers(state, values)
     if _service(values)["ingress_settings"] == "ALLOW_ALL":
         yield "people"
     yield from (invoker for invoker, members in accounts.items() if members & callers)
@@ -169,7 +192,15 @@ def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:
         refuse(target["uri"] != f"{audience}/", f"schedules.{name}: calls {target['uri']} with a token for {audience}")
         called = [function for function, each in state.functions.items() if _address(state, each) == audience]
         refuse(len(called) != 1, f"schedules.{name}: no function is at {audience}")
-        yield Schedule(name=name, function=called[0], cron=values["schedule"], local_every_seconds=local_every_seconds)
+        enqueued = json.loads(base64.b64decode(target["body"])) if target["body"] else {}
+        yield Schedule(
+            name=name,
+            function=enqueued.get("function", called[0]),
+            cron=values["schedule"],
+            local_every_seconds=local_every_seconds,
+            task=enqueued.get("task", ""),
+            arguments=enqueued.get("payload", {}),
+        )
 
 
 def _index(values: Resource) -> Index:

@@ -91,7 +91,7 @@ def _entries(sections: Mapping[str, Any], kind: str) -> Iterator[tuple[str, dict
 def _build(entry_type: type[Entry], where: str, values: dict[str, Any]) -> Entry:
     fields = {field.name: field for field in dataclasses.fields(entry_type)}
     refuse(bool(values.keys() - fields), f"{where}: unknown keys {sorted(values.keys() - fields)}")
-    required = {name for name, field in fields.items() if field.default is dataclasses.MISSING}
+    required = {name for name, field in fields.items() if field.default is field.default_factory is dataclasses.MISSING}
     refuse(bool(required - values.keys()), f"{where}: these keys are missing: {sorted(required - values.keys())}")
     try:
         return entry_type(**{name: _typed(name, value, fields[name].type) for name, value in values.items()})
@@ -107,6 +107,8 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         )
         refuse(len(set(value)) < len(value), f"{name} names something twice")
         return tuple(value)
+    if get_origin(wanted) is dict:
+        return dict(_mapping(name, value))
     accepted = (int, float) if wanted is float else wanted
     is_flag = isinstance(value, bool) and wanted is not bool  # Python takes True for an integer
     refuse(is_flag or not isinstance(value, accepted), f"{name} must be of type {wanted.__name__}, not {value!r}")

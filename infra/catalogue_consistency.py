@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.catalogue_entries import CatalogueError, Function, Index, Queue, Schedule, Trigger, refuse
+from infra.catalogue_entries import ENQUEUING, CatalogueError, Function, Index, Queue, Schedule, Trigger, refuse
 
 ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
 
@@ -34,9 +34,13 @@ class Catalogue:
             refuse(by_queue, f"functions.{function.name}: no queue may call it: name one in its queues")
             loses = set(function.queues) - self._forever if function.tasks else set()
             refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} give up tasks: say attempts_max: -1 there")
-        self._callers_agree("triggers", self.triggers, "event")
-        self._callers_agree("schedules", self.schedules, "schedule")
+        called = {name: each.function for name, each in self.triggers.items()}
+        self._callers_agree("triggers", called, "event")
+        self._scheduled_tasks_exist()
+        called = {name: each.called for name, each in self.schedules.items()}
+        self._callers_agree("schedules", called, "schedule")
         self._one_trigger_each()
+        self._addresses_differ()
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
@@ -48,6 +52,21 @@ class Catalogue:
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
         users = (each for each in invoked if each.tasks or of_the_kit not in each.folder.parents)
         return {each.name: frozenset(each.tasks) for each in users}
+
+    @property
+    def origins(self) -> Mapping[str, frozenset[str]]:
+        """Return the origins whose pages may call each function that has any."""
+        return {each.name: frozenset(each.cors) for each in self.functions.values() if each.cors}
+
+    @property
+    def auth(self) -> Mapping[str, str]:
+        """Return how each function that authenticates its users does so."""
+        return {each.name: each.auth for each in self.functions.values() if each.auth}
+
+    @property
+    def split_functions(self) -> frozenset[str]:
+        """Return the functions that are deployed twice."""
+        return frozenset(each.name for each in self.functions.values() if each.is_split)
 
     @property
     def task_queues(self) -> frozenset[str]:
@@ -74,21 +93,39 @@ class Catalogue:
     def _kits_own(self) -> Iterator[Function]:
         return (each for each in self.functions.values() if self.root / "functions" in each.folder.parents)
 
-    def _callers_agree(self, kind: str, callers: Mapping[str, Trigger] | Mapping[str, Schedule], invoker: str) -> None:
-        for name, caller in callers.items():
-            function = self.functions.get(caller.function)
-            if function is None:
-                raise CatalogueError(f"{kind}.{name}: there is no function {caller.function!r}")
+    def _callers_agree(self, kind: str, callers: Mapping[str, str], invoker: str) -> None:
+        """Check the functions that are called, by the names of their callers."""
+        for name, called in callers.items():
+            function = self._function(f"{kind}.{name}", called)
             refuse(
                 invoker not in function.invoked_by, f"{kind}.{name}: add {invoker!r} to invoked_by of {function.name}"
             )
-        called = {caller.function for caller in callers.values()}
         for function in self.functions.values():
-            idle = invoker in function.invoked_by and function.name not in called
+            idle = invoker in function.invoked_by and function.name not in {*callers.values(), ENQUEUING}
             refuse(idle, f"functions.{function.name}: invoked_by contains {invoker!r}, and nothing in {kind} names it")
+
+    def _function(self, where: str, name: str) -> Function:
+        if name not in self.functions:
+            raise CatalogueError(f"{where}: there is no function {name!r}")
+        return self.functions[name]
+
+    def _scheduled_tasks_exist(self) -> None:
+        for name, schedule in self.schedules.items():
+            if schedule.task:
+                tasks = self._function(f"schedules.{name}", schedule.function).tasks
+                known = ", ".join(tasks) or "none"
+                unknown = f"schedules.{name}: {schedule.function} has no task {schedule.task!r}; its tasks: {known}"
+                refuse(schedule.task not in tasks, unknown)
 
     def _one_trigger_each(self) -> None:
         first: dict[str, str] = {}
         for name, trigger in self.triggers.items():
             earlier = first.setdefault(trigger.function, name)
             refuse(earlier != name, f"triggers.{name}: {trigger.function} has {earlier} already; {ONE_EACH}")
+
+    def _addresses_differ(self) -> None:
+        for name in self.split_functions & {taken.removesuffix("_tasks") for taken in self.functions}:
+            refuse(
+                f"{name}_tasks" in self.functions,
+                f"functions.{name}_tasks: this is the address of the tasks of {name}: rename one of them",
+            )

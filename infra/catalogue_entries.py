@@ -4,13 +4,19 @@ Each entry checks itself; `infra/catalogue_consistency.py` checks that they agre
 The names and limits are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
 """
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from infra.origins import check_origins
 from shared.core.rules import indexes
+from shared.core.rules.calls import Call
+from shared.core.rules.problems import Problem
 
 INVOKERS = ("people", "queue", "event", "schedule")
+AUTH = ("", "firebase")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own limit of a queue, as are the next two
 CONCURRENT_MAX = 5_000
@@ -24,6 +30,9 @@ INSTANCES_MAX = 1_000
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+ENQUEUING = "tasks"
+"""The kit's function that enqueues the tasks of schedules."""
+
 QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
@@ -56,6 +65,8 @@ class Function:
     tasks: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     public: bool = False
+    auth: str = ""
+    cors: tuple[str, ...] = ()
     memory: str = "512Mi"
     cpu: float = 1
     concurrency: int = 16
@@ -71,17 +82,32 @@ class Function:
         refuse(
             mixed, "a function that events invoke receives CloudEvents only: add another function for the other callers"
         )
-        refuse(self.public and "people" not in self.invoked_by, "public is for functions that people invoke")
-        tasks_too = self.public and {"queue", "schedule"} & set(self.invoked_by)
-        refuse(bool(tasks_too), "a public function accepts anybody as its queue: add another function for the tasks")
+        refuse(self.auth not in AUTH, f"auth is {self.auth!r}; leave it out, or say auth: firebase")
+        refuse(
+            self.public and bool(self.auth),
+            "public: true admits everybody and auth: firebase those who signed in: say one of them",
+        )
+        for_pages = "auth" if self.auth else "public"
+        refuse(self.open_to_all and "people" not in self.invoked_by, f"{for_pages} is for functions that people invoke")
+        refuse(
+            self.open_to_all and "schedule" in self.invoked_by,
+            "an open function accepts anybody as its schedule: add another function for the schedule",
+        )
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
         )
         refuse(bool(self.queues) and "queue" not in self.invoked_by, "queues are its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
+        self._origins_can_call()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
+
+    def _origins_can_call(self) -> None:
+        try:
+            check_origins(self.cors, open_to_all=self.open_to_all)
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")
@@ -91,6 +117,16 @@ class Function:
         refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: say concurrency: 1 or cpu: 1")
         _between("timeout_seconds", self.timeout_seconds, 1, EVENT_SECONDS_MAX if self._for_events else SECONDS_MAX)
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
+
+    @property
+    def open_to_all(self) -> bool:
+        """Return whether the platform admits everybody: the function checks its callers itself, if at all."""
+        return self.public or bool(self.auth)
+
+    @property
+    def is_split(self) -> bool:
+        """Return whether it is deployed twice, open for people and private for its tasks."""
+        return self.open_to_all and "queue" in self.invoked_by
 
     @property
     def segment(self) -> str:
@@ -150,17 +186,45 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """`function` is called by `cron` in the cloud (UTC) and every so many seconds locally."""
+    """`function` is called by `cron` in the cloud (UTC) and every so many seconds locally.
+
+    With a `task`, that task of it is enqueued with `arguments`, once for each scheduled time, through `ENQUEUING`.
+    """
 
     name: str
     function: str
     cron: str
     local_every_seconds: float
+    task: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
         refuse(len(self.cron.split()) != 5, f"cron is {self.cron!r}; it takes five fields")
         refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
+        refuse(bool(self.arguments) and not self.task, "arguments are those of a task: name the task, too")
+        if self.task:
+            self._call_can_be_made()
+
+    def _call_can_be_made(self) -> None:
+        try:
+            json.dumps(self.arguments, allow_nan=False)
+            Call(self.function, self.task, self.arguments).checked("")
+        except (TypeError, ValueError) as error:
+            raise CatalogueError(f"arguments must be JSON: {error}; quote dates and times") from error
+        except Problem as problem:
+            raise CatalogueError(problem.detail) from problem
+
+    @property
+    def called(self) -> str:
+        """Return the function that the scheduler calls."""
+        return ENQUEUING if self.task else self.function
+
+    @property
+    def body(self) -> bytes:
+        """Return the body of that call: the call to enqueue, or nothing."""
+        call = {"function": self.function, "task": self.task, "payload": self.arguments}
+        return json.dumps(call).encode() if self.task else b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

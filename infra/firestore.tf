@@ -42,7 +42,7 @@ resource "google_firestore_field" "failures" {
 resource "google_firestore_field" "receipts" {
   database   = local.database
   collection = "receipts"
-  field      = "enqueued_at"
+  field      = "written_at"
   ttl_config {
     expiration_offset = "2764800s"
   }

@@ -1,28 +1,35 @@
 locals {
   # Cloud Run verifies the caller of a private function, and removes the token's signature before the function sees it. It
-  # admits every caller of a public one, so there a token without a signature proves nothing.
-  signatures = { for name, function in local.functions : name => function.public ? "checked" : "removed" }
+  # admits every caller of an open one, so there a token without a signature proves nothing.
+  # Settings of one function, absent where it has none, so that another origin deploys that function alone.
+  of_browsers = { for name, function in local.deployments : name => merge(
+    length(function.origins) > 0 ? { SIGNALBOX_ORIGINS = jsonencode({ (name) = function.origins }) } : {},
+    function.auth != "" ? { SIGNALBOX_AUTH = jsonencode({ (name) = function.auth }) } : {},
+    function.part != "" ? { SIGNALBOX_PART = function.part } : {},
+  ) }
+
+  signatures = { for name, function in local.deployments : name => function.open ? "checked" : "removed" }
 }
 
 module "function" {
   source   = "./modules/function"
-  for_each = local.functions
+  for_each = local.deployments
 
   name        = each.value.service
-  entry_point = each.key
+  entry_point = each.value.function
   account     = google_service_account.runtime[each.key].email
   region      = var.region
   database    = local.database
-  environment = merge(local.environment, {
+  environment = merge(local.environment, local.of_browsers[each.key], {
     SIGNALBOX_SIGNATURES      = local.signatures[each.key]
     SIGNALBOX_TIMEOUT_SECONDS = tostring(coalesce(each.value.resources.timeout_seconds, 540))
   })
   resources     = each.value.resources
   internal      = !each.value.people
   invokers      = local.invokers[each.key]
-  trigger       = one([for trigger in local.events : trigger if trigger.function == each.key])
+  trigger       = one([for trigger in local.events : trigger if trigger.function == each.value.function])
   source_bucket = google_storage_bucket.sources.name
-  source_zip    = "${var.dist_dir}/${each.key}.zip"
+  source_zip    = "${var.dist_dir}/${each.value.function}.zip"
   build_account = google_service_account.kit["build"].id
   repository    = google_artifact_registry_repository.images.id
   ready         = terraform_data.rights.id

@@ -11,7 +11,7 @@ resource "google_service_account" "kit" {
 }
 
 resource "google_service_account" "runtime" {
-  for_each     = local.functions
+  for_each     = local.deployments
   account_id   = each.value.account_id
   display_name = "Runs ${each.value.service}"
   lifecycle {
@@ -54,15 +54,15 @@ locals {
   deploying = var.deployers != null ? [var.deployers] : var.deployer != null ? [var.deployer] : []
   people    = setunion(var.invokers, [local.builder], local.deploying)
 
-  invokers = { for name, function in local.functions : name => merge(
+  invokers = { for name, function in local.deployments : name => merge(
     function.people ? { for member in local.people : member => member } : {},
-    function.public ? { everybody = "allUsers" } : {},
-    { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member },
+    function.open ? { everybody = "allUsers" } : {},
+    function.queue ? { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
     contains(keys(google_service_account.trigger), name) ? { trigger = google_service_account.trigger[name].member } : {},
   ) }
 
-  enqueues = merge([for name, function in local.functions : {
+  enqueues = merge([for name, function in local.deployments : {
     for queue in function.enqueues : "${name}/${queue}" => { function = name, queue = queue }
   }]...)
 }

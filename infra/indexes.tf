@@ -24,7 +24,7 @@ locals {
     failures  = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
     outbox    = ["enqueued", "tasks"]
     pages     = ["digest", "end", "first", "size", "task", "units"]
-    receipts  = ["digest"]
+    receipts  = ["digest", "result"]
     releases  = ["id", "incarnation", "operation", "token"]
     semaphores = [
       "alarm_at", "clean_at", "delete_after_seconds", "ended", "lease_seconds", "leases", "next_token", "permits", "revision"

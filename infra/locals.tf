@@ -30,6 +30,9 @@ locals {
     schedule   = contains(entry.invoked_by, "schedule")
     public     = lookup(entry, "public", false)
     queues     = toset(!contains(entry.invoked_by, "queue") ? [] : length(lookup(entry, "queues", [])) > 0 ? entry.queues : local.task_queues)
+    auth       = lookup(entry, "auth", "")
+    open       = lookup(entry, "public", false) || lookup(entry, "auth", "") != "" # the platform admits everybody
+    origins    = sort(lookup(entry, "cors", []))
     enqueues   = toset(lookup(entry, "enqueues", []))
     tasks      = sort(lookup(entry, "tasks", []))
     users_own  = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")
@@ -41,6 +44,32 @@ locals {
       instances_max   = lookup(entry, "instances_max", null)
     }
   } }
+
+  # A function that is open and has tasks is deployed twice: NAME, where no task can be called, and NAME-tasks, where nothing
+  # else can. Only the tasks' account may call the latter, so Cloud Run verifies it. infra/deployments.py says the same.
+  split = toset([for name, entry in local.catalogue.functions : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
+
+  segments_deployed = concat(values(local.segments), [for name in local.split : "${local.segments[name]}-tasks"])
+
+  deployments = merge(
+    { for name, function in local.functions : name => merge(function, {
+      function = name
+      part     = contains(local.split, name) ? "people" : ""
+      queue    = function.queue && !contains(local.split, name)
+    }) },
+    { for name in local.split : "${name}_tasks" => merge(local.functions[name], {
+      function   = name
+      part       = "tasks"
+      segment    = "${local.functions[name].segment}-tasks"
+      service    = "${local.functions[name].service}-tasks"
+      account_id = "${local.functions[name].account_id}-tasks"
+      people     = false
+      public     = false
+      open       = false
+      auth       = ""
+      origins    = []
+    }) },
+  )
 
   # The URL for people passes on the path behind the name. Queues and schedules call the deterministic address, which is known
   # before any function exists, so that functions can enqueue tasks for each other.
@@ -59,5 +88,6 @@ locals {
     SIGNALBOX_TASK_QUEUES       = jsonencode(local.task_queues)
     SIGNALBOX_CALLING_QUEUES    = jsonencode({ for name, function in local.functions : name => sort(function.queues) if function.queue })
     SIGNALBOX_QUEUE_BACKOFFS    = jsonencode({ for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] })
+    SIGNALBOX_SPLIT_FUNCTIONS   = jsonencode(local.split)
   }
 }

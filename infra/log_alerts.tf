@@ -1,7 +1,7 @@
 # Alerts on log lines of which the first one counts: a rate would hide them. Each is sent once an hour at most.
 
 locals {
-  service_names = join(" OR ", [for function in local.functions : "\"${function.service}\""])
+  service_names = join(" OR ", [for function in local.deployments : "\"${function.service}\""])
   job_names     = join(" OR ", [for name in keys(local.schedules) : "\"${local.begin}${name}\""])
   errors        = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND severity=\"ERROR\""
   given_up      = "${local.errors} AND jsonPayload.message=(\"task abandoned\" OR \"event abandoned\" OR \"scheduled call abandoned\")"

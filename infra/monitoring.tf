@@ -1,7 +1,7 @@
 # What somebody must look at. Thresholds on metrics, the absence of sweeps, and log lines whose first one counts.
 
 locals {
-  services    = join(",", [for function in local.functions : "\"${function.service}\""])
+  services    = join(",", [for function in local.deployments : "\"${function.service}\""])
   queue_names = join(",", [for name in keys(local.queues) : "\"${local.begin}${name}\""])
   of_queues   = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=one_of(${local.queue_names})"
   of_services = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=one_of(${local.services})"

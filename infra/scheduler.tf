@@ -1,7 +1,14 @@
 locals {
+  # A schedule of a task has the function `tasks` enqueue it, once for each scheduled time, so that it is retried as any task.
   scheduled = { for name, schedule in local.schedules : name => {
     cron     = schedule.cron
-    audience = replace(local.function_url, "{function}", local.functions[schedule.function].segment)
+    task     = lookup(schedule, "task", "") != ""
+    audience = replace(local.function_url, "{function}", local.functions[lookup(schedule, "task", "") == "" ? schedule.function : "tasks"].segment)
+    body = base64encode(jsonencode({
+      function = schedule.function
+      task     = lookup(schedule, "task", "")
+      payload  = lookup(schedule, "arguments", {})
+    }))
   } }
 }
 
@@ -18,6 +25,8 @@ resource "google_cloud_scheduler_job" "schedule" {
   http_target {
     http_method = "POST"
     uri         = "${each.value.audience}/"
+    headers     = each.value.task ? { "Content-Type" = "application/json" } : null
+    body        = each.value.task ? each.value.body : null
     oidc_token {
       service_account_email = google_service_account.kit["scheduler"].email
       audience              = each.value.audience

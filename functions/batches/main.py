@@ -1,4 +1,4 @@
-"""Batches for people: populate, add pages, seal, watch, retry, cancel."""
+"""Batches for people: list, populate, add pages, seal, watch, retry, cancel."""
 
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import check_deployed
@@ -6,6 +6,7 @@ from shared.adapters.http.routes import Request, Response, Routes
 from shared.batches.operations import batches as operations
 from shared.batches.operations import pages, tasks, units
 from shared.batches.rules.requests import (
+    BatchesQuery,
     BatchSpec,
     PageRequest,
     RetryRequest,
@@ -14,6 +15,7 @@ from shared.batches.rules.requests import (
     requested_id,
 )
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.listings import PARAMETERS
 from shared.tasks.operations import errors
 
 routes = Routes("batches")
@@ -27,6 +29,11 @@ def populate(request: Request) -> Response:
     batch = requested_id(body, request.header("Idempotency-Key")) or runtime.ports().store.new_id()
     populated = operations.populate(runtime.ports(), batch, spec)
     return Response(201 if populated.created else 200, populated.status.to_json())
+
+
+@routes.on("GET", "/", query=("state", *PARAMETERS))
+def find(request: Request) -> Response:
+    return Response(200, operations.find(runtime.ports(), BatchesQuery.from_request(request.query)).to_json())
 
 
 @routes.on("POST", "/{id}/units")

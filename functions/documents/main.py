@@ -3,6 +3,7 @@
 from shared.adapters import runtime
 from shared.adapters.http import document_http
 from shared.adapters.http.routes import Request, Response, Routes
+from shared.adapters.settings import settings
 from shared.documents.operations import documents as operations
 from shared.documents.operations.bulk import put_each
 from shared.documents.operations.patches import patch as patch_document
@@ -26,10 +27,11 @@ def patch(request: Request, key: str) -> Response:
 
 @routes.on("POST", "/")
 def post(request: Request) -> Response:
-    post_request = document_http.post_request(request)
+    post_request = document_http.post_request(request, runtime.ports().store.new_id())
     if isinstance(post_request, BulkPutRequest):
         return document_http.bulk_response(put_each(runtime.ports(), post_request, documents_wanted=False))
-    return document_http.written_response(operations.put(runtime.ports(), post_request))
+    stored = operations.put(runtime.ports(), post_request)
+    return document_http.posted_response(stored, settings().address_of("documents"))
 
 
 @routes.on("GET", "/{key}")

@@ -1,9 +1,10 @@
-"""Create, change, show and delete semaphores; list those with waiters; end a lease as an operator."""
+"""Create, change, show and delete semaphores; list them; end a lease as an operator."""
 
 from shared.adapters import runtime
 from shared.adapters.http.routes import Request, Response, Routes
+from shared.core.rules.listings import PARAMETERS
 from shared.semaphores.operations import semaphores as operations
-from shared.semaphores.rules.requests import SemaphoreSettings, SettingsPatch, SignalRequest, check_listing
+from shared.semaphores.rules.requests import SemaphoreSettings, SemaphoresQuery, SettingsPatch, SignalRequest
 
 routes = Routes("semaphores")
 
@@ -26,10 +27,10 @@ def get(_: Request, name: str) -> Response:
     return Response(200, operations.get(runtime.ports(), name))
 
 
-@routes.on("GET", "/", query=("waiting",))
+@routes.on("GET", "/", query=("waiting", *PARAMETERS))
 def find(request: Request) -> Response:
-    check_listing(request.query)
-    return Response(200, {"semaphores": operations.list_waiting(runtime.ports())})
+    page = operations.find(runtime.ports(), SemaphoresQuery.from_request(request.query))
+    return Response(200, page.to_json())
 
 
 @routes.on("DELETE", "/{name}")

@@ -2,6 +2,8 @@
 
 from shared.adapters import runtime
 from shared.adapters.http.routes import Request, Response, Routes
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.listings import PARAMETERS, Listing
 from shared.transforms.operations import transforms as operations
 from shared.transforms.rules.transforms import PutTransformRequest
 
@@ -18,6 +20,12 @@ def put(request: Request, name: str) -> Response:
 def get(_: Request, name: str) -> Response:
     stored = operations.get(runtime.ports(), name)
     return Response(200, stored.transform, {"ETag": stored.etag})
+
+
+@routes.on("GET", "/", query=PARAMETERS)
+def find(request: Request) -> Response:
+    listing = Listing.from_request(request.query, "transforms", LIMITS.transforms_listed_max)
+    return Response(200, operations.find(runtime.ports(), listing).to_json())
 
 
 @routes.on("DELETE", "/{name}")

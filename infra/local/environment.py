@@ -23,6 +23,10 @@ def settings_of(catalogue: Catalogue) -> Settings:
         task_queues=catalogue.task_queues,
         calling_queues=catalogue.calling_queues,
         queue_backoffs={name: _backoff(queue) for name, queue in catalogue.queues.items()},
+        origins=catalogue.origins,
+        auth=catalogue.auth,
+        split_functions=catalogue.split_functions,
+        tokens_unsigned=True,
         tasks_account=TASKS_ACCOUNT,
         scheduler_account=SCHEDULER_ACCOUNT,
     )
@@ -48,6 +52,11 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
         "SIGNALBOX_QUEUE_BACKOFFS": json.dumps({name: astuple(each) for name, each in settings.queue_backoffs.items()}),
         "SIGNALBOX_TIMEOUT_SECONDS": str(settings.timeout_seconds),
+        "SIGNALBOX_AUTH": json.dumps(dict(settings.auth)),
+        "SIGNALBOX_USER_KEYS_URL": settings.user_keys_url,
+        "SIGNALBOX_USER_TOKENS": "unsigned" if settings.tokens_unsigned else "signed",
+        "SIGNALBOX_SPLIT_FUNCTIONS": json.dumps(sorted(settings.split_functions)),
+        "SIGNALBOX_ORIGINS": json.dumps(_sorted_names(settings.origins)),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
     }

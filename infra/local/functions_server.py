@@ -21,10 +21,13 @@ from werkzeug.wrappers import Request
 
 from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
+from infra.deployments import Deployment, deployments_of
+from infra.local.api_pages import api_page
 from infra.local.iam import AuthorizedQueue, invokers_enforced
 from infra.local.local_store import local_store
 from infra.local.request_labels import LabelledLog, labelled
 from shared.adapters import runtime
+from shared.adapters.http import service_part
 from shared.adapters.http.responses import Response, problem_response, response_of
 from shared.adapters.settings import settings
 from shared.core.rules.problems import NotFound
@@ -62,25 +65,26 @@ def connect() -> None:
 
 
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
-    """Load all functions, each at its address; ``/`` lists them, and any other address is a 404."""
+    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, all else is 404."""
     functions = catalogue.functions.values()
-    return DispatcherMiddleware(
-        _index(functions), {f"/{function.segment}": _loaded(function) for function in functions}
-    )
+    deployments = [each for function in functions for each in deployments_of(function)]
+    return DispatcherMiddleware(_index(functions), {f"/{each.segment}": _loaded(each) for each in deployments})
 
 
-def _loaded(function: Function) -> "WSGIApplication":
+def _loaded(deployment: Deployment) -> "WSGIApplication":
+    function = deployment.function
     app = loading.load(function.name, function.folder, function.signature_type)
-    return invokers_enforced(function, _with_a_path(app))
+    return invokers_enforced(function, _in_its_place(app, deployment.part))
 
 
-def _with_a_path(app: "WSGIApplication") -> "WSGIApplication":
-    """Pass ``/`` as the path where nothing follows the function's name."""
+def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
+    """Pass ``/`` as the path where nothing follows the function's name, and which part is served at this address."""
 
-    def with_a_path(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        return app({**environ, "PATH_INFO": environ["PATH_INFO"] or "/"}, start_response)
+    def in_its_place(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        here = {"PATH_INFO": environ["PATH_INFO"] or "/", service_part.ENVIRONMENT_KEY: part}
+        return app({**environ, **here}, start_response)
 
-    return with_a_path
+    return in_its_place
 
 
 def _index(functions: Iterable[Function]) -> "WSGIApplication":
@@ -88,9 +92,13 @@ def _index(functions: Iterable[Function]) -> "WSGIApplication":
 
     def index(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
-        if request.path == "/" and request.method in ("GET", "HEAD"):
-            urls = {segment: request.host_url + segment for segment in segments}
-            return response_of(Response(200, {"functions": urls}))(environ, start_response)
+        if request.method in ("GET", "HEAD"):
+            if request.path == "/":
+                urls = {segment: request.host_url + segment for segment in segments}
+                listed = {"functions": urls, "docs": f"{request.host_url}docs"}
+                return response_of(Response(200, listed))(environ, start_response)
+            if page := api_page(request):
+                return page(environ, start_response)
         refusal = NotFound("No function at this address; GET / lists those for people")
         return problem_response(refusal)(environ, start_response)
 

@@ -156,8 +156,9 @@ def _functions(layout: StackLayout) -> Service:
 def _scheduler(layout: StackLayout) -> Service:
     where = (f"--catalogue={layout.catalogue_file}", f"--base-url={layout.base_url}")
     who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
-    after = ("cloud-tasks", "functions")
-    return Service("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True, after=after)
+    stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in ("keys", "events-deliver")]
+    command = _module("infra.local.scheduler", *where, *who, *stats_urls)
+    return Service("scheduler", command, ready=lambda: True, after=("cloud-tasks", "functions"))
 
 
 def _store_name(layout: StackLayout) -> str:

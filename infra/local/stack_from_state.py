@@ -8,7 +8,7 @@ and every variable of the functions' environment are those of the state. Replace
 - addresses: of Firestore, Cloud Tasks, the functions and the keys of tokens (`services.plan`);
 - `SIGNALBOX_SIGNATURES`: nothing in front of the functions checks signatures here, so they do;
 - how often schedules run, which is the reader's choice (`applied_state.read`);
-- how many requests are handled at once: all functions share one process.
+- how many requests are handled at once, and for how long: all functions share one process.
 """
 
 import json
@@ -23,7 +23,14 @@ from infra.catalogue_entries import refuse
 from infra.local.stack import Stack
 from shared.adapters.settings import Settings, from_environment
 
-OF_ONE_FUNCTION = ("THREADS", "SIGNALBOX_SIGNATURES")
+OF_ONE_FUNCTION = (
+    "THREADS",
+    "SIGNALBOX_SIGNATURES",
+    "SIGNALBOX_TIMEOUT_SECONDS",
+    "SIGNALBOX_ORIGINS",
+    "SIGNALBOX_AUTH",
+    "SIGNALBOX_PART",
+)
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes")
 
 
@@ -43,7 +50,14 @@ def settings_of(applied: AppliedState) -> Settings:
         first = first or common
         differ = sorted(key for key in first.keys() | common.keys() if first.get(key) != common.get(key))
         refuse(bool(differ), f"functions.{name}: other functions have other values of {', '.join(differ)}")
-    return replace(from_environment(first), signatures_removed=False)
+    return replace(
+        from_environment(first),
+        signatures_removed=False,
+        part="",
+        origins=applied.catalogue.origins,
+        auth=applied.catalogue.auth,
+        tokens_unsigned=True,
+    )
 
 
 def written(catalogue: Catalogue) -> str:

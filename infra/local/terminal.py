@@ -22,7 +22,7 @@ SHOWN_OF_A_KIND = 3
 KIND_FOLDED = 10
 """Lines of one kind that come at once and all went well: beyond so many, the first few stand for them."""
 
-LABELS = ("kind", "path", "method", "id", "task_name")
+LABELS = ("kind", "path", "method", "id", "task_name", "attempt")
 CHANGES = ("writes", "deletes", "tasks")
 NOT_SHOWN = frozenset({"severity", "message", "time", "function", "service", *LABELS, "task"})
 KINDS = {"http": "cyan", "task": "magenta", "event": "blue", "schedule": "green"}
@@ -96,11 +96,11 @@ class Terminal:
 
     def _traceback(self, trace: str) -> None:
         if trace:
-            theme = Syntax.get_theme("ansi_dark")
-            self._write(Syntax(trace.rstrip("\n"), "pytb", theme=theme, background_color="default", word_wrap=True))
+            syntax = Syntax("", "pytb", theme="ansi_dark", background_color="default")
+            self._write(syntax.highlight(trace.rstrip("\n")))
 
-    def _write(self, what: Text | Syntax) -> None:
-        self._console.print(what, soft_wrap=not isinstance(what, Syntax), highlight=False)
+    def _write(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True, highlight=False)
 
     def _raw(self, line: str) -> None:
         self._console.file.write(line + "\n")

@@ -1,4 +1,4 @@
-"""The tables in docs/ that are made from the code: calls from openapi.yaml, problems and limits from shared/core.
+"""The tables of pages that are made from the code: calls from openapi.yaml, problems and limits from shared/core.
 
 `make docs` writes them between the markers ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` of a page, and
 tests/unit/docs/ fails while a page differs from what the code generates.
@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from infra.deploy.refusal_table import TABLE as REFUSALS
 from shared.core.rules import limits, problems
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem
@@ -111,6 +112,12 @@ def limit_values() -> str:
     return _table(("limit", "value", "reason"), rows)
 
 
+def refusals() -> str:
+    """Return the table of Google's refusals: what each means, the waits before another try, what to do otherwise."""
+    rows = [(each.name, each.meaning, ", ".join(f"{wait:g}" for wait in each.waits), each.remedy) for each in REFUSALS]
+    return _table(("refusal", "it means", "seconds to wait", "to do otherwise"), rows)
+
+
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
@@ -119,6 +126,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "calls": ("docs/http.md", calls),
     "problems": ("docs/http.md", problem_types),
+    "refusals": ("infra/README.md", refusals),
     "limits": ("docs/limits-and-cost.md", limit_values),
 }
 """Each table's page and what makes it."""

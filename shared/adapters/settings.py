@@ -10,12 +10,15 @@ from shared.core.rules.backoff import Backoff
 from shared.core.rules.indexes import Index, parse
 
 EMBEDDED = "embedded"
+FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
 GOOGLE_KEYS_URL = "https://www.googleapis.com/oauth2/v1/certs"
 TIMEOUT_SECONDS = 540
 """The catalogue's default."""
 
 SIGNATURES = ("checked", "removed")
 QUEUE = "{queue}"
+TASKS_SUFFIX = "-tasks"
+"""Behind a split function's name: the address of its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,10 @@ class Settings:
     ``{queue}`` for the queue's name, and ``scheduler_account`` that of schedules; ``keys_url`` serves the keys (PEM by
     id) that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes``
     are the declared composite indexes; None: do not check. ``queue_backoffs`` are those of the queues, by name;
-    ``timeout_seconds`` is how long the platform lets a request run.
+    ``timeout_seconds`` is how long the platform lets a request run. ``origins`` are those whose pages may call, by
+    function, ``auth`` how it authenticates its users (``firebase``); ``user_keys_url`` serves the keys of their tokens,
+    and ``tokens_unsigned``, which no deployment can have, accepts tokens that nobody signed. ``split_functions`` are
+    deployed twice, and ``part`` is what this process serves of one: ``people`` or ``tasks``; empty: all of it.
     """
 
     project: str
@@ -54,10 +60,17 @@ class Settings:
     calling_queues: Mapping[str, frozenset[str]] = field(default_factory=dict)
     queue_backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     timeout_seconds: float = TIMEOUT_SECONDS
+    origins: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    auth: Mapping[str, str] = field(default_factory=dict)
+    user_keys_url: str = FIREBASE_KEYS_URL
+    tokens_unsigned: bool = False
+    split_functions: frozenset[str] = frozenset()
+    part: str = ""
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
-        return self.function_url.format(function=function.replace("_", "-"))
+        segment = function.replace("_", "-") + (TASKS_SUFFIX if function in self.split_functions else "")
+        return self.function_url.format(function=segment)
 
     def account_of(self, queue: str) -> str:
         """Return the account that a queue's tasks call as; empty: they call without a token."""
@@ -94,6 +107,12 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
         timeout_seconds=float(get("SIGNALBOX_TIMEOUT_SECONDS") or TIMEOUT_SECONDS),
         queue_backoffs=_backoffs(get("SIGNALBOX_QUEUE_BACKOFFS") or "{}"),
+        origins=_names_by_name(get("SIGNALBOX_ORIGINS")) or {},
+        auth=json.loads(get("SIGNALBOX_AUTH") or "{}"),
+        user_keys_url=get("SIGNALBOX_USER_KEYS_URL") or FIREBASE_KEYS_URL,
+        split_functions=_names(get("SIGNALBOX_SPLIT_FUNCTIONS")) or frozenset(),
+        part=get("SIGNALBOX_PART", ""),
+        tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
     )
 
 
@@ -119,7 +138,21 @@ def _backoffs(listed: str) -> Mapping[str, Backoff]:
     return {name: Backoff(*numbers) for name, numbers in json.loads(listed).items()}
 
 
-@cache
+_bound: Settings | None = None
+
+
 def settings() -> Settings:
     """Return this process's settings."""
+    return _bound or _of_this_process()
+
+
+@cache
+def _of_this_process() -> Settings:
     return from_environment(os.environ)
+
+
+def bind(chosen: Settings | None) -> Settings | None:
+    """Use these settings from now on; None: those of the environment again. For tests. Returns what was bound."""
+    global _bound
+    before, _bound = _bound, chosen
+    return before

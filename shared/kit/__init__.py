@@ -23,11 +23,13 @@ from shared.adapters.http.routes import Request, Response
 from shared.core.operations.ports import DocumentEvent
 from shared.core.rules.problems import LeaseEnded, NotFound, Problem, Unavailable
 from shared.core.rules.task_context import Completion, Lease, TaskContext, Unit
+from shared.core.rules.users import User
 from shared.kit.batches import SubBatch, batch, sub_batch
 from shared.kit.calls import Call
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
 from shared.kit.semaphores import semaphore
+from shared.kit.transactions import Transaction, transaction
 
 __all__ = [
     "Call",
@@ -43,10 +45,13 @@ __all__ = [
     "SubBatch",
     "Task",
     "TaskContext",
+    "Transaction",
     "Unavailable",
     "Unit",
+    "User",
     "batch",
     "documents",
     "semaphore",
     "sub_batch",
+    "transaction",
 ]

@@ -7,16 +7,17 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import flask
 
 from shared.adapters import runtime
+from shared.adapters.http import service_part
 from shared.adapters.http.paths import match, segments_of_pattern
-from shared.adapters.http.request_log import entry_point
-from shared.adapters.http.responses import EntryPoint, Response
+from shared.adapters.http.request_log import entry_point, logged_request
+from shared.adapters.http.responses import EntryPoint, Response, problem_response
 from shared.adapters.http.routes import Routes
 from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from shared.core.rules.calls import QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import UnknownTask
+from shared.core.rules.problems import NotFound, UnknownTask
 from shared.core.rules.task_context import TaskContext, TaskSubject
 from shared.kit.batch_liveness_cache import is_live
 from shared.kit.calls import Call
@@ -153,7 +154,7 @@ class Function:
         if self._events is not None:
             return self._events
         tasks = task_entry(self.name)(self._run)
-        return entry_point(self.name, _dispatch(self._routes.entry_point(), tasks))
+        return entry_point(self.name, _dispatch(self._routes.entry_point(), tasks, _nothing_here(self.name)))
 
     def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
         """Use this store, queue and clock in this process from now on. For tests; see also `shared.testing.Harness`."""
@@ -175,11 +176,27 @@ class Function:
             task_runner.run(runtime.ports(), attempt, limits, is_live, code)
 
 
-def _dispatch(routes: EntryPoint, tasks: EntryPoint) -> EntryPoint:
-    """Return an entry point that hands requests under ``/tasks/`` to `tasks`, all others to `routes`."""
+def _dispatch(routes: EntryPoint, tasks: EntryPoint, nothing: EntryPoint) -> EntryPoint:
+    """Return an entry point that hands requests under ``/tasks/`` to `tasks`, all others to `routes`.
+
+    Where only one part of the function is served, the other one is at no address.
+    """
 
     def entry(request: flask.Request) -> flask.Response:
-        return tasks(request) if request.path.startswith(TASKS) else routes(request)
+        part, is_task = service_part.part_served(request), request.path.startswith(TASKS)
+        if is_task and part != service_part.PEOPLE:
+            return tasks(request)
+        return nothing(request) if part == service_part.TASKS else routes(request)
+
+    return entry
+
+
+def _nothing_here(function: str) -> EntryPoint:
+    def entry(request: flask.Request) -> flask.Response:
+        with logged_request(function, request.headers, method=request.method) as log_entry:
+            response = problem_response(NotFound("Only tasks are called at this address."))
+            log_entry.status = response.status_code
+            return response
 
     return entry
 

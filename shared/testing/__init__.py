@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from shared.testing.delivery import Delivery, TaskFailed
     from shared.testing.faults import Faults
     from shared.testing.harness import Harness, HttpResponse
+    from shared.testing.users import user_token
 
-__all__ = ["Delivery", "Faults", "Harness", "HttpResponse", "TaskFailed"]
+__all__ = ["Delivery", "Faults", "Harness", "HttpResponse", "TaskFailed", "user_token"]
 
 _MODULES = {
     "Delivery": "delivery",
@@ -28,6 +29,7 @@ _MODULES = {
     "Harness": "harness",
     "HttpResponse": "harness",
     "TaskFailed": "delivery",
+    "user_token": "users",
 }
 
 

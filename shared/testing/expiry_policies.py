@@ -30,7 +30,7 @@ POLICIES: dict[str, ExpiryPolicy] = {
         "It is kept for people; without it they cannot run the task again from there, and no rule asks for it.",
     ),
     "receipts": ExpiryPolicy(
-        "enqueued_at",
+        "written_at",
         timedelta(days=32),
         "It recognises a repeat for as long as Cloud Tasks may deliver the task that makes it, and a day.",
     ),

@@ -51,9 +51,12 @@ class Harness(Platform):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._entered.close()
 
-    def add(self, function: Function) -> None:
-        """Add a function made in this test, with its routes, tasks and the trigger of its `document_written`."""
-        self.functions.add(function)
+    def add(self, function: Function, *, auth: Literal["", "firebase"] = "") -> None:
+        """Add a function made in this test, with its routes, tasks and the trigger of its `document_written`.
+
+        `auth` is as in an entry of the catalogue: the function takes the tokens that `user_token` makes.
+        """
+        self.functions.add(function, auth)
 
     def load(
         self, folder: Path, name: str | None = None, signature_type: Literal["http", "cloudevent"] = "http"

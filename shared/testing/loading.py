@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ import functions_framework
 from functions_framework import _function_registry
 
 from infra import catalogue as catalogues
-from infra.catalogue import CATALOGUE, Catalogue
+from infra.catalogue import CATALOGUE, Catalogue, Schedule
+from shared.adapters.settings import Settings, settings
 from shared.core.operations.ports import DocumentEvent
 from shared.kit import Function
 from shared.testing.document_events import kind_of
@@ -48,6 +49,7 @@ class FunctionTable:
     def __init__(self, catalogue: Path = CATALOGUE) -> None:
         self._catalogue = _catalogue(catalogue)
         self._apps: dict[str, flask.Flask] = {}
+        self._auth: dict[str, str] = {}
         self.triggers = [
             Trigger(each.function, each.document, each.event.rpartition(".")[2])
             for each in self._catalogue.triggers.values()
@@ -59,9 +61,15 @@ class FunctionTable:
             self._apps[name] = self._load(name)
         return self._apps[name]
 
-    def add(self, function: Function) -> None:
-        """Add a function made in a test; it takes the place of one of the same name."""
+    def settings(self) -> Settings:
+        """Return the settings of these functions: those of the environment, and who may call from browsers."""
+        auth = {**self._catalogue.auth, **self._auth}
+        return replace(settings(), origins=self._catalogue.origins, auth=auth, tokens_unsigned=True)
+
+    def add(self, function: Function, auth: str = "") -> None:
+        """Add a function made in a test; it takes the place of one of the same name. `auth` is as in an entry."""
         self._apps[function.name] = application(function)
+        self._auth[function.name] = auth
         if function.document_pattern is not None:
             self.triggers.append(Trigger(function.name, function.document_pattern))
 
@@ -69,9 +77,9 @@ class FunctionTable:
         """Add the function whose ``main.py`` lies in `folder`."""
         self._apps[name] = load(name, folder.resolve(), signature_type)
 
-    def scheduled(self, schedule: str) -> str:
-        """Return the function that a schedule of the catalogue calls. Raises `KeyError`."""
-        return self._catalogue.schedules[schedule].function
+    def scheduled(self, schedule: str) -> Schedule:
+        """Return a schedule of the catalogue. Raises `KeyError`."""
+        return self._catalogue.schedules[schedule]
 
     def _load(self, name: str) -> flask.Flask:
         entries = self._catalogue.functions

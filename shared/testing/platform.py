@@ -13,7 +13,7 @@ from typing import Any
 from werkzeug.test import TestResponse
 
 from infra.catalogue import CATALOGUE
-from shared.adapters import runtime
+from shared.adapters import runtime, settings
 from shared.adapters.cloud_tasks import task_request
 from shared.adapters.meter import Cost, metered
 from shared.adapters.settings import from_environment
@@ -59,11 +59,13 @@ class Platform:
     def bound(self) -> Iterator[None]:
         """Use this store, queue and clock in all functions of this process while the context is entered."""
         before = runtime.bind(self.ports)
+        settings_before = settings.bind(self.functions.settings())
         if before is None or before.store is not self.ports.store:
             batch_liveness_cache.clear()
         try:
             yield
         finally:
+            settings.bind(settings_before)
             runtime.bind(before)
 
     def advance(self, seconds: float) -> None:
@@ -110,7 +112,9 @@ class Platform:
     def run_schedule(self, schedule: str) -> Delivery:
         """Call what a schedule of the catalogue calls, now. Raises `TaskFailed`."""
         headers = {"X-CloudScheduler-JobName": schedule, "X-CloudScheduler-ScheduleTime": self.clock.now.isoformat()}
-        return succeeded(self._deliver(schedule, self.functions.scheduled(schedule), "/", b"", headers))
+        entry = self.functions.scheduled(schedule)
+        headers |= {"Content-Type": "application/json"} if entry.body else {}
+        return succeeded(self._deliver(schedule, entry.called, "/", entry.body, headers))
 
     def take(self, task: str) -> Effect:
         """Take the one waiting task of that name out of the queue, for the test to deliver it."""

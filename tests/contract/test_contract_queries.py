@@ -196,6 +196,15 @@ def test_records_are_found_by_id_which_is_ordered_by_code_points(
     assert ids(store, Query("d", (by_id,), limit=1, after=(wanted[0],))) == wanted[1:2]
 
 
+@pytest.mark.parametrize(
+    "condition", [Condition(("g",), "==", 1), Condition(("g",), "in", [1, 2])], ids=lambda one: str(one.operator)
+)
+def test_records_with_one_of_some_values_are_paged_by_id(store: Store, condition: Condition) -> None:
+    store.commit([Put(f"d/{id_}", {"g": g}) for id_, g in (("d", 1), ("b", 1), ("c", 3), ("a", 1))])
+    assert ids(store, Query("d", (condition,), limit=2)) == ["a", "b"]
+    assert ids(store, Query("d", (condition,), limit=2, after=("b",))) == ["d"]
+
+
 def test_ids_are_compared_behind_another_order_and_below_a_record(store: Store) -> None:
     store.commit([Put(f"d/x/e/{id_}", {"n": n}) for id_, n in (("a", 3), ("b", 2), ("c", 1))])
     behind = Query("d/x/e", (Condition(ID, ">", "a"),), (Order(("n",), descending=True),))

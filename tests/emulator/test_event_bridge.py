@@ -283,3 +283,14 @@ def test_events_given_up_are_counted_and_not_retried(tmp_path: Path) -> None:
         return inbox.ids_after(0), (counts.received, counts.left, counts.given_up, counts.delivered)
 
     assert asyncio.run(run()) == ([3], (3, 1, 1, 1))
+
+
+def test_the_newest_event_does_not_wait_behind_a_backlog_nor_does_the_oldest(bridge: Bridge) -> None:
+    bridge.start("receive")
+    bridge.send_many([f"event-{number}" for number in range(200)])
+    bridge.target.answers = slowly
+    bridge.start("deliver")
+    eventually(lambda: len(bridge.target.calls) >= 60)
+    first = [headers["ce-id"] for headers, _ in bridge.target.calls[:60]]
+    assert {"event-199", "event-190", "event-0", "event-9"} <= set(first)
+    eventually(lambda: len(bridge.target.ids) == 200)

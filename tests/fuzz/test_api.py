@@ -42,6 +42,8 @@ from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.tasks.operations import failures
 from shared.tasks.rules.attempts import Attempt, Start
 from shared.testing import Harness
+from shared.transforms.operations import transforms
+from shared.transforms.rules.transforms import PutTransformRequest
 
 CHECKS = [
     not_a_server_error,
@@ -88,6 +90,7 @@ def harness() -> Iterator[Harness]:
     for name in TAKEN:
         documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
         semaphores.put(ports, name, SemaphoreSettings(2, 60))
+        transforms.put(ports, PutTransformRequest.from_request(name, {"n": "#.n"}))
     paint = Call("quilt", "paint", {})
     batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
     batches.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))

@@ -1,5 +1,6 @@
 """What people may choose in the catalogue and the variables reaches the plan."""
 
+import base64
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,15 @@ class Planned:
     printed: str
 
 
+PAINTING = {
+    "function": "quilt",
+    "task": "paint",
+    "arguments": {"square": 1},
+    "cron": "0 * * * *",
+    "local_every_seconds": 60,
+}
+
+
 @pytest.fixture(scope="module")
 def chosen(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Planned:
     """Return the plan of a deployment in which everything was chosen otherwise."""
@@ -43,9 +53,10 @@ def chosen(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPath
 
 
 def choose(catalogue: dict[str, Any]) -> None:
-    catalogue["functions"]["documents"]["public"] = True
+    catalogue["functions"]["documents"].update(public=True, cors=["https://app.example.com"])
     catalogue["functions"]["quilt"].update(SMALL)
     catalogue["indexes"] = {"near": NEAR}
+    catalogue["schedules"]["painting"] = PAINTING
 
 
 def test_a_public_function_is_open_to_all_and_no_other_is(chosen: Planned) -> None:
@@ -61,6 +72,17 @@ def test_the_plan_warns_of_what_is_public(chosen: Planned) -> None:
 def test_what_anybody_may_call_takes_no_token_without_its_signature(chosen: Planned) -> None:
     signatures = {name: signatures_of(chosen.resources[FUNCTION.format(name)]) for name in load().functions}
     assert signatures == {name: "checked" if name == "documents" else "removed" for name in signatures}
+
+
+def test_the_origins_of_pages_are_a_setting_of_their_function_alone(chosen: Planned) -> None:
+    variables = {name: variables_of(chosen.resources[FUNCTION.format(name)]) for name in load().functions}
+    found = {name: each["SIGNALBOX_ORIGINS"] for name, each in variables.items() if "SIGNALBOX_ORIGINS" in each}
+    assert found == {"documents": '{"documents":["https://app.example.com"]}'}
+
+
+def variables_of(function: Resource) -> Mapping[str, str]:
+    variables: Mapping[str, str] = function.values["service_config"][0]["environment_variables"]
+    return variables
 
 
 def signatures_of(function: Resource) -> str:
@@ -101,6 +123,20 @@ def test_a_composite_index_is_made_of_its_catalogue_entry(chosen: Planned) -> No
     found = [(each["field_path"], each["order"], each["array_config"]) for each in index["fields"]]
     assert (index["collection"], index["query_scope"]) == ("documents", "COLLECTION")
     assert found == [("tags", None, "CONTAINS"), ("address.zipcode", "ASCENDING", None), ("name", "DESCENDING", None)]
+
+
+def test_a_schedule_of_a_task_has_the_kit_enqueue_it(chosen: Planned) -> None:
+    painting, sweep = (
+        chosen.resources[f'google_cloud_scheduler_job.schedule["{name}"]'].values["http_target"][0]
+        for name in ("painting", "sweep")
+    )
+    assert (sweep["body"] or None, sweep["headers"] or None) == (None, None)
+    assert painting["headers"] == {"Content-Type": "application/json"}
+    assert json.loads(base64.b64decode(painting["body"])) == {
+        "function": "quilt",
+        "task": "paint",
+        "payload": {"square": 1},
+    }
 
 
 def test_triggers_follow_the_database_where_it_is(chosen: Planned) -> None:

@@ -16,6 +16,7 @@ Field = tuple[str, str]
 Made = list[tuple[str, list[str]]]
 
 TESTS = (
+    "batches/test_batch_lists",
     "batches/test_batches",
     "batches/test_sub_batches",
     "batches/test_units",
@@ -34,6 +35,7 @@ INDEXED = {
     ("attempts", "batch"): "the last errors of a batch's units that are being retried",
     ("attempts", "erred_at"): "the last errors of tasks that are being retried",
     ("batches", "due_at"): "the sweeper: what is due",
+    ("batches", "state"): "list the batches of a state; of one value, entries sort by ids, which callers choose",
     ("counters", "first"): "the page of a unit, and the last page; only pages' nodes have it",
     ("failures", "failed_at"): "list what was given up, the latest first",
     ("semaphores", "mode"): "list the semaphores with waiters",

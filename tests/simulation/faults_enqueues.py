@@ -9,9 +9,10 @@ from unittest import mock
 
 from shared.core.operations.ports import AlreadyExists, Ports
 from shared.core.rules.calls import Call
+from shared.core.rules.receipts import receipt_path
 from shared.kit import idempotency
 from shared.tasks.operations import enqueues
-from shared.tasks.rules.enqueues import EnqueueRequest, receipt_path
+from shared.tasks.rules.enqueues import EnqueueRequest
 from tests.simulation import enqueues_world
 from tests.simulation.faults import Fault
 

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations.ports import Change, Conflict, Must, Ports, Snapshot, Write
-from shared.core.rules import keys, values
+from shared.core.rules import keys
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
@@ -19,13 +19,15 @@ from shared.documents.operations import link_inputs
 from shared.documents.rules import copies, documents, links, refreshes
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content, Document, path_of
+from shared.documents.rules.fitting import fits_with_any_marks
+from shared.documents.rules.sizes import Size, size_of
 from shared.links.operations import copies as link_copies
 from shared.links.operations import fan_out as operations
 from shared.links.operations import fan_out_pages, marks, normalization, tasks
 from shared.links.rules import events
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
-from tests.simulation.links_kinds import CHAIN, CROWDED, FOREIGN, LENGTHY, NARROW, PAGE_COPIES, PLAIN, WIDE
+from tests.simulation.links_kinds import CHAIN, CROWDED, FOREIGN, INDEXED, LENGTHY, NARROW, PAGE_COPIES, PLAIN, WIDE
 
 
 def _check_again_only_after_writing() -> AbstractContextManager[Any]:
@@ -140,6 +142,10 @@ def _refresh_without_size_limit(key: str, document: Document, embedding: Embeddi
 refresh_copies = refreshes.refresh_copies
 
 
+def _fits_in_bytes(content: Content, size: Size) -> bool:
+    return fits_with_any_marks(content, Size(size.bytes))
+
+
 def _retry_permanent_errors(ports: Ports, key: str, hops: int) -> None:
     try:
         normalization.normalize(ports, key, hops)
@@ -172,13 +178,13 @@ def _choose_by_hops() -> AbstractContextManager[Any]:
     return stack
 
 
-def _whole_copies_or_marks(made: Mapping[Any, Content], above: str, room: int) -> dict[Any, Content]:
+def _whole_copies_or_marks(made: Mapping[Any, Content], above: str, room: Size) -> dict[Any, Content]:
     chosen: dict[Any, Content] = {}
     for at, copy in made.items():
         mark = {"key": copy["key"], "link_too_large": True}
-        growth = values.size_bytes(copy) - values.size_bytes(mark)
-        chosen[at] = copy if growth <= room else mark
-        room -= growth if growth <= room else 0
+        growth = size_of(copy) - size_of(mark)
+        chosen[at] = copy if growth.fits_into(room) else mark
+        room -= growth if growth.fits_into(room) else Size()
     return chosen
 
 
@@ -233,6 +239,7 @@ FAULTS = (
     in_links("link-6", "the event in a task's name", tasks, "enqueue", _name_without_event),
     in_links("link-6", "the time in a version", documents, "stamped", _count_versions),
     in_links("link-8", "marking a copy that does not fit", refreshes, "refresh_copies", _refresh_without_size_limit),
+    in_links("link-8", "counting index entries", refreshes, "fits_with_any_marks", _fits_in_bytes, INDEXED),
     in_links(
         "link-8",
         "acknowledging permanent errors",

@@ -10,17 +10,19 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations.ports import Ports, Snapshot
+from shared.core.operations.record_sizes import is_full
 from shared.documents.operations import link_inputs
 from shared.documents.rules import copies, documents, links, refreshes
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content, Document
+from shared.links.operations import copies as link_copies
 from shared.links.operations import fan_out as operations
-from shared.links.operations import marks, tasks
+from shared.links.operations import fan_out_pages, marks, tasks
 from shared.transforms.operations import transforms
 from tests.simulation import links_world
 from tests.simulation.faults import Fault, in_links
 from tests.simulation.faults_links import differs
-from tests.simulation.links_kinds import FIELDS, LOOSE, ROUND, TO_AND_FRO, TRANSFORMED, TRANSFORMS
+from tests.simulation.links_kinds import FIELDS, LOOSE, ROUND, SAME_OUTPUT, TO_AND_FRO, TRANSFORMED, TRANSFORMS
 
 
 def _verify_by_sources_alone(
@@ -68,7 +70,25 @@ def _embedding_without_transforms(read: Sequence[Snapshot]) -> Embedding:
 embedding_from = link_inputs.embedding_from
 
 
+def _walk_page_without_marks(ports: Ports, event_id: str, name: str, cursor: str) -> None:
+    query = fan_out_pages.documents_with_links(name, cursor)
+    found = ports.store.query(query)
+    if is_full(query, found):
+        tasks.enqueue(ports, event_id, {"transform": name, "cursor": found[-1].id})
+    for group, keys in fan_out_pages._groups(found, name):
+        paths = [*map(documents.path_of, keys), *link_copies.transform_paths(group, keys)]
+        link_copies.refresh(ports, "", group, ports.store.read(*paths))
+
+
 FAULTS = (
+    in_links(
+        "link-3",
+        "marking targets before a walk reads them",
+        fan_out_pages,
+        "walk_page",
+        _walk_page_without_marks,
+        SAME_OUTPUT,
+    ),
     in_links("link-7", "verifying transforms", operations, "verify_copies", _verify_by_sources_alone, LOOSE),
     in_links("link-7", "reading transforms again", link_inputs, "changed_inputs", _changed_sources_alone, TO_AND_FRO),
     in_links(

@@ -17,7 +17,7 @@ from shared.documents.rules.requests import PatchRequest, PutRequest
 from shared.transforms.operations import transforms as transform_operations
 from shared.transforms.rules.transforms import PutTransformRequest
 from tests.simulation.links_checks import Act, Checks, bare
-from tests.simulation.links_kinds import FIELDS, GROWING, SMALL, TRANSFORMS, Kind
+from tests.simulation.links_kinds import FIELDS, Kind
 from tests.simulation.world import Violation, World
 
 
@@ -35,11 +35,15 @@ class Users:
     def act(self) -> None:
         """Start one random action."""
         random = self._world.random
-        if self._kind.transformed and random.random() < (0.8 if self._kind.narrow else 0.4):
+        if self._kind.transformed and random.random() < self._kind.transform_share:
             self._change_a_transform()
             return
         key = self._keys[0] if random.random() < 0.6 else random.choice(self._keys)
-        usual = ("put",) * 6 + ("delete",) * 2 + ("write past",) * (3 if self._kind.foreign else 0)
+        usual = (
+            ("put",) * 6
+            + ("delete",) * (0 if self._kind.same else 2)
+            + ("write past",) * (3 if self._kind.foreign else 0)
+        )
         act = random.choice(usual + ("merge", "put if", "put many") * (4 if self._kind.versatile else 0))
         if act == "put":
             self.start_put(f"user puts {key}", key)
@@ -61,14 +65,19 @@ class Users:
     def _change_a_transform(self) -> None:
         random = self._world.random
         name = "x" if self._kind.narrow or random.random() < 0.7 else "y"
-        transform = random.choice(SMALL if self._kind.narrow else GROWING if self._kind.round else TRANSFORMS)
+        transform = random.choice(self._kind.transforms)
         ports = self._world.ports
         self._changes += 1
-        if self._changes % 2 == 0 if self._kind.narrow else random.random() < 0.3:
+        if self._deletes_a_transform():
             self._world.start(f"user deletes transform {name}", lambda: transform_operations.delete(ports, name))
         else:
             put = f"user puts transform {name} {transform}"
             self._world.start(put, lambda: self._put_transform(name, transform))
+
+    def _deletes_a_transform(self) -> bool:
+        if self._kind.same:
+            return False
+        return self._changes % 2 == 0 if self._kind.narrow else self._world.random.random() < 0.3
 
     def _put_transform(self, name: str, transform: Any) -> None:
         transform_operations.put(self._world.ports, PutTransformRequest.from_request(name, transform))

@@ -20,6 +20,9 @@ HOPS_MAX = 5
 DIVIDED_BYTES = 100
 """What one request holds in the worlds where no two documents can be held at once."""
 
+FEW_INDEX_ENTRIES = 16
+"""Of a document in the worlds where copies have too many of them: a text and two marks have ten."""
+
 LINK_LEVELS_MAX = 3
 """Links that copies are nested to here: a long chain of documents is twice as long."""
 
@@ -35,6 +38,9 @@ TRANSFORMS: tuple[Any, ...] = (
 """Outputs: a part of the target, a text, an object of its own or none, a value that grows or deepens round a cycle."""
 
 SMALL, GROWING = TRANSFORMS[:2], TRANSFORMS[3:]
+
+SAME = {"n": "#.n"}
+"""Its output is what stands there without it."""
 
 UNLUCKY = FaultRates(lose_answer=0.1, kill=0.1, left=8)
 
@@ -52,6 +58,8 @@ class Kind:
     embeds the next is too large for the one before. In a `lengthy` world each key is as long as the kit takes.
     In a `chain` each document links to the one before, or not: where copies are cut moves along it. In a
     `divided` world one request holds hardly a document, so what it reads for copies is read one by one.
+    In a `same` world a transform comes that changes nothing: the event of a put cannot see that a walk went by.
+    In an `indexed` world documents may have few index entries, so that copies do not fit though there is room in bytes.
     """
 
     keys: str
@@ -66,6 +74,18 @@ class Kind:
     lengthy: bool = False
     chain: bool = False
     divided: bool = False
+    same: bool = False
+    indexed: bool = False
+
+    @property
+    def transforms(self) -> tuple[Any, ...]:
+        """Return the transforms that its users put."""
+        return (SAME,) if self.same else SMALL if self.narrow else GROWING if self.round else TRANSFORMS
+
+    @property
+    def transform_share(self) -> float:
+        """Return the share of its users' actions that change a transform."""
+        return 0.2 if self.same else 0.8 if self.narrow else 0.4
 
     @property
     def names(self) -> list[str]:
@@ -95,6 +115,8 @@ KINDS = (
     Kind("tpq", lengthy=True),
     Kind("tpqrsuvw", chain=True),
     Kind("tpqrsuvw", chain=True, crowded=True),
+    Kind("tp", narrow=True, transformed=True, same=True),
+    Kind("tpqr", cyclic=True, indexed=True),
     Kind("tpqr", cyclic=True, divided=True),
     Kind("tpqr", cyclic=True, crowded=True, divided=True),
     Kind("tpq", versatile=True, cyclic=True, foreign=True, transformed=True, divided=True),
@@ -110,10 +132,12 @@ CROWDED = tuple(kind for kind in KINDS if kind.crowded and not (kind.transformed
 VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
 ROUND = tuple(kind for kind in KINDS if kind.round and kind.transformed)
 WIDE = tuple(kind for kind in KINDS if len(kind.keys) > 3 and not (kind.crowded or kind.chain))
-TO_AND_FRO = tuple(kind for kind in KINDS if kind.narrow and kind.transformed)
+TO_AND_FRO = tuple(kind for kind in KINDS if kind.narrow and kind.transformed and not kind.same)
 OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
 CHAIN = tuple(kind for kind in KINDS if kind.chain)
 DIVIDED = tuple(kind for kind in KINDS if kind.divided)
+SAME_OUTPUT = tuple(kind for kind in KINDS if kind.same)
+INDEXED = tuple(kind for kind in KINDS if kind.indexed)
 LENGTHY = tuple(kind for kind in KINDS if kind.lengthy)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""

@@ -23,6 +23,7 @@ from tests.simulation.links_acts import Users
 from tests.simulation.links_checks import Checks
 from tests.simulation.links_kinds import (
     DIVIDED_BYTES,
+    FEW_INDEX_ENTRIES,
     HOPS_MAX,
     KINDS,
     LINK_LEVELS_MAX,
@@ -63,10 +64,11 @@ class LinksWorld:
             hops_max=HOPS_MAX,
             link_levels_max=LINK_LEVELS_MAX,
             document_bytes_max=self.document_bytes,
+            index_entries_max=FEW_INDEX_ENTRIES if self.kind.indexed else LIMITS.index_entries_max,
             read_bytes_max=DIVIDED_BYTES if self.kind.divided else LIMITS.read_bytes_max,
         ):
             random = self.world.random
-            if self.kind.narrow or random.random() < 0.5:
+            if (self.kind.narrow and not self.kind.same) or random.random() < 0.5:
                 self._settle_first()
             self.world.run([self.users.act for _ in range(random.randint(2, operations_max(OPERATIONS_MAX)))])
             self._let_the_sweeper_finish()

@@ -7,6 +7,7 @@ Each half serves its counters at ``/stats``.
 """
 
 import argparse
+import asyncio
 import logging
 import os
 import socket
@@ -42,20 +43,25 @@ def listening_socket(port: int | None, listening_fd: int | None) -> socket.socke
     return socket.create_server(("127.0.0.1", port or 0), backlog=128)
 
 
-async def application(half: str, database: Path, routes: dict[str, str], faults: str) -> web.Application:
-    inbox = Inbox(database)
-    if half == "receive":
-        return Receiver(inbox, routes).application()
-    return Deliverer(inbox, routes, parse(faults)).application()
+async def receive(database: Path, routes: dict[str, str], listening: socket.socket) -> None:
+    await Receiver(Inbox(database), routes).serve(listening)
+
+
+async def deliverer(database: Path, routes: dict[str, str], faults: str) -> web.Application:
+    return Deliverer(Inbox(database), routes, parse(faults)).application()
 
 
 def main() -> None:
     given = arguments().parse_args()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     routes = dict(route.split("=", 1) for route in given.route)
+    listening = listening_socket(given.port, given.listening_fd)
+    if given.half == "receive":
+        asyncio.run(receive(given.database, routes, listening))
+        return
     web.run_app(
-        application(given.half, given.database, routes, given.chaos),
-        sock=listening_socket(given.port, given.listening_fd),
+        deliverer(given.database, routes, given.chaos),
+        sock=listening,
         access_log=None,
         print=None,
         handler_cancellation=False,

@@ -8,9 +8,11 @@ behind the last id.
 
 import asyncio
 import json
+import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 from infra.local.event_bridge.cloudevent import Event
 
 LOCKED_SECONDS_MAX = 30  # the other half holds the lock for milliseconds, but a busy machine may stop it there
+NOTICES_MAX = 4_096
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -57,10 +60,26 @@ class Inbox:
         self._writing = _connect(database)
         self._writing.execute(SCHEMA)
         self._waiting: list[tuple[str, tuple[Any, ...], asyncio.Future[None]]] = []
+        self._notices = _pipe(database.with_name(f"{database.name}.notices"))
+
+    @contextmanager
+    def on_notice(self, notify: Callable[[], object]) -> Iterator[None]:
+        """Call `notify` inside whenever events were added, by whichever process. A notice may be lost."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._notices, lambda: (os.read(self._notices, NOTICES_MAX), notify()))
+        try:
+            yield
+        finally:
+            loop.remove_reader(self._notices)
 
     async def add(self, event: Event) -> None:
         """Store an event; it is durable when this returns."""
         await self._write(ADD, event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
+
+    def add_now(self, event: Event) -> None:
+        """Store an event in a transaction of its own, without the event loop."""
+        values = (event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
+        self._commit([(ADD, values)])
 
     async def forget(self, event_id: int) -> None:
         """Delete a delivered event."""
@@ -97,17 +116,20 @@ class Inbox:
         group, self._waiting = self._waiting, []
         error: sqlite3.Error | None = None
         try:
-            self._commit(group)
+            self._commit([(statement, values) for statement, values, _ in group])
         except sqlite3.Error as raised:
             error = raised
         for _, _, future in group:
             _settle(future, error)
 
-    def _commit(self, group: Sequence[tuple[str, tuple[Any, ...], asyncio.Future[None]]]) -> None:
+    def _commit(self, group: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
         with self._writing:
             self._writing.execute("BEGIN IMMEDIATE")
-            for statement, values, _ in group:
+            for statement, values in group:
                 self._writing.execute(statement, values)
+        if any(statement is ADD for statement, _ in group):
+            with suppress(BlockingIOError):  # nobody reads: enough notices are in the pipe
+                os.write(self._notices, b".")
 
 
 def _settle(future: asyncio.Future[None], error: sqlite3.Error | None) -> None:
@@ -117,6 +139,13 @@ def _settle(future: asyncio.Future[None], error: sqlite3.Error | None) -> None:
         future.set_exception(error)
     else:
         future.set_result(None)
+
+
+def _pipe(path: Path) -> int:
+    """Open a named pipe for reading and writing; it has no size limit that matters, unlike a socket's name."""
+    with suppress(FileExistsError):
+        os.mkfifo(path)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
 
 def _connect(database: Path) -> sqlite3.Connection:

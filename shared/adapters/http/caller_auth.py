@@ -43,13 +43,13 @@ class IdentityTokens:
         return self._cached(token)
 
     def _verified(self, token: str) -> Claims:
-        key_id = _header(token).get("kid")
+        key_id = token_header(token).get("kid")
         if self._signatures_removed and token.endswith(SIGNATURE_REMOVED):
-            return _decoded(token, verify=False)
+            return decoded_claims(token, verify=False)
         pem = self._keys.pem(key_id) if isinstance(key_id, str) else None
         if pem is None:
             raise Unauthenticated("The token is not signed with a key of Google's.")
-        return _decoded(token, certs=pem, clock_skew_in_seconds=CLOCK_SKEW_SECONDS)
+        return decoded_claims(token, certs=pem, clock_skew_in_seconds=CLOCK_SKEW_SECONDS)
 
 
 def refusal(request: flask.Request, function: str, accounts: frozenset[str]) -> Problem | None:
@@ -77,15 +77,19 @@ def _tokens() -> IdentityTokens:
 
 def _bearer(request: flask.Request) -> str:
     header = request.headers.get("X-Serverless-Authorization")
-    if header is None:
-        header = request.headers.get("Authorization", "")
+    return bearer_token(request.headers.get("Authorization", "") if header is None else header)
+
+
+def bearer_token(header: str) -> str:
+    """Return the token of a header ``Bearer TOKEN``. Raises `Unauthenticated`."""
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise Unauthenticated("The request has no bearer token.")
     return token
 
 
-def _header(token: str) -> Mapping[str, Any]:
+def token_header(token: str) -> Mapping[str, Any]:
+    """Return the header of a token, which nothing has verified. Raises `Unauthenticated`."""
     try:
         header: Mapping[str, Any] = jwt.decode_header(token)  # type: ignore[no-untyped-call]  # google-auth has no types here
     except (ValueError, RecursionError) as error:
@@ -93,7 +97,8 @@ def _header(token: str) -> Mapping[str, Any]:
     return header
 
 
-def _decoded(token: str, **how: Any) -> Claims:
+def decoded_claims(token: str, **how: Any) -> Claims:
+    """Return the claims of a token, verified unless `how` says otherwise. Raises `Unauthenticated`."""
     try:
         claims: Claims = jwt.decode(token, **how)  # type: ignore[no-untyped-call]  # likewise
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,9 @@
 """Documents over HTTP: bodies of one or many, media types of a patch, and responses with their entity tags."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from shared.adapters.http.responses import Response, problem_body, unavailable_body
 from shared.adapters.http.routes import Request
@@ -27,14 +29,16 @@ def put_request(request: Request, key: str) -> PutRequest:
     return PutRequest.from_request(key, request.json(), request.precondition)
 
 
-def post_request(request: Request) -> PutRequest | BulkPutRequest:
+def post_request(request: Request, new_key: str) -> PutRequest | BulkPutRequest:
     """Parse documents that contain their keys: one, a JSON array, or newline-delimited JSON. Raises a `Problem`.
 
+    One document alone may be without a key: it gets that of the header ``Idempotency-Key``, else `new_key`.
     A line that is not JSON is refused by itself. Raises `BadPrecondition` for a precondition on many documents.
     """
     bodies = _bodies(request)
     if not isinstance(bodies, list):
-        return PutRequest.from_body(bodies, request.precondition)
+        new_key = request.header("Idempotency-Key") or new_key
+        return PutRequest.from_body(bodies, new_key, request.precondition)
     if request.precondition != UNCONDITIONAL:
         raise BadPrecondition("A precondition applies to one document, not to many.")
     return BulkPutRequest.from_request(bodies)
@@ -58,6 +62,13 @@ def patch_request(request: Request, key: str) -> PatchRequest:
 def written_response(stored: StoredDocument) -> Response:
     """Return a response with a document that was written."""
     return Response(201 if stored.created else 200, stored.document, {"ETag": stored.etag})
+
+
+def posted_response(stored: StoredDocument, address: str) -> Response:
+    """Return a response with a document that was posted to the function's address; a new one's own is `Location`."""
+    written = written_response(stored)
+    location = {"Location": f"{address}/{quote(stored.document['key'], safe='')}"} if stored.created else {}
+    return replace(written, headers={**written.headers, **location})
 
 
 def read_response(stored: StoredDocument, precondition: Precondition) -> Response:

@@ -1,8 +1,8 @@
 """The routes of a function that people call, and the requests that its handlers receive.
 
 A handler parses, calls an operation and renders. The rest of HTTP is implemented here, once: 404 and 405, HEAD, unknown
-query parameters, bodies that are bounded and strict JSON, problems as RFC 9457 ``application/problem+json``, one log
-line a request.
+query parameters, pages of other origins, bodies that are bounded and strict JSON, problems as RFC 9457
+``application/problem+json``, one log line a request.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,6 +13,7 @@ import flask
 from werkzeug.datastructures import MultiDict
 
 from shared.adapters import runtime
+from shared.adapters.http import cors
 from shared.adapters.http.bodies import BODY_BYTES_MAX, json_body, json_lines
 from shared.adapters.http.conditions import precondition_of
 from shared.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
@@ -25,11 +26,13 @@ from shared.adapters.http.responses import (
     response_of,
     unavailable_response,
 )
+from shared.adapters.settings import settings
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+from shared.core.rules.users import User
 from shared.documents.rules.preconditions import Precondition
 
-__all__ = ["Request", "Response", "Routes"]
+__all__ = ["Request", "Response", "Routes", "User"]
 
 QUERY_PARAMETERS_MAX = 100
 """Of one request: each may become a condition of a query, and Firestore accepts no more of those."""
@@ -41,10 +44,18 @@ METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
 class Request:
     """A request, parsed and checked part by part as a handler reads it."""
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_raw", "_user")
 
-    def __init__(self, raw: flask.Request) -> None:
+    def __init__(self, raw: flask.Request, user: User | None = None) -> None:
         self._raw = raw
+        self._user = user
+
+    @property
+    def user(self) -> User:
+        """Return the user who sent this. Raises `RuntimeError` in a function that authenticates no users."""
+        if self._user is None:
+            raise RuntimeError("this function authenticates no users: add `auth: firebase` to its catalogue entry")
+        return self._user
 
     @property
     def method(self) -> str:
@@ -161,14 +172,19 @@ class Routes:
 
         def entry(request: flask.Request) -> flask.Response:
             with logged_request(self._function, request.headers, method=request.method) as log_entry:
-                response = _response(request, self._dispatch)
+                preflight = cors.preflight_response(self._function, request)
+                response = preflight or _response(request, self._dispatch)
+                cors.permit(self._function, request, response)
                 log_entry.status = response.status_code
                 return response
 
         _serve_every_path(entry)
+        if flask.has_app_context() and settings().auth.get(self._function):
+            from shared.adapters.http import user_auth  # noqa: F401 - now, and not at the first request
         return entry_point(self._function, entry)
 
     def _dispatch(self, request: flask.Request) -> Response:
+        user = self._authenticated(request)
         segments = segments_of(request.environ)
         matching = [
             (route, parameters) for route in self._routes if (parameters := match(route.pattern, segments)) is not None
@@ -176,10 +192,18 @@ class Routes:
         method = "GET" if request.method == "HEAD" else request.method
         for route, parameters in matching:
             if route.method == method:
-                parsed = Request(request)
+                parsed = Request(request, user)
                 route.check_query(parsed)
                 return route.handler(parsed, **parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
+
+    def _authenticated(self, request: flask.Request) -> User | None:
+        """Return the user; None where the function authenticates none. Raises `Unauthenticated` or `Unavailable`."""
+        if not settings().auth.get(self._function):
+            return None
+        from shared.adapters.http.user_auth import authenticated_user  # cryptography is for functions with users
+
+        return authenticated_user(request)
 
 
 def _no_route(methods: list[str], requested: str) -> Problem:

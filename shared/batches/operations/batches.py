@@ -8,7 +8,7 @@ and removes. Nothing relies on running once: whoever repeats a step, or the swee
 left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,14 +17,14 @@ from shared.batches.operations import counting, pages, propagation
 from shared.batches.operations.headers import no_such_batch, read_header
 from shared.batches.rules import ends
 from shared.batches.rules import pages as page_rules
-from shared.batches.rules.batch_run import BatchRun, header_path
-from shared.batches.rules.header import BatchEnd, Counts, Header, header_of_run
+from shared.batches.rules.batch_run import COLLECTION, BatchRun, header_path
+from shared.batches.rules.header import BatchEnd, Counts, Header, header_of, header_of_run
 from shared.batches.rules.pages import EndMark
-from shared.batches.rules.requests import BatchSpec, SealRequest, check_batch_id
-from shared.batches.rules.status import BatchStatus
+from shared.batches.rules.requests import BatchesQuery, BatchSpec, SealRequest, check_batch_id
+from shared.batches.rules.status import BatchStatus, header_to_json
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.perform import Writes, perform
-from shared.core.operations.ports import Must, Ports, Put, Snapshot
+from shared.core.operations.ports import Condition, Must, Ports, Put, Query, Snapshot
 from shared.core.rules.effects import Decision
 from shared.core.rules.problems import OtherBody, Unavailable
 
@@ -136,6 +136,28 @@ def _sealing(run: BatchRun, header: Header, read: tuple[Snapshot, ...], count: i
 def get(ports: Ports, batch: str) -> BatchStatus:
     """Return the status of a batch. Raises `NotFound`."""
     return _status(ports, *read_header(ports, batch))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesPage:
+    """Batches by id as a list shows them; `more` is the token of the next page as the answer holds it."""
+
+    batches: list[dict[str, Any]]
+    more: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the page as people see it."""
+        return {"batches": self.batches, **self.more}
+
+
+def find(ports: Ports, request: BatchesQuery) -> BatchesPage:
+    """Return a page of the batches, by their headers alone. Those being removed are left out."""
+    where = (Condition(("state",), "==", request.state),) if request.state else ()
+    listing = request.listing
+    found = ports.store.query(Query(COLLECTION, where, limit=listing.limit, after=listing.after))
+    headers = ((one.id, header_of(one.data)) for one in found)
+    shown = [header_to_json(id_, header) for id_, header in headers if header]
+    return BatchesPage(shown, listing.next_page([one.id for one in found]))
 
 
 def cancel(ports: Ports, batch: str) -> BatchStatus:

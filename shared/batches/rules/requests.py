@@ -8,8 +8,12 @@ from shared.batches.rules.pages import cut, digest, json_text
 from shared.core.rules.calls import Call
 from shared.core.rules.keys import valid_key
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.listings import Listing
 from shared.core.rules.problems import BadBatch, BadKey, BadQuery, TooLarge
 from shared.core.rules.request_fields import RequestFields
+
+STATES = ("open", "sealed", "completed", "cancelled")
+"""Of the batches that people see: one that is being removed is none."""
 
 NUMBER_MAX = 10**9
 """Of a page, a unit, or a tolerated number of failures: more than any batch holds."""
@@ -112,6 +116,22 @@ class RetryRequest:
     def from_request(cls, body: Mapping[str, Any]) -> Self:
         """Parse ``{"units"?: [index…]}``. Raises `BadBatch` or `TooLarge`."""
         return cls(RequestFields(body, BadBatch).only("units").items("units", default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesQuery:
+    """A page of the batches by id: those in `state`, or all."""
+
+    state: str
+    listing: Listing
+
+    @classmethod
+    def from_request(cls, query: Mapping[str, str]) -> Self:
+        """Parse ``state=``, ``limit=`` and ``page_token=``. Raises `BadQuery`."""
+        state = query.get("state", "")
+        if state not in ("", *STATES):
+            raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
+        return cls(state, Listing.from_request(query, f"batches {state}", LIMITS.batches_listed_max))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,15 @@ from typing import Any, Self
 from shared.batches.rules.header import Counts, Header, State
 
 
+def header_to_json(batch: str, header: Header) -> dict[str, Any]:
+    """Return a batch as a list shows it: what its header says. Counts of units are known there once it has ended."""
+    summary = header.summary() if header.ended else {"state": header.state}
+    counts = summary | {"remaining": header.counts.remaining} if header.ended else summary
+    size = {} if header.size is None else {"size": header.size}
+    task = {} if header.task is None else {"task": header.task.shown()}
+    return {"id": batch, **counts, **size, "pages": header.pages, "deadline_at": header.deadline_at, **task}
+
+
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
     """State and counts; `pages` is the number of pages, as far as known. `reason` and `missing` are those of an end."""

@@ -62,6 +62,10 @@ class Call:
         """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
         return replace(self, delay_seconds=_delay(delay_seconds, "delay_seconds"))
 
+    def shown(self) -> dict[str, str]:
+        """Return which task of which function it calls, as lists show it: its payload may be large."""
+        return {"function": self.function, "task": self.task}
+
     def to_record(self) -> dict[str, Any]:
         """Return the call as a record holds it: its payload as text, so that any JSON fits."""
         return {

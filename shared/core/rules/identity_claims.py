@@ -8,21 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core.rules.problems import PermissionDenied, Problem
+from shared.core.rules.problems import PermissionDenied
+from shared.core.rules.problems import Unauthenticated as Unauthenticated
 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
 """Google uses both spellings."""
 
 CLOCK_SKEW_SECONDS = 10
 """Tolerated difference between this machine's clock and the issuer's."""
-
-
-class Unauthenticated(Problem):
-    status = 401
-    title = "Authentication required"
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +33,15 @@ def check_claims(claims: Mapping[str, Any], expected: Expected, now_seconds: flo
     """
     _require(claims.get("iss") in ISSUERS, "The token is not issued by Google.")
     _require(claims.get("aud") == expected.audience, "The token has another audience.")
-    _require(_seconds(claims, "exp") > now_seconds - CLOCK_SKEW_SECONDS, "The token has expired.")
-    _require(_seconds(claims, "iat") < now_seconds + CLOCK_SKEW_SECONDS, "The token is not valid yet.")
+    check_times(claims, now_seconds)
     if claims.get("email") not in expected.accounts or claims.get("email_verified") is not True:
         raise PermissionDenied(f"{str(claims.get('email'))[:100]} may not call this: only its queues or schedules may.")
+
+
+def check_times(claims: Mapping[str, Any], now_seconds: float) -> None:
+    """Raise `Unauthenticated` unless a verified token is valid now. `now_seconds` counts from 1970."""
+    _require(_seconds(claims, "exp") > now_seconds - CLOCK_SKEW_SECONDS, "The token has expired.")
+    _require(_seconds(claims, "iat") < now_seconds + CLOCK_SKEW_SECONDS, "The token is not valid yet.")
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -54,4 +52,7 @@ def _require(holds: bool, otherwise: str) -> None:
 def _seconds(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
     _require(isinstance(value, int | float), f"The token has no `{name}`.")
-    return float(value)  # type: ignore[arg-type]  # a number: it was required
+    try:
+        return float(value)  # type: ignore[arg-type]  # a number: it was required
+    except OverflowError:
+        raise Unauthenticated(f"The token's `{name}` is no time.") from None

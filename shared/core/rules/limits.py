@@ -28,6 +28,11 @@ class Limits:
     """Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's reserved map. The
     keys and fields of links are stored in that map too, and count here, since they may exceed that room."""
 
+    index_entries_max: int = 39_500
+    """Of a document, as Firestore's own indexes count: two for each field that is neither map nor list, in maps too,
+    and one for each item of a list. Firestore refuses a record with more than 40,000; the rest is room for the kit's
+    reserved map and for composite indexes. The emulator refuses none."""
+
     links_max: int = 500
     """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
 
@@ -41,6 +46,9 @@ class Limits:
 
     transform_bytes_max: int = 100 * 1024
     """Of a stored transform: a page that refreshes copies reads the transforms of all their fields."""
+
+    transforms_listed_max: int = 50
+    """Transforms in one answer: as large as they may be, they still fit into a function's memory."""
 
     transform_steps_max: int = 50_000
     """Of one run: tens of milliseconds, and a document may have hundreds of links."""
@@ -133,6 +141,9 @@ class Limits:
     failures_listed_max: int = 50
     """Failures in one answer: each has a payload of up to 100 KiB and a traceback."""
 
+    transaction_documents_max: int = 100
+    """Documents that a transaction reads or writes: held in memory until its commit, and again if that is repeated."""
+
     # --- documents brought in bulk ---
 
     bulk_puts_max: int = 500
@@ -207,6 +218,9 @@ class Limits:
 
     retry_units_max: int = 1_000
     """Units that one call may name for a retry; a call that names none means all that failed."""
+
+    batches_listed_max: int = 100
+    """Batches in one answer: a header with its tasks' payloads may be large."""
 
     units_listed_max: int = 100
     """Units in one answer: with results of 100 KiB each they still fit into a function's memory."""

@@ -113,6 +113,10 @@ class BadPrecondition(Problem):
     title = "Invalid If-Match or If-None-Match"
 
 
+class BadTransaction(Problem):
+    title = "Invalid transaction"
+
+
 class UnsupportedMediaType(Problem):
     status = 415
     title = "Unsupported media type"
@@ -126,6 +130,14 @@ class DuplicateKey(Problem):
 class MethodNotAllowed(Problem):
     status = 405
     title = "Method not allowed"
+
+
+class Unauthenticated(Problem):
+    status = 401
+    title = "Authentication required"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"})
 
 
 class PermissionDenied(Problem):

@@ -56,6 +56,13 @@ def map_bytes(value: Mapping[str, Any]) -> int:
     return sum([_label_bytes(name) + size_bytes(item) for name, item in value.items()])
 
 
+def index_entries(value: Any) -> int:
+    """Return how many entries a value has in Firestore's own indexes: two a field, one a list's item."""
+    if isinstance(value, dict) and not _is_native(value):
+        return sum([index_entries(item) for item in value.values()])
+    return len(value) if isinstance(value, list) else 2
+
+
 def depth(value: Any) -> int:
     """Return how many maps and lists are inside each other in a value."""
     if isinstance(value, dict):

@@ -9,11 +9,20 @@ from dataclasses import dataclass
 
 from shared.core.operations.ports import Snapshot, Store
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import TooLarge
 from shared.documents.operations import link_inputs
 from shared.documents.operations.large_inputs import GroupedEmbedding
 from shared.documents.rules import documents, links
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content
+
+
+def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
+    """Read records at one instant, in order. Raises `TooLarge` for more than one request may hold at once."""
+    read = store.read_some((), paths, LIMITS.read_bytes_max) if paths else ()
+    if len(read) < len(paths):
+        raise TooLarge(f"The documents that are read at once take more than {LIMITS.read_bytes_max:,} bytes.")
+    return read
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ under its own guard. It writes no other record: copies elsewhere are refreshed b
 `shared/links/operations/fan_out.py`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.core.operations.perform import Writes, perform
@@ -13,9 +14,9 @@ from shared.core.operations.record_sizes import is_full
 from shared.core.rules import keys
 from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import NotFound
+from shared.core.rules.problems import NotFound, TooLarge
 from shared.documents.operations import link_inputs
-from shared.documents.operations.document_reads import DocumentRead, Loaded
+from shared.documents.operations.document_reads import DocumentRead, Loaded, read_whole
 from shared.documents.operations.document_writes import put_write
 from shared.documents.operations.stored_documents import StoredDocument, check_precondition
 from shared.documents.rules.documents import COLLECTION, Content, path_of
@@ -42,6 +43,15 @@ def get(ports: Ports, key: str) -> StoredDocument:
     if snapshot.data is None:
         raise _not_found(key)
     return StoredDocument.from_snapshot(snapshot)
+
+
+def get_many(ports: Ports, wanted: Sequence[str]) -> dict[str, StoredDocument | None]:
+    """Return documents by their keys, as of one instant; None where there is none. Raises `TooLarge`."""
+    paths = [path_of(keys.check_key(key)) for key in dict.fromkeys(wanted)]
+    if len(paths) > LIMITS.bulk_puts_max:
+        raise TooLarge(f"One call returns at most {LIMITS.bulk_puts_max:,} documents; these are {len(paths):,}.")
+    read = read_whole(ports.store, paths)
+    return {one.id: None if one.data is None else StoredDocument.from_snapshot(one) for one in read}
 
 
 def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -> None:

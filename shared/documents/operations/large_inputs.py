@@ -24,6 +24,7 @@ from shared.documents.rules import documents, links
 from shared.documents.rules.copies import Embedding, copy_at, field_of
 from shared.documents.rules.documents import Content
 from shared.documents.rules.fitting import MARK, fitting_levels, nested_to, sizes_by_depth
+from shared.documents.rules.sizes import Size
 from shared.transforms.rules import transforms
 
 Links = Sequence[tuple[Path, Any]]
@@ -49,9 +50,9 @@ class GroupedEmbedding:
                 return links.with_copies(content, copies)
         raise Unavailable(f"what {self.key} links to is written by many clients at once")
 
-    def _copies(self, found: Links, room: int) -> Mapping[Path, Content] | None:
+    def _copies(self, found: Links, room: Size) -> Mapping[Path, Content] | None:
         """Return the copies that fit, or None if an input changed meanwhile."""
-        sizes: dict[Path, Sequence[int]] = {}
+        sizes: dict[Path, Sequence[Size]] = {}
         versions: dict[Path, Version] = {}
         for at, copy, version in self._made(found):
             sizes[at], versions[at] = sizes_by_depth(at, copy, self.key), version

@@ -20,9 +20,10 @@ from datetime import datetime
 from typing import Any, Literal, Self
 
 from shared.core.rules import values
-from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import KeyMismatch, NotAnObject, ReservedField, TooLarge
 from shared.core.rules.times import microseconds
+from shared.documents.rules import sizes
+from shared.documents.rules.sizes import Size
 
 Content = dict[str, Any]
 Author = Literal["put", "refresh"]
@@ -94,8 +95,8 @@ class Document:
     def to_record(self, link_keys: list[str], link_fields: list[str]) -> dict[str, Any]:
         """Return the record of a document that the kit has stamped. Raises `TooLarge` when no record can hold it."""
         assert self.stamp is not None, "the kit writes no document without a stamp"
-        if size_bytes(self.content, link_keys, link_fields) > LIMITS.document_bytes_max:
-            raise TooLarge(f"A document has at most {LIMITS.document_bytes_max:,} bytes, its copies included.")
+        if not size(self.content, link_keys, link_fields).fits_into(sizes.size_max()):
+            raise TooLarge(f"A document has at most {sizes.described()}, its copies included.")
         metadata = {**asdict(self.stamp), "linked": self.linked, "link_keys": link_keys, "link_fields": link_fields}
         return {**values.encode(self.content), RESERVED: metadata}
 
@@ -151,9 +152,9 @@ def to_json(key: str, content: Content) -> Content:
     return {"key": key, **content}
 
 
-def size_bytes(content: Content, link_keys: list[str], link_fields: list[str]) -> int:
+def size(content: Content, link_keys: list[str], link_fields: list[str]) -> Size:
     """Return the size of a record: the content, and the link keys and fields in the reserved map."""
-    return sum(map(values.size_bytes, (content, link_keys, link_fields)))
+    return sizes.size_of(content) + sizes.size_of(link_keys) + sizes.size_of(link_fields)
 
 
 def content_of(data: Mapping[str, Any] | None) -> Content | None:

@@ -18,25 +18,28 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.values import Path, same
 from shared.documents.rules.copies import cut, is_nested_link
 from shared.documents.rules.documents import Content
+from shared.documents.rules.sizes import Size, size_max, size_of
 
 MARK = "link_too_large"
 
-MARK_BYTES = len(MARK) + 2
+MARK_SIZE = Size(len(MARK) + 2, 2)
 """Of a mark beside the key, in place of a copy without fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A copy nested to some number of links, and the bytes it counts with."""
+    """A copy nested to some number of links, and the size it counts with."""
 
     copy: Content
-    counted_bytes: int
+    counted: Size
 
 
-def fits_with_any_marks(content: Content, size_bytes: int) -> bool:
-    """Return whether a content of so many bytes fits, and would if any of its copies were marks."""
+def fits_with_any_marks(content: Content, size: Size) -> bool:
+    """Return whether a content of this size fits, and would if any of its copies were marks."""
     longer = {MARK: content}
-    return size_bytes + MARK_BYTES * _links_in(content) <= LIMITS.document_bytes_max and values.fits(longer)
+    links = _links_in(content)
+    marked = size + Size(links * MARK_SIZE.bytes, links * MARK_SIZE.index_entries)
+    return marked.fits_into(size_max()) and values.fits(longer)
 
 
 def _links_in(value: Any) -> int:
@@ -46,29 +49,29 @@ def _links_in(value: Any) -> int:
     )
 
 
-def fitted(copies: Mapping[Path, Content], above: str, room: int) -> dict[Path, Content]:
-    """Return the copies, each as deep as there is room: `room` is in bytes, beyond a mark at each link."""
+def fitted(copies: Mapping[Path, Content], above: str, room: Size) -> dict[Path, Content]:
+    """Return the copies, each as deep as there is room, beyond a mark at each link."""
     steps = {at: _steps(at, copy, above) for at, copy in copies.items()}
     levels = fitting_levels({at: _sizes(each) for at, each in steps.items()}, room)
     return {at: each[levels[at]].copy for at, each in steps.items()}
 
 
-def fitting_levels(sizes: Mapping[Path, Sequence[int]], room: int) -> dict[Path, int]:
-    """Return how deep each copy is shown, 0 for a mark, given the bytes that it counts with at each depth."""
+def fitting_levels(sizes: Mapping[Path, Sequence[Size]], room: Size) -> dict[Path, int]:
+    """Return how deep each copy is shown, 0 for a mark, given the size that it counts with at each depth."""
     depth = 0
-    while depth < LIMITS.link_levels_max and sum(_growth(each, depth + 1) for each in sizes.values()) <= room:
+    while depth < LIMITS.link_levels_max and _all_growth(sizes, depth + 1).fits_into(room):
         depth += 1
-    room -= sum(_growth(each, depth) for each in sizes.values())
+    room -= _all_growth(sizes, depth)
     chosen: dict[Path, int] = {}
     for at, each in sizes.items():
-        more = max(deeper for deeper in range(depth, depth + len(each)) if _more(each, depth, deeper) <= room)
+        more = max(deeper for deeper in range(depth, depth + len(each)) if _more(each, depth, deeper).fits_into(room))
         room -= _more(each, depth, more)
         chosen[at] = min(more, len(each) - 1)
     return chosen
 
 
-def sizes_by_depth(at: Path, copy: Content, above: str) -> tuple[int, ...]:
-    """Return the bytes that a copy counts with, nested deeper and deeper, from its mark on."""
+def sizes_by_depth(at: Path, copy: Content, above: str) -> tuple[Size, ...]:
+    """Return the sizes that a copy counts with, nested deeper and deeper, from its mark on."""
     return _sizes(_steps(at, copy, above))
 
 
@@ -77,29 +80,33 @@ def nested_to(depth: int, at: Path, copy: Content, above: str) -> Content:
     return _steps(at, copy, above)[depth].copy
 
 
-def _sizes(steps: Iterable[_Step]) -> tuple[int, ...]:
-    return tuple(step.counted_bytes for step in steps)
+def _sizes(steps: Iterable[_Step]) -> tuple[Size, ...]:
+    return tuple(step.counted for step in steps)
 
 
 def _steps(at: Path, copy: Content, above: str) -> list[_Step]:
     """Return a copy nested deeper and deeper, from its mark on, as far as it can stand at its place."""
     mark = {"key": copy["key"], MARK: True}
-    steps = [_Step(mark, values.size_bytes(mark))]
+    steps = [_Step(mark, size_of(mark))]
     for levels in range(1, LIMITS.link_levels_max + 1):
         whole = levels == LIMITS.link_levels_max or not is_nested_link(copy)
         nested = copy if whole else cut(copy, above, levels, MARK)
         if not values.fits(nested, at):
             break
-        steps.append(_Step(nested, max(values.size_bytes(nested), steps[-1].counted_bytes)))
+        steps.append(_Step(nested, size_of(nested).at_least(steps[-1].counted)))
         if same(nested, copy):
             break
     return steps
 
 
-def _growth(sizes: Sequence[int], depth: int) -> int:
-    """Return the bytes that a copy takes beyond its mark."""
+def _all_growth(sizes: Mapping[Path, Sequence[Size]], depth: int) -> Size:
+    return sum((_growth(each, depth) for each in sizes.values()), Size())
+
+
+def _growth(sizes: Sequence[Size], depth: int) -> Size:
+    """Return the size that a copy takes beyond its mark."""
     return sizes[min(depth, len(sizes) - 1)] - sizes[0]
 
 
-def _more(sizes: Sequence[int], depth: int, deeper: int) -> int:
+def _more(sizes: Sequence[Size], depth: int, deeper: int) -> Size:
     return _growth(sizes, deeper) - _growth(sizes, depth)

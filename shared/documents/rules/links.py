@@ -20,10 +20,11 @@ from shared.core.rules import keys, values
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import TooLarge
 from shared.core.rules.values import Path, same
-from shared.documents.rules import documents
+from shared.documents.rules import documents, sizes
 from shared.documents.rules.copies import Embedding, copy_at, field_of
 from shared.documents.rules.documents import Content, Document
 from shared.documents.rules.fitting import MARK, fits_with_any_marks, fitted
+from shared.documents.rules.sizes import Size
 from shared.transforms.rules import transforms
 
 
@@ -82,9 +83,9 @@ def link_index_matches(data: Mapping[str, Any], content: Content) -> bool:
     return (listed.get("link_keys"), listed.get("link_fields")) == expected
 
 
-def size_bytes(content: Content) -> int:
+def size(content: Content) -> Size:
     """Return the size of a document's record."""
-    return documents.size_bytes(content, link_keys(content), link_fields(content))
+    return documents.size(content, link_keys(content), link_fields(content))
 
 
 def embed_links(key: str, content: Content, embedding: Embedding, hops: int = 0, *, refuse: bool = True) -> Content:
@@ -100,20 +101,20 @@ def embed_links(key: str, content: Content, embedding: Embedding, hops: int = 0,
     room = room_for_copies(content)
     copies = {at: copy_at(at, link, key, embedding, hops=hops, refuse=refuse) for at, link in found}
     embedded = with_copies(content, copies)
-    if not found or fits_with_any_marks(embedded, size_bytes(embedded)):
+    if not found or fits_with_any_marks(embedded, size(embedded)):
         return embedded
     return with_copies(content, fitted(copies, key, room))
 
 
-def room_for_copies(content: Content) -> int:
-    """Return the bytes left for copies, beyond a mark at each link. Raises `TooLarge` for too many links or bytes."""
+def room_for_copies(content: Content) -> Size:
+    """Return the size left for copies, beyond a mark at each link. Raises `TooLarge` for too many links or bytes."""
     found = links(content)
     _check_count(found)
     marks = {at: {"key": link["key"], MARK: True} for at, link in found}
-    room = LIMITS.document_bytes_max - size_bytes(with_copies(content, marks))
-    if found and room < 0:
-        raise TooLarge(f"A document has at most {LIMITS.document_bytes_max:,} bytes, a mark at each link included.")
-    return room
+    without_copies = size(with_copies(content, marks))
+    if found and not without_copies.fits_into(sizes.size_max()):
+        raise TooLarge(f"A document has at most {sizes.described()}, a mark at each link included.")
+    return sizes.size_max() - without_copies
 
 
 def with_copies(content: Content, copies: Mapping[Path, Content]) -> Content:

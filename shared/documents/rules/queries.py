@@ -16,6 +16,7 @@ from typing import Any, Self
 from shared.core.rules import page_tokens, values
 from shared.core.rules.keys import valid_key
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.listings import parse_limit
 from shared.core.rules.problems import BadQuery
 from shared.core.rules.queries import ID, Condition, Field, Operator, Order, with_implied
 from shared.documents.rules.documents import RESERVED
@@ -48,7 +49,8 @@ class FindRequest:
     def from_request(cls, where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Self:
         """Parse parameters as a URL has them. Raises `BadQuery` naming the parameter."""
         conditions = tuple(map(_condition, where))
-        request = cls(conditions, _orders(tuple(map(_order, order_by)), conditions), _limit(limit))
+        count = parse_limit(limit, LIMITS.query_limit_default, LIMITS.query_limit_max)
+        request = cls(conditions, _orders(tuple(map(_order, order_by)), conditions), count)
         if not page_token:
             return request
         return replace(request, after=page_tokens.read(page_token, request.mark, len(request.order_by)))
@@ -149,16 +151,6 @@ def _orders(named: tuple[Order, ...], conditions: Sequence[Condition]) -> tuple[
             field="order_by",
         )
     return tuple(others)
-
-
-def _limit(text: str) -> int:
-    if not text:
-        return LIMITS.query_limit_default
-    if not (
-        text.isdecimal() and len(text) <= len(str(LIMITS.query_limit_max)) and 1 <= int(text) <= LIMITS.query_limit_max
-    ):
-        raise BadQuery(f"`limit` must be an integer from 1 to {LIMITS.query_limit_max:,}.", field="limit")
-    return int(text)
 
 
 def _at(data: Any, field: Field) -> Any:

@@ -7,8 +7,8 @@ from shared.core.rules import keys
 from shared.core.rules.values import Path, same
 from shared.documents.rules.copies import Embedding, any_too_large, copy_at
 from shared.documents.rules.documents import Content, Document
-from shared.documents.rules.fitting import fits_with_any_marks
-from shared.documents.rules.links import links, size_bytes, with_copies
+from shared.documents.rules.fitting import MARK, fits_with_any_marks
+from shared.documents.rules.links import links, size, with_copies
 
 
 class Refresh(Enum):
@@ -35,7 +35,14 @@ def refresh_copies(key: str, document: Document, embedding: Embedding, hops: int
     if all(same(_at(content, at), copy) for at, copy in copies.items()):
         return Refresh.UNCHANGED
     refreshed = with_copies(content, copies)
-    return refreshed if fits_with_any_marks(refreshed, size_bytes(refreshed)) else Refresh.NORMALIZE
+    return refreshed if fits_with_any_marks(refreshed, size(refreshed)) else Refresh.NORMALIZE
+
+
+def mark_copies(content: Content, embedding: Embedding) -> Content:
+    """Return a document's content with a mark in place of its copies of the sources in `embedding`."""
+    found = ((at, link["key"]) for at, link in links(content))
+    marks = {at: {"key": key, MARK: True} for at, key in found if keys.valid_key(key) and key in embedding.sources}
+    return with_copies(content, marks)
 
 
 def _at(value: Any, at: Path) -> Any:

@@ -24,9 +24,13 @@ class PutRequest:
         return cls(key, check_body(keys.check_key(key), body), precondition)
 
     @classmethod
-    def from_body(cls, body: Any, precondition: Precondition = UNCONDITIONAL) -> Self:
-        """Check a document that contains its own key. Raises a `Problem` for what cannot be stored."""
-        return cls.from_request(own_key(body), body, precondition)
+    def from_body(cls, body: Any, new_key: str, precondition: Precondition = UNCONDITIONAL) -> Self:
+        """Check a document that contains its own key, or none: then it gets `new_key`.
+
+        Raises a `Problem` for what cannot be stored.
+        """
+        key = new_key if isinstance(body, dict) and "key" not in body else own_key(body)
+        return cls.from_request(key, body, precondition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ def own_key(body: Any) -> str:
         raise NotAnObject("A document is a JSON object.")
     key = body.get("key")
     if key is None or key == "":
-        raise KeyRequired("A document without a key in its URL needs a non-empty `key`.", field="key")
+        raise KeyRequired("`key` must be a non-empty string. One document alone may leave it out.", field="key")
     if not isinstance(key, str):
         raise BadKey("`key` must be a string.", field="key")
     return keys.check_key(key)

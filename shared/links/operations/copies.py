@@ -84,7 +84,8 @@ def write_copies(
 ) -> tuple[list[str], Landed]:
     """Write the copies that differ, each document under its own guard; return those that lost it, and what landed.
 
-    A permanent error is logged and left: a retry would not help, and the other documents must not wait for it.
+    A permanent error is logged, and a mark takes the place of the copies that the store refuses. A retry would not
+    help, and the other documents must not wait for it.
     """
     embedding = link_inputs.embedding_from(inputs)
     losers: list[str] = []
@@ -96,10 +97,33 @@ def write_copies(
             if isinstance(outcome, Problem):
                 name = path.rpartition("/")[2]
                 ports.log.error("copy refresh rejected", document=name, source=key, reason=outcome.detail)
+        refused = {path for path, outcome in zip(paths, outcomes, strict=True) if isinstance(outcome, Problem)}
+        if refused:
+            _mark_refused(ports, [one for one in linking if one.path in refused], embedding, hops)
         losers += _losers(paths, outcomes)
         pairs = zip(paths, outcomes, strict=True)
         landed |= {(path, outcome.update_time) for path, outcome in pairs if isinstance(outcome, WriteResult)}
     return losers, landed
+
+
+def _mark_refused(ports: Ports, refused: Sequence[Snapshot], embedding: Embedding, hops: int) -> None:
+    """Mark copies that the store refuses, so that none stays as it was. Raises `Unavailable` where that is not done."""
+    marking = [write for one in refused if (write := _marks(one, embedding, hops)) is not None]
+    outcomes = ports.store.write_each(marking) if marking else ()
+    if any(isinstance(outcome, Conflict | Unavailable) for outcome in outcomes):
+        raise Unavailable("a document whose copies are refused was written meanwhile")
+
+
+def _marks(snapshot: Snapshot, embedding: Embedding, hops: int) -> Write | None:
+    """Return the write that puts marks in place of copies, or None if it would be refused too."""
+    document = Document.from_record(snapshot.data)
+    assert document is not None, "it has just been refreshed"
+    try:
+        content = refreshes.mark_copies(document.content, embedding)
+        linked = documents.counts_as_linked(document)
+        return document_write(snapshot, content, "refresh", linked=linked, hops=hops).write
+    except Problem:
+        return None
 
 
 def _in_groups(made: Iterable[Write | None]) -> Iterator[list[Write]]:

@@ -45,15 +45,20 @@ def next_limit(found: Sequence[Snapshot]) -> int:
 
 def walk_page(ports: Ports, event_id: str, name: str, cursor: str) -> None:
     """Refresh one page of the documents that have links in a transform's field and come after `cursor`."""
-    linking = Condition(LINK_FIELDS, "array_contains", name)
-    after = (cursor,) if cursor else ()
-    query = Query(COLLECTION, (linking,), (), LIMITS.walk_documents_max, after, LIMITS.read_bytes_max)
+    query = documents_with_links(name, cursor)
     found = ports.store.query(query)
     if is_full(query, found):
         tasks.enqueue(ports, event_id, {"transform": name, "cursor": found[-1].id})
     for group, keys in _groups(found, name):
         for inputs in marks.marked_in_groups(ports, keys, copies.transform_paths(group, keys)):
             copies.refresh(ports, "", group, inputs)
+
+
+def documents_with_links(name: str, after: str) -> Query:
+    """Return the query for the documents that have links in a transform's field, ordered by their own keys."""
+    linking = Condition(LINK_FIELDS, "array_contains", name)
+    position = (after,) if after else ()
+    return Query(COLLECTION, (linking,), (), LIMITS.walk_documents_max, position, LIMITS.read_bytes_max)
 
 
 def _groups(found: Sequence[Snapshot], name: str) -> Iterator[tuple[list[Snapshot], list[str]]]:

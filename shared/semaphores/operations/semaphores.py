@@ -2,7 +2,7 @@
 
 Each loads, applies a rule of `shared/semaphores/rules/`, commits the transition and announces what must follow.
 
-settings    put, patch, get, list_waiting
+settings    put, patch, get, find
 waits       wait
 leases      signal, renew, release, cancel
 claims      a continuation claims its lease
@@ -15,7 +15,7 @@ from shared.semaphores.operations.admission import admit, run
 from shared.semaphores.operations.claims import claim
 from shared.semaphores.operations.leases import cancel, end_by_hand, release, renew, signal
 from shared.semaphores.operations.removal import delete
-from shared.semaphores.operations.settings import get, list_waiting, patch, put
+from shared.semaphores.operations.settings import find, get, patch, put
 from shared.semaphores.operations.sweep import sweep
 from shared.semaphores.operations.waits import wait
 
@@ -25,8 +25,8 @@ __all__ = [
     "claim",
     "delete",
     "end_by_hand",
+    "find",
     "get",
-    "list_waiting",
     "patch",
     "put",
     "release",

@@ -1,17 +1,17 @@
 """Create, change and show semaphores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shared.core.operations.perform import pause
-from shared.core.operations.ports import Condition, Conflict, Must, Ports, Put, Query
+from shared.core.operations.ports import Condition, Conflict, Must, Ports, Put, Query, Snapshot
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NoSemaphore, Unavailable
-from shared.semaphores.operations.records import read_waiter, waiters_query
+from shared.semaphores.operations.records import read_waiter, waiter_path, waiters_query
 from shared.semaphores.operations.transitions import SemaphoreReads, change, load
 from shared.semaphores.rules import upkeep as rules
-from shared.semaphores.rules.requests import SemaphoreSettings, SettingsPatch, check_name
+from shared.semaphores.rules.requests import SemaphoreSettings, SemaphoresQuery, SettingsPatch, check_name
 from shared.semaphores.rules.semaphores import COLLECTION, Semaphore, path_of
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition
 from shared.semaphores.rules.wait_queue import head_of
@@ -86,16 +86,51 @@ def get(ports: Ports, name: str) -> Json:
     found = map(read_waiter, ports.store.query(waiters_query(name, LIMITS.waiters_shown_max)))
     in_order = head_of([one for one in found if one], more=False)
     waiters = [one.to_json() for one in in_order if one.incarnation == loaded.incarnation]
-    return loaded.semaphore.to_json(name, loaded.now) | {"waiters": waiters}
+    shown = loaded.semaphore.to_json(name, loaded.now)
+    tasks = _tasks_of_holders(ports, loaded)
+    leases = [lease | tasks.get(lease["id"], {}) for lease in shown["leases"]]
+    return shown | {"leases": leases, "waiters": waiters}
 
 
-def list_waiting(ports: Ports) -> list[Json]:
-    """List the semaphores with waiters: who holds them, and how many wait."""
-    modes = Condition(("mode",), "in", ["closed", "opening"])
-    found = ports.store.query(Query(COLLECTION, (modes,), limit=LIMITS.semaphores_listed_max))
-    counted = ((snapshot, ports.store.count(waiters_query(snapshot.id, 1))) for snapshot in found)
-    return [
-        Semaphore.from_record(one.data or {}).to_json(one.id, one.read_time) | {"waiting": count}
-        for one, count in counted
-        if count
-    ]
+def _tasks_of_holders(ports: Ports, loaded: Loaded) -> Mapping[str, Json]:
+    """Return the tasks that run under the first leases, by lease id: the receipts of their waits name them."""
+    live = [lease for lease in loaded.semaphore.leases if lease.continued and lease.live(loaded.now)]
+    paths = {waiter_path(loaded.name, lease.id): lease for lease in live[: LIMITS.waiters_shown_max]}
+    receipts = map(read_waiter, ports.store.read(*paths) if paths else ())
+    held = zip(paths.values(), receipts, strict=True)
+    return {
+        lease.lease_id: {"task": one.continuation.shown()} for lease, one in held if one and one.grant == lease.grant
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SemaphoresPage:
+    """Semaphores by name as people see them; `more` is the token of the next page as the answer holds it."""
+
+    semaphores: list[Json]
+    more: Mapping[str, str]
+
+    def to_json(self) -> Json:
+        """Return the page as people see it."""
+        return {"semaphores": self.semaphores, **self.more}
+
+
+def find(ports: Ports, request: SemaphoresQuery) -> SemaphoresPage:
+    """Return a page of the semaphores with their leases; of those with waiters, also how many wait."""
+    modes = (Condition(("mode",), "in", ["closed", "opening"]),) if request.waiting else ()
+    listing = request.listing
+    found = ports.store.query(Query(COLLECTION, modes, limit=listing.limit, after=listing.after))
+    more = listing.next_page([one.id for one in found])
+    if request.waiting:
+        return SemaphoresPage(_with_waiters(ports, found), more)
+    return SemaphoresPage([_shown(one) for one in found], more)
+
+
+def _with_waiters(ports: Ports, found: Iterable[Snapshot]) -> list[Json]:
+    """Count the waiters of each; one that is about to open has none, and is left out."""
+    counted = ((one, ports.store.count(waiters_query(one.id, 1))) for one in found)
+    return [_shown(one) | {"waiting": count} for one, count in counted if count]
+
+
+def _shown(one: Snapshot) -> Json:
+    return Semaphore.from_record(one.data or {}).to_json(one.id, one.read_time)

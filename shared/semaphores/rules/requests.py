@@ -10,6 +10,7 @@ from typing import Any, Self
 from shared.core.rules.calls import Call
 from shared.core.rules.keys import valid_key
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.listings import Listing
 from shared.core.rules.problems import BadKey, BadSemaphore
 from shared.core.rules.request_fields import REQUIRED, RequestFields
 from shared.semaphores.rules.leases import parse_lease_id
@@ -124,11 +125,20 @@ class RenewRequest:
         return cls(fields.value("lease"), body.get("lease_seconds"))
 
 
-def check_listing(query: Mapping[str, str]) -> None:
-    """Check the parameters of a list of semaphores. Raises `BadSemaphore`."""
-    fields = RequestFields(query, BadSemaphore).only("waiting")
-    if fields.value("waiting") != "true":
-        raise BadSemaphore("`waiting` must be `true`: semaphores with waiters are listed.", field="waiting")
+@dataclass(frozen=True, slots=True)
+class SemaphoresQuery:
+    """A page of all semaphores by name, or of those that have waiters."""
+
+    waiting: bool
+    listing: Listing
+
+    @classmethod
+    def from_request(cls, query: Mapping[str, str]) -> Self:
+        """Parse ``waiting=``, ``limit=`` and ``page_token=``. Raises `BadSemaphore` or `BadQuery`."""
+        waiting = query.get("waiting", "")
+        if waiting not in ("", "true"):
+            raise BadSemaphore("`waiting` must be `true`, or left out to list all semaphores.", field="waiting")
+        return cls(bool(waiting), Listing.from_request(query, f"semaphores {waiting}", LIMITS.semaphores_listed_max))
 
 
 def check_name(name: str) -> str:

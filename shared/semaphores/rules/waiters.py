@@ -89,7 +89,7 @@ class Waiter:
 
     def to_json(self) -> dict[str, Any]:
         """Return the waiter as `GET` shows it."""
-        return {"id": self.id, "since": self.since, "permits": self.permits}
+        return {"id": self.id, "since": self.since, "permits": self.permits, "task": self.continuation.shown()}
 
     def asked(self) -> dict[str, Any]:
         """Return what the wait asked for, where that is not the default: the same wait can be made again of it."""

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put, Snapshot
 from shared.core.rules.effects import Decision
-from shared.tasks.rules.enqueues import EnqueueRequest, receipt_path
+from shared.core.rules.receipts import receipt_path
+from shared.tasks.rules.enqueues import EnqueueRequest
 
 UNUSED = datetime.min.replace(tzinfo=UTC)
 """The time of a load that is not made, since nothing depends on it."""
@@ -56,4 +57,4 @@ def from_task(ports: Ports, request: EnqueueRequest, name: str, *, is_repeated: 
 
 
 def _receipt(request: EnqueueRequest, name: str) -> Put:
-    return Put(receipt_path(name), {"digest": request.digest, "enqueued_at": SERVER_TIME}, Must.NOT_EXIST)
+    return Put(receipt_path(name), {"digest": request.digest, "written_at": SERVER_TIME}, Must.NOT_EXIST)

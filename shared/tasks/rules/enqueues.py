@@ -17,8 +17,6 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadCall, OtherBody
 from shared.core.rules.request_fields import RequestFields
 
-COLLECTION = "receipts"
-
 _CALL = ("function", "task", "payload", "queue", "delay_seconds")
 
 
@@ -74,11 +72,6 @@ class EnqueueRequest:
         if seconds > LIMITS.delay_seconds_max:
             raise BadCall(f"`at` must be at most {LIMITS.delay_seconds_max:,} seconds ahead.", field="at")
         return replace(self.call.effect(name, now), not_before=self.at if seconds > 0 else None)
-
-
-def receipt_path(name: str) -> str:
-    """Return the path of the receipt of a task."""
-    return f"{COLLECTION}/{name}"
 
 
 def _time(text: str | None) -> datetime | None:

@@ -1,16 +1,18 @@
-"""Store, get and delete transforms; the documents they apply to follow.
+"""Store, get, list and delete transforms; the documents they apply to follow.
 
 A change of a transform commits together with the task of its walk (see `shared/links/operations/fan_out_pages.py`),
 named after the state that it replaced. So every change has its walk, once, wherever a process dies; a put that changes
 nothing has none.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shared.core.operations.perform import Writes, perform
-from shared.core.operations.ports import Delete, Ports, Put, Snapshot
+from shared.core.operations.ports import Delete, Ports, Put, Query, Snapshot
 from shared.core.rules.effects import Decision, Effect, name_of
+from shared.core.rules.listings import Listing
 from shared.core.rules.problems import NotFound
 from shared.core.rules.times import entity_tag
 from shared.core.rules.values import same
@@ -49,6 +51,26 @@ def get(ports: Ports, name: str) -> StoredTransform:
     if snapshot.data is None:
         raise _not_found(name)
     return StoredTransform(rules.from_record(snapshot.data), entity_tag(snapshot.update_time))
+
+
+@dataclass(frozen=True, slots=True)
+class TransformsPage:
+    """Transforms by name; `more` is the token of the next page as the answer holds it."""
+
+    transforms: list[tuple[str, StoredTransform]]
+    more: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the page as people see it."""
+        shown = [{"name": name, "transform": one.transform, "etag": one.etag} for name, one in self.transforms]
+        return {"transforms": shown, **self.more}
+
+
+def find(ports: Ports, listing: Listing) -> TransformsPage:
+    """Return a page of the transforms."""
+    found = ports.store.query(Query(rules.COLLECTION, limit=listing.limit, after=listing.after))
+    stored = [(one.id, StoredTransform(rules.from_record(one.data), entity_tag(one.update_time))) for one in found]
+    return TransformsPage(stored, listing.next_page([one.id for one in found]))
 
 
 def delete(ports: Ports, name: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tests.infra.google_provider import computed, facts
+from tests.infra.google_provider import computed, facts, reads
 from tests.infra.google_provider.delays import Delays, Refused
 from tests.infra.google_provider.protocol import message
 from tests.infra.google_provider.refusals import refusals
@@ -138,7 +138,9 @@ class Servicer:
         before, after = decoded(request.prior_state), decoded(request.proposed_new_state)
         if after is not None:
             mark_unknown(after, self._block(request))
-        replaced = _replaced(request.type_name, before, after) if before and after else []
+        if before and after:
+            reads.kept(request.type_name, before, after)
+        replaced = replaced_by(request.type_name, before, after) if before and after else []
         return message(
             "PlanResponse",
             planned_state=encoded(after),
@@ -171,7 +173,8 @@ class Servicer:
         return message("Empty")
 
 
-def _replaced(kind: str, before: Value, after: Value) -> list[str]:
+def replaced_by(kind: str, before: Value, after: Value) -> list[str]:
+    """Return the arguments whose change replaces the resource."""
     changed = (name for name in facts.REPLACED_BY[kind] if before.get(name) != after.get(name))
     return sorted(name for name in changed if after.get(name) != UNKNOWN or before.get(name) is None)
 

@@ -11,7 +11,7 @@ import pytest
 from infra.local.cloud_tasks.identity import Identity, new_private_key
 from shared.adapters.http import caller_auth as callers
 from shared.adapters.http.caller_auth import IdentityTokens
-from shared.adapters.http.public_keys import PublicKeys
+from shared.adapters.http.public_keys import KEPT_SECONDS_MAX, FetchedKeys, PublicKeys, max_age_of
 from shared.adapters.http.tasks import schedule_entry, task_entry
 from shared.adapters.settings import Settings, from_environment
 from shared.core.rules.identity_claims import Expected, Unauthenticated, check_claims
@@ -83,11 +83,11 @@ class Deployment:
         self.settings = from_environment(usual | changes)
         self.tokens = IdentityTokens(PublicKeys("", self._fetch), self.settings.signatures_removed)
 
-    def _fetch(self, _: str) -> Mapping[str, str]:
+    def _fetch(self, _: str) -> FetchedKeys:
         self.fetches += 1
         if isinstance(self.keys, Exception):
             raise self.keys
-        return self.keys
+        return FetchedKeys(self.keys)
 
     def call(self, token: str = "", schedule: bool = False, headers: Mapping[str, str] | None = None) -> int:
         """POST as a queue or a schedule does, and return the status."""
@@ -232,7 +232,7 @@ class Clock:
 
 def test_an_unknown_key_id_is_fetched_but_not_at_every_call() -> None:
     clock, answers = Clock(), iter([{"a": "A"}, {"a": "A", "b": "B"}])
-    keys = PublicKeys("", lambda _: next(answers), clock)
+    keys = PublicKeys("", lambda _: FetchedKeys(next(answers)), clock)
     assert [keys.pem("a"), keys.pem("b"), keys.pem("b")] == ["A", None, None]
     clock.seconds = 31
     assert [keys.pem("b"), keys.pem("c")] == ["B", None]
@@ -240,20 +240,47 @@ def test_an_unknown_key_id_is_fetched_but_not_at_every_call() -> None:
 
 def test_a_withdrawn_key_is_gone_after_some_hours() -> None:
     clock, answers = Clock(), iter([{"a": "A"}, {"b": "B"}])
-    keys = PublicKeys("", lambda _: next(answers), clock)
+    keys = PublicKeys("", lambda _: FetchedKeys(next(answers)), clock)
     assert keys.pem("a") == "A"
     clock.seconds = 6 * 3600
     assert keys.pem("a") is None
 
 
+@pytest.mark.parametrize(("max_age", "seconds"), [(3_600, 3_600), (0, 30), (10**9, KEPT_SECONDS_MAX)])
+def test_keys_are_cached_for_as_long_as_their_response_states(max_age: float, seconds: float) -> None:
+    clock, answers = Clock(), iter([{"a": "A"}, {"b": "B"}])
+    keys = PublicKeys("", lambda _: FetchedKeys(next(answers), max_age), clock)
+    assert keys.pem("a") == "A"
+    clock.seconds = seconds - 1
+    assert keys.pem("a") == "A"
+    clock.seconds = seconds
+    assert keys.pem("a") is None
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("public, max-age=21413, must-revalidate, no-transform", 21_413),
+        ("max-age=5", 5),
+        ("Max-Age=7,public", 7),
+        ("s-maxage=9", KEPT_SECONDS_MAX),
+        ("max-age=", KEPT_SECONDS_MAX),
+        ("max-age=99999999999999", KEPT_SECONDS_MAX),
+        ("", KEPT_SECONDS_MAX),
+    ],
+)
+def test_the_age_of_a_response_is_read_from_its_header(header: str, seconds: float) -> None:
+    assert max_age_of(header) == seconds
+
+
 def test_after_a_failed_fetch_calls_fail_without_another_one() -> None:
     clock, asked = Clock(), []
 
-    def fetch(url: str) -> Mapping[str, str]:
+    def fetch(url: str) -> FetchedKeys:
         asked.append(url)
         if len(asked) == 1:
             raise OSError
-        return {"a": "A"}
+        return FetchedKeys({"a": "A"})
 
     keys = PublicKeys("url", fetch, clock)
     for _ in range(3):

@@ -42,6 +42,11 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
             "SIGNALBOX_QUEUE_BACKOFFS": '{"tasks": [0.2, 60, 8]}',
             "SIGNALBOX_TIMEOUT_SECONDS": "60",
+            "SIGNALBOX_ORIGINS": '{"albums": ["https://a.example"]}',
+            "SIGNALBOX_AUTH": '{"albums": "firebase"}',
+            "SIGNALBOX_USER_KEYS_URL": "http://h:4/certs",
+            "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
+            "SIGNALBOX_PART": "people",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -65,6 +70,12 @@ def test_every_setting_has_its_variable() -> None:
         {"kitchen": {"slow"}},
         {"tasks": (0.2, 60, 8)},
         60,
+        {"albums": {"https://a.example"}},
+        {"albums": "firebase"},
+        "http://h:4/certs",
+        False,
+        {"albums"},
+        "people",
     )
 
 
@@ -74,9 +85,18 @@ def test_signatures_are_checked_unless_the_settings_declare_that_they_were() -> 
         from_environment({"SIGNALBOX_SIGNATURES": "none"})
 
 
+def test_no_deployed_function_takes_tokens_that_nobody_signed() -> None:
+    assert from_environment({"SIGNALBOX_USER_TOKENS": "unsigned"}).tokens_unsigned
+    assert not from_environment({"SIGNALBOX_USER_TOKENS": "unsigned", "K_SERVICE": "albums"}).tokens_unsigned
+    assert not from_environment({}).tokens_unsigned
+
+
 def test_a_functions_address_is_made_of_its_url_segment() -> None:
     settings = from_environment({"SIGNALBOX_FUNCTION_URL": "https://x-{function}-1.example"})
     assert settings.address_of("link_fan_out") == "https://x-link-fan-out-1.example"
+    split = dataclasses.replace(settings, split_functions=frozenset({"photo_albums"}))
+    assert split.address_of("photo_albums") == "https://x-photo-albums-tasks-1.example"
+    assert split.address_of("link_fan_out") == "https://x-link-fan-out-1.example"
 
 
 def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
@@ -87,6 +107,10 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_SIGNATURES": "removed",
             "SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}',
             "SIGNALBOX_TASK_QUEUES": "[]",
+            "SIGNALBOX_ORIGINS": '{"albums": ["https://a.example"]}',
+            "SIGNALBOX_AUTH": '{"albums": "firebase"}',
+            "SIGNALBOX_USER_TOKENS": "unsigned",
+            "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
             "SIGNALBOX_QUEUE_BACKOFFS": '{"slow": [10, 600, 3]}',
         }

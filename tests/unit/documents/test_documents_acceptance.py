@@ -35,8 +35,8 @@ def keys(at: Front, where: str) -> list[str]:
     return [document["key"] for document in answer["documents"]]
 
 
-def test_a_document_needs_a_key_and_is_an_object(at: Front) -> None:
-    assert problem(at.ask("POST", "/", {"name": "Fred"})) == (400, "key-required", "key")
+def test_a_document_has_no_empty_key_and_is_an_object(at: Front) -> None:
+    assert problem(at.ask("POST", "/", {"key": "", "name": "Fred"})) == (400, "key-required", "key")
     bodies: list[Any] = [[], "text", 5, True]
     for body in bodies:
         assert problem(at.ask("PUT", "/a", body)) == (400, "not-an-object", None)

@@ -1,5 +1,8 @@
 """The catalogue is read as written, and nonsense is refused by name."""
 
+import json
+import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +10,7 @@ import pytest
 import yaml
 
 from infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
+from infra.deployments import deployments_of
 from shared.core.rules.indexes import Index, IndexField
 
 QUEUE: dict[str, Any] = {
@@ -119,6 +123,33 @@ def test_an_instance_is_sized_as_the_catalogue_declares(root: Path) -> None:
     assert {name: getattr(keep, name) for name in small} == small
 
 
+def test_the_origins_of_pages_are_those_of_the_entries(root: Path) -> None:
+    pages = ["https://app.example.com", "http://localhost:5173", "http://[::1]:8000", "https://a-b.example:8443"]
+    for entry in ({"public": True}, {"auth": "firebase"}):
+        catalogue = parse(function(**entry, cors=pages), root)
+        assert catalogue.origins == {"keep": frozenset(pages)}
+    assert catalogue.auth == {"keep": "firebase"}
+
+
+@pytest.mark.parametrize("entry", [{"public": True}, {"auth": "firebase"}])
+def test_a_function_that_is_open_and_has_tasks_is_deployed_twice(root: Path, entry: dict[str, Any]) -> None:
+    catalogue = parse(function(invoked_by=["people", "queue"], tasks=["tidy_up"], **entry), root)
+    assert catalogue.split_functions == {"keep"}
+    people, tasks = deployments_of(catalogue.functions["keep"])
+    assert (people.segment, people.part, people.function.invoked_by) == ("keep", "people", ("people",))
+    assert (tasks.segment, tasks.part, tasks.function.invoked_by) == ("keep-tasks", "tasks", ("queue",))
+    assert (people.function.open_to_all, tasks.function.open_to_all) == (True, False)
+
+
+def test_any_other_function_is_deployed_once(root: Path) -> None:
+    catalogue = parse(function(invoked_by=["people", "queue"]), root)
+    assert [each.segment for one in catalogue.functions.values() for each in deployments_of(one)] == [
+        "keep",
+        "follow-up",
+        "tidy",
+    ]
+
+
 def test_a_function_name_becomes_a_url_segment() -> None:
     assert url_segment("link_fan_out") == "link-fan-out"
 
@@ -133,6 +164,23 @@ def trigger(**changes: Any) -> dict[str, Any]:
 
 def schedule(**changes: Any) -> dict[str, Any]:
     return content(schedules={"nightly": {**content()["schedules"]["nightly"], **changes}})
+
+
+def scheduled_task(**changes: Any) -> dict[str, Any]:
+    """Return a catalogue whose schedule enqueues a task."""
+    functions = {
+        **content()["functions"],
+        "tidy": {"invoked_by": ["queue"], "folder": "elsewhere/tidy", "tasks": ["sweep"]},
+        "tasks": {"invoked_by": ["people", "schedule"], "folder": "functions/keep"},
+    }
+    return schedule(**({"task": "sweep", "arguments": {"deep": True}} | changes)) | {"functions": functions}
+
+
+def test_a_schedule_may_name_a_task_with_arguments(root: Path) -> None:
+    nightly = parse(scheduled_task(), root).schedules["nightly"]
+    assert (nightly.function, nightly.called) == ("tidy", "tasks")
+    assert json.loads(nightly.body) == {"function": "tidy", "task": "sweep", "payload": {"deep": True}}
+    assert parse(content(), root).schedules["nightly"].body == b""
 
 
 def queue(**changes: Any) -> dict[str, Any]:
@@ -166,8 +214,46 @@ def index(**changes: Any) -> dict[str, Any]:
         (function(invoked_by=["cats"]), r"functions\.keep: invoked_by contains 'cats'"),
         (function(invoked_by=["people", "event"]), r"functions\.keep: a function that events invoke"),
         (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
-        (function(invoked_by=["people", "queue"], public=True), r"functions\.keep: a public function accepts anybody"),
+        (
+            function(invoked_by=["people", "schedule"], public=True),
+            r"functions\.keep: an open function accepts anybody as its schedule",
+        ),
+        (
+            content(
+                functions={
+                    **content()["functions"],
+                    "keep": {"invoked_by": ["people", "queue"], "auth": "firebase"},
+                    "keep_tasks": {"invoked_by": ["people"], "folder": "functions/keep"},
+                }
+            ),
+            r"functions\.keep_tasks: this is the address of the tasks of keep",
+        ),
         (function(public="yes"), r"functions\.keep: public must be of type bool"),
+        (function(auth="google"), r"functions\.keep: auth is 'google'; leave it out, or say auth: firebase"),
+        (function(auth="firebase", public=True), r"functions\.keep: public: true admits everybody"),
+        (function(invoked_by=["queue"], auth="firebase"), r"functions\.keep: auth is for functions that people"),
+        (function(auth=True), r"functions\.keep: auth must be of type str"),
+        *(
+            (
+                function(public=True, cors=[origin]),
+                rf"functions\.keep: cors names '{re.escape(origin)}', which is no origin",
+            )
+            for origin in (
+                "app.example.com",
+                "https://app.example.com/",
+                "https://app.example.com/path",
+                "https://App.example.com",
+                "https://app.example.com:443",
+                "http://app.example.com:80",
+                "https://*.example.com",
+                "ftp://a.example",
+                "null",
+                "",
+            )
+        ),
+        (function(public=True, cors=["*", "https://a.example"]), r"functions\.keep: cors says '\*', which is every"),
+        (function(public=True, cors="*"), r"functions\.keep: cors must be a list"),
+        (function(cors=["https://a.example"]), r"functions\.keep: cors is for functions that browsers reach"),
         (
             function(invoked_by=["schedule"]),
             r"functions\.keep: invoked_by contains 'schedule', and nothing in schedules",
@@ -184,6 +270,16 @@ def index(**changes: Any) -> dict[str, Any]:
             r"triggers\.again: follow_up has kept already; Cloud Functions takes one trigger",
         ),
         (schedule(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
+        (scheduled_task(task="mop"), r"schedules\.nightly: tidy has no task 'mop'; its tasks: sweep"),
+        (scheduled_task(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
+        (
+            scheduled_task(arguments={"at": date(2026, 1, 1)}),
+            r"schedules\.nightly: arguments must be JSON: .* quote dates",
+        ),
+        (scheduled_task(arguments=[1]), r"schedules\.nightly: arguments must be a mapping"),
+        (scheduled_task(arguments={"text": "x" * 200_000}), r"schedules\.nightly: A payload has at most"),
+        (schedule(arguments={"deep": True}), r"schedules\.nightly: arguments are those of a task"),
+        (schedule(task="sweep"), r"schedules\.nightly: tidy has no task 'sweep'; its tasks: none"),
         (schedule(cron="daily"), r"schedules\.nightly: cron is 'daily'"),
         (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
         (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must lie between"),

@@ -309,3 +309,29 @@ def test_a_refresh_returns_what_a_put_now_would_embed(
     expected = shape("p", content, {**sources, "t": moved})
     refreshed = refresh("p", document(before), "t", moved)
     assert (before if refreshed is Refresh.UNCHANGED else refreshed) == expected
+
+
+def fields(prefix: str, count: int) -> dict[str, Any]:
+    """Return so many fields of one letter each; each has two index entries."""
+    return {f"{prefix}{number}": "x" for number in range(count)}
+
+
+def test_copies_with_too_many_index_entries_for_their_document_become_marks() -> None:
+    embedding = Embedding({"s": fields("s", 12_000), "t": fields("t", 12_000)})
+    shown = links.embed_links("p", {"a": {"key": "s"}, "b": {"key": "t"}}, embedding)
+    assert len(shown["a"]) == 12_001
+    assert shown["b"] == {"key": "t", "link_too_large": True}
+
+
+def test_items_of_a_list_are_an_index_entry_each_whatever_they_hold() -> None:
+    embedding = Embedding({"s": {"list": [{"a": 1, "b": 2}] * 39_000}})
+    assert len(links.embed_links("p", {"a": {"key": "s"}}, embedding)["a"]["list"]) == 39_000
+    embedding = Embedding({"s": {"list": [1] * 39_500}})
+    assert links.embed_links("p", {"a": {"key": "s"}}, embedding)["a"] == {"key": "s", "link_too_large": True}
+
+
+def test_a_document_with_too_many_index_entries_is_refused() -> None:
+    stamped = documents.stamped(None, fields("f", 19_750), "put", datetime.now(UTC), linked=False)
+    assert stamped.to_record([], [])
+    with pytest.raises(TooLarge, match="39,500 index entries"):
+        stamped.to_record(["t"], ["a"])

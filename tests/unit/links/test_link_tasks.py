@@ -163,7 +163,7 @@ def test_a_page_whose_source_changed_starts_over_before_it_is_acknowledged(embed
 
 
 class Refusing(Through):
-    """Some document can never be held again."""
+    """A copy of the source can never be stored in some document; a mark can."""
 
     def __init__(self, world: OperationsPlatform, path: str) -> None:
         super().__init__(world)
@@ -171,10 +171,15 @@ class Refusing(Through):
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
         refusal = TooLarge("too many index entries")
-        return tuple(refusal if write.path == self._path else self._store.write_each([write])[0] for write in writes)
+        return tuple(refusal if self._refuses(write) else self._store.write_each([write])[0] for write in writes)
+
+    def _refuses(self, write: Write) -> bool:
+        return write.path == self._path and isinstance(write, Put) and "n" in write.data["a"]
 
 
-def test_a_permanent_error_is_logged_and_the_others_are_refreshed(embedding: OperationsPlatform) -> None:
+def test_a_copy_that_the_store_refuses_becomes_a_mark_and_others_are_refreshed(
+    embedding: OperationsPlatform,
+) -> None:
     embedding.put("o", a={"key": "t"})
     embedding.put("q", a={"key": "t"})
     embedding.settle()
@@ -182,7 +187,9 @@ def test_a_permanent_error_is_logged_and_the_others_are_refreshed(embedding: Ope
     embedding.deliver()
     [page] = embedding.tasks
     links.run_link_task(replace(embedding.ports, store=Refusing(embedding, "documents/p")), page.payload)
-    assert [embedding.shown(key)["a"]["n"] for key in ("o", "p", "q")] == [2, 1, 2]
+    copy = {"key": "t", "n": 2}
+    mark = {"key": "t", "link_too_large": True}
+    assert [embedding.shown(key)["a"] for key in ("o", "p", "q")] == [copy, mark, copy]
     assert embedding.reported == [
         ("copy refresh rejected", {"document": "p", "source": "t", "reason": "too many index entries"})
     ]

@@ -7,7 +7,13 @@ import pytest
 from shared.adapters.meter import Cost, measure
 from shared.core.rules.calls import Call
 from shared.semaphores.operations import semaphores, waits
-from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from shared.semaphores.rules.requests import (
+    RenewRequest,
+    SemaphoreSettings,
+    SemaphoresQuery,
+    SignalRequest,
+    WaitRequest,
+)
 from shared.semaphores.rules.waiters import WaitAnswer
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -137,6 +143,26 @@ def test_a_signal_that_passes_the_permit_on_when_the_alarm_is_early_enough(world
     world.pass_time(31)
     passing = cost(lambda: semaphores.signal(world.ports, "s", SignalRequest(lease)))
     assert passing == Cost(round_trips=5, reads=2, writes=3, deletes=1, tasks=1)
+
+
+def test_showing_a_semaphore_reads_its_waiters_and_the_receipts_of_its_leases(world: World) -> None:
+    world.hold("a")
+    assert cost(lambda: semaphores.get(world.ports, "s")) == Cost(round_trips=2, reads=2)
+    semaphores.put(world.ports, "s", SemaphoreSettings(3, 60))
+    for id_ in ("b", "c", "d", "e"):
+        world.wait(id_)
+    assert cost(lambda: semaphores.get(world.ports, "s")) == Cost(round_trips=3, reads=1 + 2 + 2)
+
+
+def test_a_list_of_semaphores_costs_a_read_each_and_with_waiters_a_count_each_more(world: World) -> None:
+    for name in ("t", "u"):
+        semaphores.put(world.ports, name, SemaphoreSettings(1, 60))
+    listing = SemaphoresQuery.from_request({})
+    assert cost(lambda: semaphores.find(world.ports, listing)) == Cost(round_trips=1, reads=3)
+    world.hold("a")
+    world.wait("b")
+    waiting = SemaphoresQuery.from_request({"waiting": "true"})
+    assert cost(lambda: semaphores.find(world.ports, waiting)) == Cost(round_trips=2, reads=2)
 
 
 def test_a_sweep_that_finds_nothing_due(world: World) -> None:

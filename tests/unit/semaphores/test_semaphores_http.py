@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from shared.adapters import runtime
-from shared.core.operations.ports import Put, Query
+from shared.core.operations.ports import Change, Put, Query
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NoSemaphore
 from shared.semaphores.operations import semaphores as operations
 from shared.semaphores.operations import waits
-from shared.semaphores.operations.records import read_waiter
+from shared.semaphores.operations.records import read_waiter, waiter_path
 from tests.unit.operations_platform import OperationsPlatform
 
 ROOT = Path(__file__).parents[3]
@@ -128,6 +128,52 @@ def test_a_continuation_is_granted_at_once_or_waits_and_is_seen_waiting(fork: Wo
     [seen] = fork.ask("GET", "semaphores/?waiting=true")[1]["semaphores"]
     assert (seen["name"], seen["free"], seen["waiting"]) == ("fork", 0, 1)
     assert [one["id"] for one in fork.ask("GET", "semaphores/fork")[1]["waiters"]] == ["b"]
+
+
+def test_leases_and_waiters_are_shown_with_the_task_that_they_stand_for(fork: World) -> None:
+    eat = {"function": "philosophers", "task": "eat"}
+    fork.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
+    fork.ask("POST", "semaphore-wait/fork", {"id": "no task"})
+    for id_ in ("a", "b", "c"):
+        fork.ask("POST", "semaphore-wait/fork", {"id": id_, "continuation": CALL})
+    shown = fork.ask("GET", "semaphores/fork")[1]
+    assert [lease.get("task") for lease in shown["leases"]] == [None, eat]
+    assert [(one["id"], one["task"]) for one in shown["waiters"]] == [("b", eat), ("c", eat)]
+
+
+def test_a_lease_is_shown_with_the_task_of_its_own_grant_only(fork: World) -> None:
+    fork.ask("POST", "semaphore-wait/fork", {"id": "a", "continuation": CALL})
+    [lease] = fork.ask("GET", "semaphores/fork")[1]["leases"]
+    receipt = waiter_path("fork", "a")
+    fork.store.commit([Change(receipt, {("grant",): lease["token"] + 1})])
+    [shown] = fork.ask("GET", "semaphores/fork")[1]["leases"]
+    assert "task" in lease
+    assert "task" not in shown
+
+
+def test_all_semaphores_are_listed_by_name_page_by_page(world: World) -> None:
+    for name in ("c", "a", "b"):
+        world.ask("PUT", f"semaphores/{name}", {"permits": 1, "lease_seconds": 60})
+    first = world.ask("GET", "semaphores/?limit=2")[1]
+    assert [one["name"] for one in first["semaphores"]] == ["a", "b"]
+    second = world.ask("GET", f"semaphores/?limit=2&page_token={first['next_page_token']}")[1]
+    assert [one["name"] for one in second["semaphores"]] == ["c"]
+    assert "next_page_token" not in second
+
+
+def test_the_pages_of_semaphores_that_have_waiters_show_each_once(world: World) -> None:
+    for name in ("a", "b", "c", "d"):
+        world.ask("PUT", f"semaphores/{name}", {"permits": 1, "lease_seconds": 60})
+    for name in ("a", "b", "d"):
+        world.ask("POST", f"semaphore-wait/{name}", {})
+        world.ask("POST", f"semaphore-wait/{name}", {"continuation": CALL})
+    seen, more = [], ""
+    while True:
+        page = world.ask("GET", f"semaphores/?waiting=true&limit=1&page_token={more}")[1]
+        seen += [(one["name"], one["waiting"]) for one in page["semaphores"]]
+        if not (more := page.get("next_page_token", "")):
+            break
+    assert seen == [("a", 1), ("b", 1), ("d", 1)]
 
 
 def test_a_lease_that_is_ended_by_hand_goes_to_the_head_of_the_wait_queue(fork: World) -> None:
@@ -280,12 +326,20 @@ def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_o
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["c"]
 
 
-@pytest.mark.parametrize(("query", "field"), [("", "waiting"), ("waiting=yes", "waiting"), ("where=a==1", "where")])
-def test_a_list_of_semaphores_names_the_parameter_that_it_takes(world: World, query: str, field: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("waiting=yes", "waiting"), ("where=a==1", "where"), ("limit=51", "limit"), ("page_token=x", "page_token")],
+)
+def test_a_list_of_semaphores_names_the_parameter_that_is_wrong(world: World, query: str, field: str) -> None:
     status, problem = world.ask("GET", f"semaphores/?{query}")
     assert (status, problem["field"]) == (400, field)
-    assert "waiting" in problem["detail"]
+    assert field in problem["detail"]
     assert "where=" not in problem["title"]
+
+
+def test_a_page_token_of_all_semaphores_is_none_of_those_with_waiters(fork: World) -> None:
+    token = fork.ask("GET", "semaphores/?limit=1")[1]["next_page_token"]
+    assert fork.ask("GET", f"semaphores/?limit=1&waiting=true&page_token={token}")[1]["field"] == "page_token"
 
 
 def test_a_field_that_is_null_counts_as_absent(fork: World) -> None:

@@ -8,7 +8,10 @@ import flask
 import pytest
 from flask.testing import FlaskClient
 
+from shared.adapters.meter import Cost
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.listings import Listing
+from shared.transforms.operations import transforms as operations
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.served import refused, served
 from tests.unit.served import world as world
@@ -51,6 +54,24 @@ def test_put_get_and_head_give_the_same_strong_etag_until_the_transform_is_anoth
     assert {answer.headers["ETag"] for answer in (again, got, head)} == {put.headers["ETag"]}
     assert (got.status_code, got.json, head.status_code, head.data) == (200, FULL, 200, b"")
     assert client.put("/address", json={"town": "#.city"}).headers["ETag"] != put.headers["ETag"]
+
+
+def test_transforms_are_listed_by_name_page_by_page(client: FlaskClient, world: OperationsPlatform) -> None:
+    etags = {name: client.put(f"/{name}", json=FULL).headers["ETag"] for name in ("b", "a", "c")}
+    first = client.get("/?limit=2").json
+    assert first
+    [a, b] = first["transforms"]
+    assert a == {"name": "a", "transform": FULL, "etag": etags["a"]}
+    assert b["name"] == "b"
+    second = client.get(f"/?limit=2&page_token={first['next_page_token']}").json
+    assert second == {"transforms": [{"name": "c", "transform": FULL, "etag": etags["c"]}]}
+    listing = Listing.from_request({}, "transforms", LIMITS.transforms_listed_max)
+    assert world.cost_of(lambda: operations.find(world.ports, listing)) == Cost(round_trips=1, reads=3)
+
+
+@pytest.mark.parametrize(("query", "field"), [("limit=x", "limit"), ("page_token=x", "page_token"), ("a=1", "a")])
+def test_a_list_of_transforms_names_the_parameter_that_is_wrong(client: FlaskClient, query: str, field: str) -> None:
+    refused(client.get(f"/?{query}"), 400, "bad-query", field)
 
 
 def test_a_delete_is_204_without_a_body_and_then_there_is_nothing(
@@ -142,7 +163,7 @@ def test_an_unknown_query_parameter_is_refused_by_its_name(
     untouched(world)
 
 
-@pytest.mark.parametrize("path", ["/", "/a/b", "/a/"])
+@pytest.mark.parametrize("path", ["/a/b", "/a/"])
 def test_an_address_of_no_transform_is_not_found(client: FlaskClient, world: OperationsPlatform, path: str) -> None:
     refused(client.put(path, json=FULL), 404, "not-found", None)
     untouched(world)

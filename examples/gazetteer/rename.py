@@ -1,0 +1,75 @@
+"""Measure how soon a change is seen behind a bulk load: ``python -m examples.gazetteer.rename --cities all``.
+
+Loads the gazetteer into a local stack and, without waiting for the events of that load, renames the country with the
+most cities. Prints how long the load took, and how long until every copy showed the new name; then what was left.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from examples.gazetteer import sites
+from examples.gazetteer.client import Documents
+from examples.gazetteer.data import gazetteer
+from examples.gazetteer.job import LOAD_DOCUMENTS
+from examples.gazetteer.steps import Step, plan
+
+SECONDS_MAX = 600
+POLL_SECONDS = 0.2
+TARGET_SECONDS = 30
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the measurement; the exit code is 0 if the copies followed within `TARGET_SECONDS`."""
+    parser = argparse.ArgumentParser(prog="python -m examples.gazetteer.rename", description=__doc__)
+    parser.add_argument("--cities", default="all", help="how many, the most populous first, or all")
+    given = parser.parse_args(arguments).cities
+    steps = plan(gazetteer(None if given == "all" else int(given)))
+    folder = Path(tempfile.mkdtemp(prefix="signalbox-rename-"))
+    with sites.local_stack(folder) as stack, Documents(stack.base_url) as client:
+        load(client, next(steps))
+        before = stack.counts()
+        seconds = rename(client, next(steps))
+        after, seen_at = stack.counts(), time.monotonic()
+        _print(f"events when renamed: {before['events']:,} received, {before['events_delivered']:,} delivered")
+        _print(f"events when seen:    {after['events']:,} received, {after['events_delivered']:,} delivered")
+        stack.wait_until_idle(SECONDS_MAX)
+        _print(f"idle after another {time.monotonic() - seen_at:.1f} s")
+    return 0 if seconds <= TARGET_SECONDS else 1
+
+
+def load(client: Documents, step: Step) -> None:
+    """Put all documents in bulk calls, one after the other."""
+    started, changes = time.monotonic(), step.changes
+    for first in range(0, len(changes), LOAD_DOCUMENTS):
+        page = changes[first : first + LOAD_DOCUMENTS]
+        client.put_many({change.key: change.content for change in page if change.content is not None})
+    _print(f"loaded {len(changes):,} documents in {time.monotonic() - started:.1f} s")
+
+
+def rename(client: Documents, step: Step) -> float:
+    """Rename the country, and return the seconds until every copy shows its new name."""
+    [change] = step.changes
+    assert change.content is not None
+    started = time.monotonic()
+    client.put(change.key, change.content)
+    waiting = ({"country.key": change.key, "country.link_missing": True}, *step.stale)
+    while any(client.first(condition) for condition in waiting):
+        if time.monotonic() - started > SECONDS_MAX:
+            raise TimeoutError(f"copies of {change.key} are stale after {SECONDS_MAX} s")
+        time.sleep(POLL_SECONDS)
+    seconds = time.monotonic() - started
+    _print(f"renamed {change.key}: seen in {len(step.affected()):,} copies after {seconds:.1f} s")
+    return seconds
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The page that documents the API: it shows every call, sends one, and loads nothing from another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from werkzeug.test import Client
+
+from infra.catalogue import load
+from infra.local.functions_server import mounted
+from shared.testing import Harness
+from tests.serving import serving
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+    from playwright.sync_api import Page
+
+API = yaml.safe_load((Path(__file__).parents[2] / "openapi.yaml").read_text("utf-8"))
+METHODS = ("get", "put", "post", "patch", "delete")
+CALLS = sum(method in item for item in API["paths"].values() for method in METHODS)
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[WSGIApplication]:
+    with Harness():
+        yield mounted(load())
+
+
+def test_the_page_shows_every_call_and_sends_one_and_loads_nothing_from_elsewhere(
+    page: Page, app: WSGIApplication
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    with serving(app) as base:
+        page.goto(f"{base}docs#/semaphores/list_semaphores")
+        page.click("#operations-semaphores-list_semaphores .execute")
+        page.wait_for_selector(".live-responses-table .response")
+        assert page.inner_text(".live-responses-table .response .response-col_status").startswith("200")
+        assert base in page.inner_text(".request-url")
+        assert page.locator(".opblock").count() == CALLS
+        assert [url for url in asked if not url.startswith((base, "data:"))] == []
+
+
+def test_the_description_is_the_projects_with_this_stack_as_its_server(app: WSGIApplication) -> None:
+    answer = Client(app).get("/openapi.yaml", base_url="http://127.0.0.1:9999/")
+    assert answer.content_type == "application/yaml"
+    served = yaml.safe_load(answer.data)
+    assert served.pop("servers") == [{"url": "http://127.0.0.1:9999", "description": "This machine."}]
+    assert served == {name: value for name, value in API.items() if name != "servers"}
+
+
+@pytest.mark.parametrize("path", ["/docs/nothing.js", "/docs/LICENSE", "/docs/../main.py", "/docs/a/b", "/docsy"])
+def test_what_belongs_to_no_page_is_not_found(app: WSGIApplication, path: str) -> None:
+    assert Client(app).get(path).status_code == 404
+
+
+def test_the_pages_are_read_only(app: WSGIApplication) -> None:
+    client = Client(app)
+    assert [client.post(path).status_code for path in ("/docs", "/openapi.yaml")] == [404, 404]
+    head = client.head("/docs")
+    assert (head.status_code, head.data) == (200, b"")

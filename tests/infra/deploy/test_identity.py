@@ -1,0 +1,44 @@
+"""Terraform calls Google as gcloud's account, so one login is enough."""
+
+import pytest
+
+from infra.deploy import target
+from infra.deploy.commands import CommandFailed
+from infra.deploy.identity import GIVEN, credentials
+from tests.infra.deploy.gcloud import ACCOUNT, PROJECT
+from tests.infra.deploy.script import Script
+
+DEV = target.read(PROJECT, "dev")
+
+
+@pytest.fixture(autouse=True)
+def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(GIVEN, raising=False)
+
+
+def test_a_persons_calls_take_gclouds_token_and_count_against_the_project() -> None:
+    assert credentials(DEV, ACCOUNT, Script())() == {
+        GIVEN: "a-token",
+        "USER_PROJECT_OVERRIDE": "true",
+        "GOOGLE_BILLING_PROJECT": PROJECT,
+    }
+
+
+def test_a_service_accounts_calls_count_against_its_own_project() -> None:
+    assert credentials(DEV, f"deployer@{PROJECT}.iam.gserviceaccount.com", Script())() == {GIVEN: "a-token"}
+
+
+def test_every_command_takes_a_new_token_and_one_that_was_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script()
+    sign_in = credentials(DEV, ACCOUNT, script)
+    sign_in()
+    sign_in()
+    assert script.asked == ["gcloud auth print-access-token"] * 2
+    monkeypatch.setenv(GIVEN, "mine")
+    assert GIVEN not in sign_in()
+    assert len(script.asked) == 2
+
+
+def test_without_a_token_gclouds_own_message_is_raised() -> None:
+    with pytest.raises(CommandFailed, match="refused"):
+        credentials(DEV, ACCOUNT, Script(**{"gcloud auth print-access-token": None}))()

@@ -1,0 +1,143 @@
+"""A function that is open and has tasks: two services of one zip, and no right of one is a right of the other."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import applied_state
+from infra.applied_state import AppliedState
+from infra.catalogue import Catalogue, load
+from infra.deployments import deployments_of
+from infra.local.stack_from_state import settings_of, written
+from shared.adapters.settings import from_environment
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.test_iam import rights, row_of, rows
+from tests.infra.workspace import Resource, Workspace
+
+FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
+SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
+PAGE = "https://app.example.com"
+
+TABLE = """
+philosophers       | allUsers ann | admit tasks   | kit-tasks | signalbox-prod
+philosophers-tasks | kit-tasks    | admit tasks   | kit-tasks | signalbox-prod
+quilt              | allUsers ann | batches tasks | kit-tasks | signalbox-prod
+quilt-tasks        | kit-tasks    | batches tasks | kit-tasks | signalbox-prod
+"""
+
+
+def open_both(catalogue: dict[str, Any]) -> None:
+    catalogue["functions"]["quilt"].update(auth="firebase", cors=[PAGE])
+    catalogue["functions"]["philosophers"].update(public=True)
+
+
+@pytest.fixture(scope="module")
+def applied(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """Return a deployment in which two functions with tasks are open."""
+    with GoogleProvider() as google:
+        workspace = Workspace(tmp_path_factory.mktemp("split"), google, zips)
+        workspace.edit_catalogue(open_both)
+        workspace.initialise()
+        workspace.apply()
+        yield workspace
+
+
+@pytest.fixture(scope="module")
+def resources(applied: Workspace) -> Mapping[str, Resource]:
+    return applied.resources()
+
+
+@pytest.fixture(scope="module")
+def asked_for() -> Catalogue:
+    """Return the project's catalogue with the two functions open."""
+    catalogue = load()
+    opened = {"quilt": {"auth": "firebase", "cors": (PAGE,)}, "philosophers": {"public": True}}
+    functions = {
+        name: dataclasses.replace(each, **opened.get(name, {}))  # type: ignore[arg-type]
+        for name, each in catalogue.functions.items()
+    }
+    return dataclasses.replace(catalogue, functions=functions)
+
+
+@pytest.fixture(scope="module")
+def found(applied: Workspace, asked_for: Catalogue) -> AppliedState:
+    folders = {name: each.folder for name, each in asked_for.functions.items()}
+    return applied_state.read(applied.shown(), folders, asked_for.root)
+
+
+def test_each_half_is_called_by_and_may_do_exactly_this(resources: Mapping[str, Resource]) -> None:
+    held = set(rights(resources))
+    assert [row_of(name, held) for name, *_ in rows(TABLE)] == rows(TABLE)
+
+
+def test_the_halves_are_those_that_the_local_stack_serves(
+    resources: Mapping[str, Resource], asked_for: Catalogue
+) -> None:
+    services = {each.values["name"] for each in resources.values() if each.kind == "google_cloudfunctions2_function"}
+    assert services == {each.segment for one in asked_for.functions.values() for each in deployments_of(one)}
+
+
+def test_both_halves_are_built_from_one_zip_and_each_knows_its_part(resources: Mapping[str, Resource]) -> None:
+    people, tasks = (resources[FUNCTION.format(name)].values for name in ("quilt", "quilt_tasks"))
+    assert people["build_config"][0]["entry_point"] == tasks["build_config"][0]["entry_point"] == "quilt"
+    zips = [
+        resources[f'module.function["{name}"].google_storage_bucket_object.source'] for name in ("quilt", "quilt_tasks")
+    ]
+    assert len({each.values["source_md5hash"] for each in zips}) == 1
+    names = ("SIGNALBOX_PART", "SIGNALBOX_SIGNATURES", "SIGNALBOX_AUTH", "SIGNALBOX_ORIGINS")
+    variables = [each["service_config"][0]["environment_variables"] for each in (people, tasks)]
+    assert [[each.get(name) for name in names] for each in variables] == [
+        ["people", "checked", '{"quilt":"firebase"}', f'{{"quilt":["{PAGE}"]}}'],
+        ["tasks", "removed", None, None],
+    ]
+
+
+def test_only_the_half_for_people_is_reachable_from_outside(resources: Mapping[str, Resource]) -> None:
+    ingress = [
+        resources[FUNCTION.format(name)].values["service_config"][0]["ingress_settings"]
+        for name in ("quilt", "quilt_tasks")
+    ]
+    assert ingress == ["ALLOW_ALL", "ALLOW_INTERNAL_ONLY"]
+
+
+def test_tasks_are_sent_to_the_private_half_by_every_function(found: AppliedState) -> None:
+    for environment in found.environments.values():
+        settings = from_environment(environment)
+        assert settings.address_of("quilt").startswith("https://quilt-tasks-")
+        assert settings.address_of("semaphore_admit").startswith("https://semaphore-admit-")
+
+
+def test_what_was_applied_reads_back_as_the_catalogue(
+    found: AppliedState, asked_for: Catalogue, tmp_path: Path
+) -> None:
+    for name, each in asked_for.functions.items():
+        deployed = dataclasses.asdict(found.catalogue.functions[name])
+        wanted = dataclasses.asdict(each)
+        for field in ("invoked_by", "enqueues", "tasks"):
+            assert set(deployed.pop(field)) == set(wanted.pop(field))
+        assert deployed == wanted
+    (tmp_path / "catalogue.yaml").write_text(written(found.catalogue))
+    assert load(tmp_path / "catalogue.yaml").split_functions == {"quilt", "philosophers"}
+
+
+def test_the_local_stack_takes_the_settings_of_both_halves(found: AppliedState) -> None:
+    settings = settings_of(found)
+    assert (settings.part, settings.auth) == ("", {"quilt": "firebase"})
+    assert settings.split_functions == {"quilt", "philosophers"}
+
+
+def test_people_are_told_the_address_of_their_half(applied: Workspace) -> None:
+    urls = applied.outputs()["urls"]
+    assert urls["quilt"].endswith("/quilt")
+    assert "quilt_tasks" not in urls
+
+
+def test_the_prefix_leaves_room_for_the_longer_name(zips: Path, google: GoogleProvider, tmp_path: Path) -> None:
+    made = Workspace(tmp_path, google, zips, prefix="nine-char")
+    made.edit_catalogue(open_both)
+    made.initialise()
+    complaint = " ".join(made.plan(check=False).stderr.split())
+    assert "the longest function leaves 8 for it" in complaint

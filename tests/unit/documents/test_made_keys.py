@@ -1,0 +1,60 @@
+"""A document posted without a key gets one, and its address in the answer; a repeat under one header stores it once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.documents.documents_front import Front, front, problem
+
+BASE = "http://127.0.0.1:8080/documents/"
+
+
+@pytest.fixture
+def at() -> Iterator[Front]:
+    with front() as served:
+        yield served
+
+
+def test_a_document_without_a_key_gets_one_and_its_address(at: Front) -> None:
+    answer = at.ask("POST", "/", {"n": 1})
+    assert answer.status_code == 201
+    assert answer.json
+    key = answer.json["key"]
+    assert answer.headers["Location"] == BASE + key
+    assert at.seen(key) == {"key": key, "n": 1} == answer.json
+    again = at.ask("POST", "/", {"n": 1})
+    assert again.json
+    assert again.json["key"] != key
+
+
+def test_a_repeat_under_one_idempotency_key_stores_one_document(at: Front) -> None:
+    first, second = (at.ask("POST", "/", {"n": 1}, Idempotency_Key="order 7") for _ in range(2))
+    assert (first.status_code, first.headers["Location"]) == (201, BASE + "order%207")
+    assert (second.status_code, "Location" in second.headers) == (200, False)
+    assert first.json == second.json == {"key": "order 7", "n": 1}
+
+
+def test_a_key_in_the_body_goes_before_the_header(at: Front) -> None:
+    assert at.ask("POST", "/", {"key": "a"}, Idempotency_Key="b").json == {"key": "a"}
+    assert at.ask("POST", "/", {"key": "c"}).headers["Location"] == BASE + "c"
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "wanted"),
+    [
+        ({"key": ""}, "", (400, "key-required", "key")),
+        ({"key": None}, "", (400, "key-required", "key")),
+        ({}, "a/b", (400, "bad-key", "key")),
+        ([{"n": 1}], "a", (200, "key-required", "key")),
+    ],
+)
+def test_a_key_that_is_none_is_refused(
+    at: Front, body: object, header: str, wanted: tuple[int, str, str | None]
+) -> None:
+    answer = at.ask("POST", "/", body, Idempotency_Key=header)
+    if isinstance(body, list):
+        assert answer.json
+        [result] = answer.json["results"]
+        assert (result["status"], result["problem"]["type"]) == (400, "urn:signalbox:problem:key-required")
+    else:
+        assert problem(answer) == wanted
