@@ -1,5 +1,5 @@
-# Run once a project, by its owner: the bucket for Terraform's state and the deploying account. The state of this folder
-# stays on the machine it ran on; it is not needed again, and holds no secret.
+# Run once a project, by its owner, and again for an upgrade of rights: the deploying account. `make bootstrap` creates the
+# bucket for the states before, and this folder's state is there too, so that every machine goes on from it.
 
 terraform {
   required_version = ">= 1.9"
@@ -9,6 +9,7 @@ terraform {
       version = "~> 8.7"
     }
   }
+  backend "gcs" {} # bucket and prefix come with `terraform init -backend-config`, as those of a deployment
 }
 
 provider "google" {
@@ -28,26 +29,4 @@ resource "google_project_service" "api" {
   ])
   service            = each.key
   disable_on_destroy = false
-}
-
-resource "google_storage_bucket" "state" {
-  name                        = "${var.project_id}-signalbox-state"
-  location                    = var.region
-  uniform_bucket_level_access = true
-  public_access_prevention    = "enforced"
-  versioning {
-    enabled = true
-  }
-  lifecycle_rule {
-    action {
-      type = "Delete"
-    }
-    condition {
-      num_newer_versions = 20
-    }
-  }
-  lifecycle {
-    prevent_destroy = true # without its state a deployment can neither be changed nor destroyed
-  }
-  depends_on = [google_project_service.api]
 }

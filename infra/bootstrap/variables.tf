@@ -8,7 +8,7 @@ variable "project_id" {
 }
 
 variable "region" {
-  description = "Region of the state's bucket."
+  description = "Region of the provider; `make bootstrap` creates the bucket for the states there."
   type        = string
   default     = "us-central1"
   validation {

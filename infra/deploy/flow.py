@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from infra.catalogue import load
-from infra.deploy import adoption, facts, prerequisites, smoke, terraform
+from infra.deploy import adoption, bootstrapping, facts, prerequisites, smoke, terraform
 from infra.deploy.applying import Attempts, applied, planned
 from infra.deploy.clock import REAL, Clock
 from infra.deploy.commands import CommandFailed, Run, run
@@ -101,15 +101,14 @@ class Flow:
     def bootstrap(self) -> None:
         """Bootstrap a project: the bucket for the state and the deploying account."""
         found = self._ready(lambda target, found: list(prerequisites.missing_access(target, found)))
-        if found.state_bucket and not self.target.prepared_here:
-            bucket = self.target.state_bucket
-            self.say(f"{self.target.project} is already bootstrapped from another machine: {bucket} exists.")
-            return
-        self._bootstrapped(found.account)
+        self._bootstrapped(found.account, has_bucket=found.state_bucket)
 
-    def _bootstrapped(self, account: str) -> None:
+    def _bootstrapped(self, account: str, *, has_bucket: bool) -> None:
         engine = terraform.of_project(self.target, account, self.run)
-        engine.init()
+        if not has_bucket:
+            self._agreed(f"Create the bucket {self.target.state_bucket} for Terraform's states? [y/N] ")
+            bootstrapping.make_bucket(self.target, self.run)
+        bootstrapping.connect(engine, self.target, self.run)
         plan = planned(engine, self._attempts())
         self.say(str(plan))
         if not plan.empty:
@@ -135,7 +134,7 @@ class Flow:
             if not outcome.ok:
                 raise CommandFailed(outcome.error.strip())
         else:
-            self._bootstrapped(account)
+            self._bootstrapped(account, has_bucket=False)
 
     def _checked(self) -> terraform.Terraform:
         return self._terraform(self._ready(prerequisites.missing).account)

@@ -37,11 +37,6 @@ class Target:
         return self.root / ".local" / "terraform" / f"{self.project}-{self.environment}"
 
     @property
-    def prepared_here(self) -> bool:
-        """Whether this machine has the state of the project's bootstrap."""
-        return (self.infra / "bootstrap" / "terraform.tfstate.d" / self.project).is_dir()
-
-    @property
     def state_bucket(self) -> str:
         return f"{self.project}-signalbox-state"
 

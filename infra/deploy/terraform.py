@@ -28,7 +28,6 @@ class Terraform:
         variables: list[str],
         run: Run,
         sign_in: Callable[[], dict[str, str]],
-        workspace: str = "",
     ) -> None:
         self.plan_file = data / "plan"
         self.folder = folder
@@ -36,7 +35,6 @@ class Terraform:
         self._variables = variables
         self._run = run
         self._sign_in = sign_in
-        self._workspace = {"TF_WORKSPACE": workspace} if workspace else {}
 
     def init(self, *backend: str) -> None:
         """Fetch the provider and connect to the state."""
@@ -83,7 +81,7 @@ class Terraform:
 
     def _environment(self) -> dict[str, str]:
         own = {"TF_DATA_DIR": str(self._data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
-        return own | self._workspace | self._sign_in()
+        return own | self._sign_in()
 
 
 def of(target: Target, account: str, run: Run) -> Terraform:
@@ -95,11 +93,11 @@ def of(target: Target, account: str, run: Run) -> Terraform:
 
 
 def of_project(target: Target, account: str, run: Run) -> Terraform:
-    """Return Terraform for a project's bootstrap (`infra/bootstrap`); its state stays on this machine."""
+    """Return Terraform for a project's bootstrap (`infra/bootstrap`); its state is in the project's bucket too."""
     data = target.work.with_name(f"{target.project}-bootstrap")
     values = _given({"project_id": target.project, "region": target.region})
     sign_in = credentials(target, account, run)
-    return Terraform(target.infra / "bootstrap", data, values, run, sign_in, workspace=target.project)
+    return Terraform(target.infra / "bootstrap", data, values, run, sign_in)
 
 
 def _given(values: dict[str, str]) -> list[str]:

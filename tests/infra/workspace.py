@@ -52,7 +52,8 @@ class Workspace:
         self._given = VARIABLES | variables
         shutil.copytree(INFRA, self.infra, ignore=_unwanted)
         shutil.copytree(zips, folder / "dist")
-        (self.infra / "backend_override.tf").write_text(LOCAL_STATE)
+        for root in (self.infra, self.infra / "bootstrap"):
+            (root / "backend_override.tf").write_text(LOCAL_STATE)
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of Terraform's. Raises `TerraformError` when it fails, unless `check` is False."""

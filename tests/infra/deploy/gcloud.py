@@ -39,6 +39,8 @@ def answers() -> dict[str, Any]:
         f"billing projects describe {PROJECT}": {"billingEnabled": True},
         f"services list --enabled --project={PROJECT}": "\n".join(f"{api}.googleapis.com" for api in APIS),
         f"storage buckets describe gs://{PROJECT}-signalbox-state": f"{PROJECT}-signalbox-state",
+        f"storage buckets create gs://{PROJECT}-signalbox-state": "",
+        f"storage buckets update gs://{PROJECT}-signalbox-state": "",
         "functions regions list": f"{REGION}\neurope-west1",
         f"functions runtimes list --region={REGION}": "python312\npython313",
         f"functions list --v2 --regions={REGION}": [],

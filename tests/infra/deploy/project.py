@@ -13,7 +13,7 @@ from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.virtual_clock import VirtualClock
-from tests.infra.workspace import INFRA, LOCAL_STATE, Workspace
+from tests.infra.workspace import INFRA, Workspace
 
 
 class Project:
@@ -25,7 +25,6 @@ class Project:
         Workspace(folder, google, zips)
         for name in ("functions", "examples", "shared"):
             (folder / name).symlink_to(INFRA.parent / name)
-        (folder / "infra" / "bootstrap" / "backend_override.tf").write_text(LOCAL_STATE)
         (programs := folder / "bin").mkdir()
         self.clock = VirtualClock(programs)
         self._environment = google.environment() | {

@@ -1,5 +1,6 @@
 """`make deploy` and what goes with it, typed in a clone: the real Terraform, on fakes of the cloud."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -45,8 +46,14 @@ def test_everything_that_is_missing_is_reported_at_once_before_any_change(
 def test_a_project_is_prepared_once(clone: Clone, gcloud: Gcloud, own_google: GoogleProvider) -> None:
     gcloud.answer(**{f"storage buckets describe gs://{PROJECT}-signalbox-state": None})
     assert clone.make("bootstrap", TO, "YES=1").returncode == 0
-    assert named("google_storage_bucket", own_google) == [target.read(PROJECT, "dev").state_bucket]
+    created = [each for each in gcloud.asked if each[:3] == ["storage", "buckets", "create"]]
+    assert [each[3] for each in created] == [f"gs://{target.read(PROJECT, 'dev').state_bucket}"]
+    assert {"--uniform-bucket-level-access", "--public-access-prevention"} <= set(created[0])
+    assert named("google_service_account", own_google)
+    assert not list((clone.folder / "infra" / "bootstrap").glob("terraform.tfstate*"))
     operations = len(own_google.cloud.operations)
+    gcloud.answer()
+    shutil.rmtree(clone.folder / ".local")  # as on another machine
     again = clone.make("bootstrap", TO)
     assert (again.returncode, "No changes." in again.stdout) == (0, True), again.stdout
     assert len(own_google.cloud.operations) == operations

@@ -107,7 +107,7 @@ def fresh() -> Script:
     return Script(**changes)
 
 
-def test_a_fresh_project_is_one_command_and_three_questions(place: target.Target, fresh: Script) -> None:
+def test_a_fresh_project_is_one_command_and_four_questions(place: target.Target, fresh: Script) -> None:
     asked, said = list[str](), list[str]()
 
     def agree(question: str) -> str:
@@ -115,7 +115,8 @@ def test_a_fresh_project_is_one_command_and_three_questions(place: target.Target
         return "y"
 
     assert Flow(place, said.append, agree, fresh, NO_WAIT, base_url="http://x/").deploy()
-    assert asked == ["Enable them? [y/N] ", "Apply it? [y/N] ", "Apply it? [y/N] "]
+    bucket = f"Create the bucket {PROJECT}-signalbox-state for Terraform's states? [y/N] "
+    assert asked == ["Enable them? [y/N] ", bucket, "Apply it? [y/N] ", "Apply it? [y/N] "]
     [enabled] = [each for each in fresh.asked if each.startswith("gcloud services enable")]
     assert enabled.startswith(f"gcloud services enable {READY_APIS} artifactregistry.googleapis.com")
     assert len(enabled.split()) <= prerequisites.APIS_AT_ONCE + len(["gcloud", "services", "enable", "--project"])
@@ -211,11 +212,20 @@ def test_a_smoke_test_of_nothing_fails_with_that_reason(place: target.Target) ->
         Flow(place, lambda _: None, lambda _: "", Script(**{"terraform output": "{}"})).smoke()
 
 
-def test_a_project_prepared_from_another_machine_is_left_alone(place: target.Target) -> None:
-    script, said = Script(), list[str]()
-    Flow(place, said.append, lambda _: "y", script).bootstrap()
-    assert said == [f"{PROJECT} is already bootstrapped from another machine: {PROJECT}-signalbox-state exists."]
-    assert script.count("terraform init") == 0
+def test_rights_can_be_upgraded_from_every_machine(place: target.Target) -> None:
+    script = Script()
+    Flow(place, lambda _: None, lambda _: "y", script).bootstrap()
+    [connected] = [asked for asked in script.asked if asked.startswith("terraform init")]
+    assert f"-backend-config=bucket={PROJECT}-signalbox-state -backend-config=prefix=bootstrap" in connected
+    assert script.count("gcloud storage buckets create") == 0
+    assert script.count("terraform apply") == 1
+
+
+def test_no_bucket_is_created_without_consent(place: target.Target) -> None:
+    script = Script(**{f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state": None})
+    with pytest.raises(Aborted):
+        Flow(place, lambda _: None, lambda _: "", script).bootstrap()
+    assert script.count("gcloud storage buckets create") == 0
 
 
 def test_a_plan_names_what_cannot_be_undone_and_what_is_public() -> None:
