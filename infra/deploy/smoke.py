@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from infra.catalogue import Catalogue, load
+from infra.deploy import smoke_large
 from infra.deploy.clock import REAL, Clock
 from infra.deploy.commands import CommandFailed, Run, ended_like_ctrl_c
 from infra.deploy.deployment_client import DeploymentClient, SmokeTestFailed, poll, tokens
@@ -60,6 +61,7 @@ def _steps(site: Site, catalogue: Catalogue, client: DeploymentClient, run: str)
         yield "a call without a token is refused", partial(_refuses_strangers, client)
     yield "a document is put, read and deleted", partial(_document, client, run)
     yield "a copy follows its source: event and task arrived", partial(_link, client, run)
+    yield smoke_large.NAME, partial(_large, client, run)
     yield "a semaphore's permit is taken, refused and given back", partial(_semaphore, client, run)
     yield "a batch is completed from outside", partial(_batch, client, run)
     if "quilt" in catalogue.functions:
@@ -115,6 +117,13 @@ def _link(client: DeploymentClient, run: str) -> None:
             return str(name).startswith("after") or None
 
         poll(followed, FOLLOWED_SECONDS, "the copy is unchanged", client.clock)
+
+
+def _large(client: DeploymentClient, run: str) -> None:
+    def wait(look: Callable[[], bool | None], text: str) -> object:
+        return poll(look, FOLLOWED_SECONDS, text, client.clock)
+
+    smoke_large.large_copy_follows(client, run, partial(_document_made, client), wait)
 
 
 def _semaphore(client: DeploymentClient, run: str) -> None:

@@ -52,6 +52,9 @@ class Deployment:
             self.seen[key] = body
         return self._put(f"documents/{key}", body)
 
+    def patch_documents(self, key: str, body: Body) -> Body:
+        return self.put_documents(key, {**self.kept[f"documents/{key}"], **body})
+
     def put_semaphores(self, name: str, body: Body) -> Body:
         return self._put(f"semaphores/{name}", body)
 

@@ -49,7 +49,7 @@ def smoked(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Scri
     [
         ({}, {}, []),
         ({"private": False}, {}, ["a call without a token got 200"]),
-        ({"follows": False}, {}, ["the copy is unchanged"]),
+        ({"follows": False}, {}, ["the copy is unchanged", "copy of a large document is unchanged"]),
         ({"excludes": False}, {}, ["one permit went twice"]),
         ({}, {DESCRIBE: '{"lastAttemptTime": "2026-01-01T00:00:00Z", "status": {"code": 7}}'}, ["its last run failed"]),
         ({}, {DESCRIBE: "{}"}, ["it did not run"]),
