@@ -76,7 +76,7 @@ class DevLoop:
 
 
 def _top(folder: Path, root: Path) -> Path:
-    """Return the folder of the project that a function's lies in: each one watched takes an inotify instance, of few."""
+    """Return the folder of the project that a function's lies in: each that is watched takes an inotify instance."""
     return root / folder.relative_to(root).parts[0] if folder.is_relative_to(root) and folder != root else folder
 
 
