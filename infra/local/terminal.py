@@ -97,7 +97,9 @@ class Terminal:
     def _traceback(self, trace: str) -> None:
         if trace:
             syntax = Syntax("", "pytb", theme="ansi_dark", background_color="default")
-            self._write(syntax.highlight(trace.rstrip("\n")))
+            text = syntax.highlight(trace)
+            text.rstrip()
+            self._write(text)
 
     def _write(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True, highlight=False)

@@ -6,8 +6,9 @@ Exit status 1: there is no stack, or it cannot be reached.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -62,7 +63,13 @@ def _status(source: Source, console: Console) -> None:
         console.print(
             Text(f"{line.name:{NAME_WIDTH}} {line.text}", style="" if line.well else "bold red"), soft_wrap=True
         )
-    Terminal(console).show(("", json.dumps(dict(entry), default=str)) for entry in source.errors())
+    Terminal(console).show(("", json.dumps(shortened(entry), default=str)) for entry in source.errors())
+
+
+def shortened(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a log entry with the last line of its traceback; `make logs` shows the rest."""
+    lines = str(entry.get("exception", "")).strip().splitlines()
+    return {**entry, **({"exception": "", "error": lines[-1]} if lines else {})}
 
 
 def _logs(options: argparse.Namespace, console: Console) -> None:
