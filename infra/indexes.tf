@@ -17,7 +17,7 @@ locals {
     attempts = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
     batches = [
       "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing", "on_complete", "pages",
-      "parent", "reason", "size", "state", "succeeded", "task"
+      "parent", "reason", "size", "succeeded", "task"
     ]
     counters  = ["failures", "failures_max", "page", "passed", "units"]
     documents = ["_signalbox"]

@@ -22,10 +22,10 @@ SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
 PAGE = "https://app.example.com"
 
 TABLE = """
-philosophers       | allUsers ann | admit tasks   | kit-tasks | signalbox-prod
-philosophers-tasks | kit-tasks    | admit tasks   | kit-tasks | signalbox-prod
-quilt              | allUsers ann | batches tasks | kit-tasks | signalbox-prod
-quilt-tasks        | kit-tasks    | batches tasks | kit-tasks | signalbox-prod
+philosophers       | allUsers ann signalbox-deployer | admit tasks   | signalbox-prod
+philosophers-tasks | qu-tasks                        | admit tasks   | signalbox-prod
+quilt              | allUsers ann signalbox-deployer | batches tasks | signalbox-prod
+quilt-tasks        | qu-tasks                        | batches tasks | signalbox-prod
 """
 
 
