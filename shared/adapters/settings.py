@@ -24,7 +24,8 @@ class Settings:
     name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and
     ``scheduler_account`` may call the entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id)
     that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
-    the declared composite indexes; None: do not check.
+    the declared composite indexes; None: do not check. ``object_classes`` names the function that has the code of a
+    class of objects.
     """
 
     project: str
@@ -44,6 +45,7 @@ class Settings:
     signatures_removed: bool = False
     in_cloud: bool = False
     indexes: tuple[Index, ...] | None = None
+    object_classes: Mapping[str, str] = field(default_factory=dict)
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -71,6 +73,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
+        object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
     )
 
 

@@ -22,12 +22,14 @@ in the same order, so that a second delivery repeats them and adds none.
 from shared.adapters.http.routes import Request, Response
 from shared.core.operations.ports import DocumentEvent
 from shared.core.rules.calls import Call
-from shared.core.rules.problems import LeaseEnded, NotFound, Problem, Unavailable
-from shared.core.rules.task_context import Completion, Lease, Unit
+from shared.core.rules.problems import LeaseEnded, NotFound, NotReady, Problem, Unavailable
+from shared.core.rules.task_context import Completion, Lease, Outcome, Unit
 from shared.kit.batches import SubBatch, batch, sub_batch
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
+from shared.kit.objects import Object, Placeholder, later, objects, send
 from shared.kit.semaphores import semaphore
+from shared.objects.rules.classes import read_only
 
 __all__ = [
     "Call",
@@ -37,6 +39,10 @@ __all__ = [
     "Lease",
     "LeaseEnded",
     "NotFound",
+    "NotReady",
+    "Object",
+    "Outcome",
+    "Placeholder",
     "Problem",
     "Request",
     "Response",
@@ -46,6 +52,10 @@ __all__ = [
     "Unit",
     "batch",
     "documents",
+    "later",
+    "objects",
+    "read_only",
     "semaphore",
+    "send",
     "sub_batch",
 ]

@@ -6,28 +6,38 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import flask
 
 from shared.adapters import runtime
+from shared.adapters.clock import time_budget
 from shared.adapters.http.paths import match, segments_of_pattern
 from shared.adapters.http.request_log import entry_point
 from shared.adapters.http.responses import EntryPoint, Response
 from shared.adapters.http.routes import Routes
 from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
+from shared.core.rules import wake_ups
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import UnknownTask
+from shared.core.rules.problems import Problem, Unavailable, UnknownTask
 from shared.core.rules.task_context import TaskContext
+from shared.core.rules.wake_ups import WakeUp
+from shared.kit import object_http
 from shared.kit.batch_liveness_cache import is_live
 from shared.kit.idempotency import idempotent_calls
+from shared.kit.objects import CALL_OBJECT, LocalClasses, call_object, local_classes
+from shared.objects.operations import runs
+from shared.objects.rules.classes import ObjectClass
 from shared.tasks.operations import task_runner
 from shared.tasks.rules.attempts import Attempt, RetryLimits
 from shared.tasks.rules.signatures import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Class = TypeVar("Class", bound=type)
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 TASKS = "/tasks/"
+TURNS = f"{wake_ups.PATH}/"
+RESERVED = (TASKS, "/objects/", TURNS)
 
 
 class Task(Generic[P, R]):
@@ -69,6 +79,7 @@ class Function:
         self._routes = Routes(name)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
+        self._classes: dict[str, ObjectClass] = {}
 
     def http(
         self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
@@ -78,10 +89,10 @@ class Function:
         The handler's return value is answered as JSON with 200, None as 204, a `Response` as it is. `query` names
         the allowed query parameters, any other is refused with 400; None allows all.
 
-        Raises `ValueError` for a pattern without a leading slash, or under ``/tasks/``.
+        Raises `ValueError` for a pattern without a leading slash, or under one of the kit's own paths.
         """
-        if f"{pattern}/".startswith(TASKS):
-            raise ValueError(f"{TASKS} is reserved for tasks: choose another pattern than {pattern!r}")
+        if f"{pattern}/".startswith(RESERVED):
+            raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
 
         route = self._routes.on(method, pattern, query=query)
 
@@ -117,6 +128,17 @@ class Function:
 
         return register if code is None else register(code)
 
+    def object(self, code: Class) -> Class:
+        """Register a class of durable objects under its name: see `shared.kit.objects`.
+
+        Raises `TypeError` for a field without a default or of a type that is no JSON, `ValueError` for a second class
+        of one name.
+        """
+        if code.__name__ in self._classes:
+            raise ValueError(f"{self.name} has two classes of the name {code.__name__}")
+        self._classes[code.__name__] = ObjectClass.from_class(code)
+        return code
+
     def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Handle each write of a record whose path fits `pattern` (``documents/{key}``); the catalogue needs a trigger.
 
@@ -143,8 +165,33 @@ class Function:
         """Return the function that functions-framework calls, with a request or with an event."""
         if self._events is not None:
             return self._events
+        if self._classes:
+            self._add_objects()
         tasks = task_entry(self.name)(self._run)
-        return entry_point(self.name, _dispatch(self._routes.entry_point(), tasks))
+        turns = task_entry(self.name)(self._run_turn)
+        return entry_point(self.name, self._with_classes(_dispatch(self._routes.entry_point(), tasks, turns)))
+
+    def _add_objects(self) -> None:
+        """Add the routes of objects, and the task that calls a method."""
+        object_http.add_routes(self._routes, lambda: self._local_classes)
+        task = Task(self.name, call_object, RetryLimits(LIMITS.attempts_max))
+        self._tasks.setdefault(CALL_OBJECT, task)
+
+    @property
+    def _local_classes(self) -> LocalClasses:
+        return LocalClasses(self.name, self._classes)
+
+    def _with_classes(self, entry: EntryPoint) -> EntryPoint:
+        """Return an entry point whose requests find the classes of this function."""
+
+        def with_classes(request: flask.Request) -> flask.Response:
+            token = local_classes.set(self._local_classes)
+            try:
+                return entry(request)
+            finally:
+                local_classes.reset(token)
+
+        return with_classes
 
     def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
         """Use this store, queue and clock in this process from now on. For tests; see also `shared.testing.Harness`."""
@@ -164,12 +211,26 @@ class Function:
         with idempotent_calls(request.operation):
             task_runner.run(runtime.ports(), attempt, limits, is_live, code)
 
+    def _run_turn(self, request: TaskDelivery) -> None:
+        """Run an object's mailbox. Nothing is a permanent error: acknowledged, the messages would sleep."""
+        try:
+            deliveries = request.executions + request.retries
+            delivery = runs.Run(WakeUp.from_payload(request.payload), request.operation, deliveries)
+            if delivery.address.class_name not in self._classes:
+                raise Unavailable(f"{self.name} has no class {delivery.address.class_name!r}: an older deployment?")
+            runs.run(runtime.ports(), self._local_classes.code, delivery, time_budget(LIMITS.turn_seconds))
+        except Problem as problem:
+            runtime.log().error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)
+            raise Unavailable(problem.detail) from problem
 
-def _dispatch(routes: EntryPoint, tasks: EntryPoint) -> EntryPoint:
-    """Return an entry point that hands requests under ``/tasks/`` to `tasks`, all others to `routes`."""
+
+def _dispatch(routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint) -> EntryPoint:
+    """Return an entry point that hands requests under the kit's own paths to `tasks` and `turns`, others to `routes`."""
 
     def entry(request: flask.Request) -> flask.Response:
-        return tasks(request) if request.path.startswith(TASKS) else routes(request)
+        path = f"{request.path}/"
+        chosen = tasks if path.startswith(TASKS) else turns if path.startswith(TURNS) else routes
+        return chosen(request)
 
     return entry
 

@@ -49,9 +49,24 @@ class Completion:
     failed: int
 
 
-TaskContext = Lease | Unit | Completion
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the call `call` of an object ended, as its continuation gets it; `called` is the object's class and key.
 
-KINDS: Mapping[str, type[TaskContext]] = {"lease": Lease, "unit": Unit, "batch": Completion}
+    Either there is an `error`, with the members of a problem, or there is the `result`; a result that is an object is
+    in `object`, by its class and key.
+    """
+
+    called: Mapping[str, str]
+    call: str
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+    object: Mapping[str, str] | None = None
+
+
+TaskContext = Lease | Unit | Completion | Outcome
+
+KINDS: Mapping[str, type[TaskContext]] = {"lease": Lease, "unit": Unit, "batch": Completion, "outcome": Outcome}
 
 
 def context_of(context: Mapping[str, Any]) -> TaskContext | None:

@@ -1,13 +1,16 @@
 """Look at objects: one, or all of a class."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from shared.core.operations.ports import ID, Condition, Order, Ports, Query, Store
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import collection_of, header_path
-from shared.objects.operations.records import revision_of, state_of
+from shared.objects.operations.calls import Placeholder, post_call
+from shared.objects.operations.records import FunctionOf, revision_of, state_of
 from shared.objects.rules.addresses import COLLECTION, ObjectAddress
+from shared.objects.rules.messages import deletion
 
 BEHIND_KEYS = "\x7f"
 """Sorts right behind the ``~`` between class and key."""
@@ -39,9 +42,15 @@ def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
     return ObjectStatus(address, state_of(header) is not None, revision_of(header), waiting - (header.data is not None))
 
 
-def read_state(store: Store, address: ObjectAddress) -> str | None:
-    """Return the state of an object as text, None if it does not exist: beside the mailbox, as of its last turn."""
-    return state_of(store.read(header_path(address.base))[0])
+def read_state(store: Store, address: ObjectAddress) -> tuple[str | None, datetime]:
+    """Return the state of an object as text, None if it does not exist, as of its last turn; and the server's time."""
+    [header] = store.read(header_path(address.base))
+    return state_of(header), header.read_time
+
+
+def delete(ports: Ports, function_of: FunctionOf, address: ObjectAddress, id_: str | None = None) -> None:
+    """Delete an object in its turn, behind what waits already. A repeat with the same `id_` changes nothing."""
+    post_call(ports, function_of, Placeholder(address, id_ or ports.store.new_id()), deletion())
 
 
 def list_objects(ports: Ports, class_name: str, after_key: str | None = None) -> list[ObjectAddress]:

@@ -85,7 +85,7 @@ class ObjectClass:
         Raises `Unavailable` for a state of a newer version.
         """
         instance = self._instance(address, state, now)
-        with running() as sent:
+        with running(address) as sent:
             try:
                 method = self.method(message.body["method"])
                 result = method.code(instance, **method.signature.bind(message.body["arguments"], None))
@@ -102,7 +102,7 @@ class ObjectClass:
         code = self.method(method)
         if not code.reads:
             raise NoSuchMethod(f"{method} is not read-only.", field="method")
-        with running():
+        with running(address):
             return code.code(self._instance(address, state, now), **code.signature.bind(arguments, None))
 
     def _instance(self, address: ObjectAddress, state: str | None, now: datetime) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from shared.core.rules.effects import Json
-from shared.core.rules.problems import Problem
+from shared.core.rules.problems import MethodFailed, Problem
 from shared.objects.rules.addresses import ObjectAddress
 
 
@@ -23,6 +23,15 @@ class CallOutcome:
         """Return the outcome of a call that raised."""
         shown = {"type": problem.slug(), "title": problem.title, "status": problem.status, "detail": problem.detail}
         return cls(error=shown)
+
+    def problem(self) -> Problem | None:
+        """Return the error as a problem of the class it was raised as, if this process knows that class."""
+        if self.error is None:
+            return None
+        kind = _problem_classes().get(str(self.error.get("type")), MethodFailed)
+        problem = kind(str(self.error.get("detail")))
+        problem.status, problem.title = int(self.error["status"]), str(self.error["title"])
+        return problem
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as people and continuations see it."""
@@ -44,3 +53,13 @@ class CallOutcome:
     def from_text(cls, text: str) -> Self:
         """Undo `to_text`."""
         return cls.from_json(json.loads(text))
+
+
+def _problem_classes() -> dict[str, type[Problem]]:
+    """Return all classes of problems by slug, those of users' functions included."""
+    found, left = {}, [Problem]
+    while left:
+        each = left.pop()
+        found[each.slug()] = each
+        left += each.__subclasses__()
+    return found

@@ -13,7 +13,7 @@ from shared.core.rules.problems import BadObjectCall
 from shared.objects.rules.addresses import ObjectAddress
 from shared.objects.rules.methods import Post, Sent
 
-_running: ContextVar[Sent | None] = ContextVar("running_method", default=None)
+_running: ContextVar[tuple[ObjectAddress, Sent] | None] = ContextVar("running_method", default=None)
 
 
 class Reference:
@@ -24,10 +24,10 @@ class Reference:
 
 
 @contextmanager
-def running() -> Iterator[Sent]:
-    """Collect what a method sends."""
+def running(address: ObjectAddress) -> Iterator[Sent]:
+    """Collect what a method of the object at `address` sends."""
     sent = Sent()
-    token = _running.set(sent)
+    token = _running.set((address, sent))
     try:
         yield sent
     finally:
@@ -39,18 +39,23 @@ def is_running() -> bool:
     return _running.get() is not None
 
 
+def running_object(what: str) -> ObjectAddress:
+    """Return the object whose method runs. Raises `BadObjectCall` outside of a method; `what` names what needs one."""
+    return _method(what)[0]
+
+
 def send_task(call: Call) -> None:
     """Send a task, if the call takes effect. Raises `BadObjectCall` outside of a method."""
-    _sent("send").tasks.append(call)
+    _method("send")[1].tasks.append(call)
 
 
 def send_post(post: Post) -> None:
     """Send a message to an object, if the call takes effect. Raises `BadObjectCall` outside of a method."""
-    _sent("a call from inside a method").posts.append(post)
+    _method("A message")[1].posts.append(post)
 
 
-def _sent(what: str) -> Sent:
-    sent = _running.get()
-    if sent is None:
-        raise BadObjectCall(f"There is {what} only inside a method of an object.")
-    return sent
+def _method(what: str) -> tuple[ObjectAddress, Sent]:
+    method = _running.get()
+    if method is None:
+        raise BadObjectCall(f"`{what}` belongs inside a method of an object.")
+    return method

@@ -131,7 +131,7 @@ class Turn:
         self.changed.add(id_)
 
     def _run(self, id_: str, continuation: Call, outcome: CallOutcome) -> None:
-        context = {"object": self.address.to_json(), "call": id_, **outcome.to_json()}
+        context = {"called": self.address.to_json(), "call": id_, **outcome.to_json()}
         self.tasks.append(continuation.effect(self._new_id(), self.now, outcome=context))
 
     def _follow(self, target: str, continuation: Call) -> None:
