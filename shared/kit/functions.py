@@ -225,7 +225,7 @@ class Function:
 
 
 def _dispatch(routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint) -> EntryPoint:
-    """Return an entry point that hands requests under the kit's own paths to `tasks` and `turns`, others to `routes`."""
+    """Return an entry point that hands requests under the kit's own paths to `tasks` and `turns`, else to `routes`."""
 
     def entry(request: flask.Request) -> flask.Response:
         path = f"{request.path}/"

@@ -12,7 +12,7 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import header_path, message_path
 from shared.core.rules.wake_ups import wake_up
 from shared.objects.rules.addresses import ObjectAddress
-from shared.objects.rules.messages import CallRecord, Kind, Message
+from shared.objects.rules.messages import CallRecord, Message
 from shared.objects.rules.turns import Turn
 
 QUEUE = "objects"
@@ -49,16 +49,16 @@ class TurnWrites:
         posted = (
             message_put(each.address.base, each.id, each.message.to_record(), each.due_at) for each in turn.posted
         )
-        resumed = (_resumed(turn.address, id_, since) for id_, since in turn.resumed.items())
-        return [header, *self._calls(turn), *resumed, *posted, *self._card(turn)]
+        return [header, *self._calls(turn), *_resumptions(turn), *posted, *self._card(turn)]
 
     def _calls(self, turn: Turn) -> Iterator[Write]:
-        for id_ in sorted(turn.changed - turn.resumed.keys()):
+        for id_ in sorted(turn.changed):
             path, call = message_path(turn.address.base, id_), turn.calls[id_]
             if id_ in self.new:
                 yield Put(path, self.new[id_].to_record() | _done(call, turn.now), Must.NOT_EXIST)
             elif call.is_pending:
-                yield Change(path, _pending(call))
+                resumed = _resumed(turn, id_)
+                yield Change(path, _kept(call) | (resumed or ({("since",): REMOVE} if id_ in turn.held else {})))
             elif call.message.receipt:
                 yield Change(
                     path, {(name,): value for name, value in _done(call, turn.now).items()} | _no_longer_waits()
@@ -100,14 +100,20 @@ def _no_longer_waits() -> dict[Field, Any]:
     return dict.fromkeys([("since",), ("mark",), ("held",)], REMOVE)
 
 
-def _pending(call: CallRecord) -> dict[Field, Any]:
-    """Return the fields of a call that others follow on; a call on its result is held, and waits no longer."""
-    kept: dict[Field, Any] = {("then",): [each.to_record() for each in call.message.then], ("held",): list(call.held)}
-    return kept | ({("since",): REMOVE} if call.message.kind is Kind.ON_RESULT else {})
+def _resumptions(turn: Turn) -> Iterator[Write]:
+    """Iterate over the writes of calls that wait again and are otherwise as they were."""
+    for id_ in sorted(turn.resumed.keys() - turn.changed):
+        yield Change(message_path(turn.address.base, id_), _resumed(turn, id_))
 
 
-def _resumed(address: ObjectAddress, id_: str, since: datetime) -> Change:
-    return Change(message_path(address.base, id_), {("since",): since, ("later",): REMOVE})
+def _kept(call: CallRecord) -> dict[Field, Any]:
+    """Return the fields of a call with what waits for its outcome."""
+    return {("then",): [each.to_record() for each in call.message.then], ("held",): list(call.held)}
+
+
+def _resumed(turn: Turn, id_: str) -> dict[Field, Any]:
+    """Return the fields that let a held call wait in the mailbox again; none if it was not held."""
+    return {("since",): turn.resumed[id_], ("later",): REMOVE} if id_ in turn.resumed else {}
 
 
 def object_header_path(address: ObjectAddress) -> str:

@@ -42,8 +42,9 @@ class Posted:
 class Turn:
     """A turn of the object at `address`: `state` is its text, `calls` what is known of calls by id.
 
-    `revision` is that of the header it will write. `changed` are the calls that it has changed, `resumed` those that
-    were held and wait again, each with its `since`; `posted` the messages and `tasks` the tasks that it sends.
+    `revision` is that of the header it will write. `changed` are the calls that it has changed, `held` those of them
+    that wait for another call's outcome from now on; `resumed` were held and wait again, each with its `since`.
+    `posted` are the messages and `tasks` the tasks that it sends.
     """
 
     address: ObjectAddress
@@ -52,6 +53,7 @@ class Turn:
     now: datetime
     calls: dict[str, CallRecord]
     changed: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
     resumed: dict[str, datetime] = field(default_factory=dict)
     posted: list[Posted] = field(default_factory=list)
     tasks: list[Effect] = field(default_factory=list)
@@ -164,6 +166,7 @@ class Turn:
         else:
             self.calls[target] = call.holding(id_)
             self.changed |= {target, id_}
+            self.held.add(id_)
 
     def _call_object(self, outcome: CallOutcome, id_: str, since: datetime) -> None:
         """Forward a call to the object that an outcome is; an error is the outcome of the call on it too."""

@@ -5,7 +5,9 @@ import pytest
 from shared.adapters.meter import Cost
 from shared.core.rules.calls import Call
 from shared.core.rules.problems import OtherBody
+from shared.objects.operations.runs import Code
 from shared.objects.rules.messages import call_on_result, continuation_message, deletion, method_call
+from tests.unit.objects import accounts
 from tests.unit.objects.accounts import Objects
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -114,9 +116,7 @@ def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(ob
             raise KeyboardInterrupt
         return code.apply(address, state, message, now)  # type: ignore[arg-type]
 
-    from tests.unit.objects import accounts
-
-    code, accounts.CODE = accounts.CODE, accounts.Code("counters", deadly, accounts.function_of)  # type: ignore[arg-type]
+    code, accounts.CODE = accounts.CODE, Code("counters", deadly, accounts.function_of)  # type: ignore[arg-type]
     try:
         for delivery in range(20):
             try:
