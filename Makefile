@@ -9,6 +9,7 @@ READY := .venv/matches-the-locks
 
 SEEDS ?= 10000
 COPIES ?= 20000
+DEPLOYMENTS ?= 100
 ARGS ?=
 # One worker a core, and the tests of a file in one worker: they share its stack or emulator.
 IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
@@ -17,12 +18,18 @@ ENV := dev
 PROJECT :=
 REGION :=
 export YES CONFIRM
+# The folders of a user's own functions, as the catalogue names them: checked and tested with the rest.
+OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m infra.setup.own_folders)
+TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
+# Types are checked where they are written: a function of your own need not have any.
+TYPES_OF_OWN := --allow-untyped-defs --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
 TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)
+OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all simulate fuzz bench bench-cold check docs package bootstrap plan deploy smoke destroy lock setup clean
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -33,17 +40,30 @@ demo: $(READY) ## Run the five stages of the demo on real input, on the local em
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(PYTHON_IN_VENV) -m infra.local
 
-test: $(READY) ## Run the tests, without the slow ones (ARGS="-k word" goes to pytest)
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.no_skips -m "not slow" $(ARGS)
+new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
+	@$(PYTHON_IN_VENV) -m infra.setup.new_function "$(NAME)"
+
+status: $(READY) ## Show what runs, queues, outbox, the last sweep and recent errors (PROJECT=my-project: in the cloud)
+	@$(PYTHON_IN_VENV) -m infra.status status $(OF_WHICH)
+
+logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)
+	@$(PYTHON_IN_VENV) -m infra.status logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \
+		$(if $(filter json,$(LOG)),--json)
+
+test: $(READY) ## Run the tests, also of your own folders, without the slow ones (ARGS="-k word" goes to pytest)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.no_skips -m "not slow" $(ARGS)
 
 test-all: $(READY) ## Run all tests
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.no_skips $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.no_skips $(ARGS)
 
 fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation in openapi.yaml
 	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz $(ARGS)
 
-simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000)
-	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS)
+simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1 for longer worlds)
+	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long)
+
+rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins for a project, each with other delays of Google's
+	@$(PYTHON_IN_VENV) -m tests.infra.deploy.first_deployments --seeds $(DEPLOYMENTS)
 
 bench: $(READY) ## Measure documents and links on the emulator, compared with plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
@@ -51,11 +71,17 @@ bench: $(READY) ## Measure documents and links on the emulator, compared with pl
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 
+memory: $(READY) ## Measure the peak memory of the largest requests on documents, on the Firestore emulator
+	@$(PYTHON_IN_VENV) -m tests.memory
+
 check: $(READY) ## Lint, check formatting and types, and find machine paths and package hosts in tracked files
 	@status=0; \
 	$(PYTHON_IN_VENV) -m ruff check || status=1; \
 	$(PYTHON_IN_VENV) -m ruff format --check || status=1; \
 	$(PYTHON_IN_VENV) -m mypy shared infra examples tests $(wildcard functions/*/*.py) || status=1; \
+	for own in $(OWN_FOLDERS); do \
+		MYPYPATH=$$own $(PYTHON_IN_VENV) -m mypy $(TYPES_OF_OWN) $$own || status=1; \
+	done; \
 	$(PYTHON_IN_VENV) -m infra.setup.tracked_files || status=1; \
 	exit $$status
 
@@ -71,10 +97,19 @@ bootstrap: $(READY) ## Prepare a project once: a bucket for Terraform's state, a
 plan: $(READY) ## Show what a deployment would change (PROJECT=my-project ENV=dev REGION=us-central1)
 	@$(TO_CLOUD)
 
-deploy: $(READY) ## Check, package, plan, confirm, apply and smoke-test (as plan; YES=1 confirms, PLANNED=1 applies the saved plan)
+deploy: $(READY) ## Prepare, package, plan, confirm, apply, smoke-test (as plan; YES=1 confirms, PLANNED=1 applies the saved plan)
 	@$(TO_CLOUD) $(if $(PLANNED),--planned)
 
 smoke: $(READY) ## Smoke-test a deployment through its own URLs (PROJECT=my-project ENV=dev)
+	@$(TO_CLOUD)
+
+adopt: $(READY) ## Take into Terraform's state what a killed deployment left ("already exists"), and create the rest
+	@$(TO_CLOUD)
+
+rollback: $(READY) ## Send traffic back to the revisions before the last deployment, without a build (PROJECT=my-project)
+	@$(TO_CLOUD)
+
+restore: $(READY) ## Restore the newest backup into a database of its own (PROJECT=my-project ENV=prod)
 	@$(TO_CLOUD)
 
 destroy: $(READY) ## Destroy a deployment after its name is typed (PROJECT=my-project ENV=dev)

@@ -7,6 +7,7 @@ resource "google_project_service" "api" {
     "cloudscheduler.googleapis.com",
     "cloudtasks.googleapis.com",
     "eventarc.googleapis.com",
+    "eventarcpublishing.googleapis.com",
     "firestore.googleapis.com",
     "iam.googleapis.com",
     "logging.googleapis.com",

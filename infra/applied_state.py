@@ -5,7 +5,7 @@
     applied.environments["sweep"]["SIGNALBOX_DATABASE"]   # "signalbox-dev"
 
 A function's invokers and queues follow from the IAM bindings in the state. So a function that the catalogue lets queues
-call, and that the tasks' account may not call, reads as one that queues do not call. Refused is what the cloud accepts
+call, and that no queue's account may call, reads as one that queues do not call. Refused is what the cloud accepts
 and what then never works: a trigger on a database that no function writes, a schedule with an account that functions do
 not expect.
 """
@@ -82,6 +82,10 @@ class _State:
         """Return a name without the deployment's prefix."""
         return name.removeprefix(self.environment["SIGNALBOX_QUEUE_PREFIX"])
 
+    def account_of(self, queue: str) -> str:
+        """Return the account that functions expect a queue to call as."""
+        return self.environment["SIGNALBOX_TASKS_ACCOUNT"].replace("{queue}", queue)
+
     def queue(self, values: Resource) -> Queue:
         rates, retries = values["rate_limits"][0], values["retry_config"][0]
         return Queue(
@@ -103,6 +107,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         name=name,
         folder=folder,
         invoked_by=tuple(_invokers(state, values, callers)),
+        queues=tuple(_unless_usual(state, _calling(state, callers))),
         tasks=tuple(json.loads(service["environment_variables"]["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())),
         enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
         public=EVERYBODY in callers,
@@ -115,17 +120,27 @@ def _function(state: _State, name: str, folder: Path) -> Function:
 
 
 def _enqueues(state: _State, member: str) -> Iterator[str]:
-    """Iterate over the queues that an account may enqueue to: it needs that role, and may act as the tasks' account."""
-    tasks = f"/serviceAccounts/{state.environment['SIGNALBOX_TASKS_ACCOUNT']}"
-    acts_as = {each["service_account_id"] for each in state.of(ACTS_AS) if each["member"] == member}
-    if any(account.endswith(tasks) for account in acts_as):
-        yield from (state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == member)
+    """Iterate over the queues that an account may enqueue to: it has that role, and may act as the queue's account."""
+    acts_as = {each["service_account_id"].rpartition("/")[2] for each in state.of(ACTS_AS) if each["member"] == member}
+    queues = (state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == member)
+    yield from (queue for queue in queues if state.account_of(queue) in acts_as)
+
+
+def _calling(state: _State, callers: set[str]) -> list[str]:
+    """Return the queues whose accounts may invoke a function."""
+    queues = (state.plain(each["name"]) for each in state.of(QUEUE))
+    return sorted(queue for queue in queues if f"serviceAccount:{state.account_of(queue)}" in callers)
+
+
+def _unless_usual(state: _State, queues: list[str]) -> list[str]:
+    usual = sorted(json.loads(state.environment["SIGNALBOX_TASK_QUEUES"]))
+    return [] if queues == usual else queues
 
 
 def _invokers(state: _State, values: Resource, callers: set[str]) -> Iterator[str]:
     """Iterate over the invokers of a function: each needs the role, and people an ingress that admits them."""
     accounts = {
-        "queue": {f"serviceAccount:{state.environment['SIGNALBOX_TASKS_ACCOUNT']}"},
+        "queue": {f"serviceAccount:{state.account_of(queue)}" for queue in _calling(state, callers)},
         "event": {f"serviceAccount:{each['service_account_email']}" for each in values["event_trigger"]},
         "schedule": {f"serviceAccount:{state.environment['SIGNALBOX_SCHEDULER_ACCOUNT']}"},
     }

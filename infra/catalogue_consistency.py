@@ -4,7 +4,7 @@ Every queue that a function enqueues to exists, every invoker that a function de
 trigger at most.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,12 @@ class Catalogue:
         for function in self.functions.values():
             for queue in function.enqueues:
                 refuse(queue not in self.queues, f"functions.{function.name}: enqueues names no queue: {queue!r}")
+            for queue in function.queues:
+                refuse(queue not in self.queues, f"functions.{function.name}: queues names no queue: {queue!r}")
+            by_queue = "queue" in function.invoked_by and not self._calling(function)
+            refuse(by_queue, f"functions.{function.name}: no queue may call it: name one in its queues")
+            loses = set(function.queues) - self._forever if function.tasks else set()
+            refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} give up tasks: say attempts_max: -1 there")
         self._callers_agree("triggers", self.triggers, "event")
         self._callers_agree("schedules", self.schedules, "schedule")
         self._one_trigger_each()
@@ -45,8 +51,28 @@ class Catalogue:
 
     @property
     def task_queues(self) -> frozenset[str]:
-        """Return the queues that may carry a user's tasks: the kit counts attempts, so the queue must retry forever."""
+        """Return the queues that may carry a user's tasks: those that the kit does not keep for its own functions.
+
+        The kit counts attempts, so the queue must retry forever.
+        """
+        return self._forever - {queue for each in self._kits_own for queue in each.queues}
+
+    @property
+    def calling_queues(self) -> Mapping[str, frozenset[str]]:
+        """Return the queues that call each function that queues invoke."""
+        invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
+        return {each.name: self._calling(each) for each in invoked}
+
+    def _calling(self, function: Function) -> frozenset[str]:
+        return frozenset(function.queues) or self.task_queues
+
+    @property
+    def _forever(self) -> frozenset[str]:
         return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)
+
+    @property
+    def _kits_own(self) -> Iterator[Function]:
+        return (each for each in self.functions.values() if self.root / "functions" in each.folder.parents)
 
     def _callers_agree(self, kind: str, callers: Mapping[str, Trigger] | Mapping[str, Schedule], invoker: str) -> None:
         for name, caller in callers.items():

@@ -54,12 +54,13 @@ class Function:
     invoked_by: tuple[str, ...]
     enqueues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
     public: bool = False
     memory: str = "512Mi"
     cpu: float = 1
     concurrency: int = 16
     timeout_seconds: int = 540
-    instances_max: int = 20
+    instances_max: int = 10
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
@@ -76,6 +77,7 @@ class Function:
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
         )
+        refuse(bool(self.queues) and "queue" not in self.invoked_by, "queues are its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")

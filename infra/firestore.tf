@@ -10,15 +10,8 @@ resource "google_firestore_database" "database" {
   depends_on                        = [google_project_service.api]
 }
 
-# A receipt of a finished wait. The kit deletes it too, while its semaphore exists.
-resource "google_firestore_field" "time_to_live" {
-  for_each   = { waiters = "expires_at" }
-  database   = local.database
-  collection = each.key
-  field      = each.value
-  ttl_config {}
-  depends_on = [google_firestore_database.database]
-}
+# Nothing that a rule needs may have a time-to-live policy, so the receipts of waits have none. The policies and their
+# reasons are listed in shared/testing/expiry_policies.py.
 
 # How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task
 # run more often; 31 days after its last count, Cloud Tasks has dropped the task. No query names its fields.
@@ -30,5 +23,29 @@ resource "google_firestore_field" "attempts" {
     expiration_offset = "2678400s"
   }
   index_config {}
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
+}
+
+# A task that was given up. Deleted, it cannot be run again from there; a late delivery of the task would record it anew.
+resource "google_firestore_field" "failures" {
+  database   = local.database
+  collection = "failures"
+  field      = "recorded_at"
+  ttl_config {
+    expiration_offset = "2592000s"
+  }
+  index_config {}
+  depends_on = [google_firestore_field.first]
+}
+
+# What was enqueued under an id, or by a task. As long as Cloud Tasks may deliver that task again, and a day.
+resource "google_firestore_field" "receipts" {
+  database   = local.database
+  collection = "receipts"
+  field      = "enqueued_at"
+  ttl_config {
+    expiration_offset = "2764800s"
+  }
+  index_config {}
+  depends_on = [google_firestore_field.first]
 }

@@ -8,13 +8,15 @@ module "function" {
   source   = "./modules/function"
   for_each = local.functions
 
-  name          = each.value.service
-  entry_point   = each.key
-  account_id    = each.value.account_id
-  project_id    = var.project_id
-  region        = var.region
-  database      = local.database
-  environment   = merge(local.environment, { SIGNALBOX_SIGNATURES = local.signatures[each.key] })
+  name        = each.value.service
+  entry_point = each.key
+  account     = google_service_account.runtime[each.key].email
+  region      = var.region
+  database    = local.database
+  environment = merge(local.environment, {
+    SIGNALBOX_SIGNATURES      = local.signatures[each.key]
+    SIGNALBOX_TIMEOUT_SECONDS = tostring(coalesce(each.value.resources.timeout_seconds, 540))
+  })
   resources     = each.value.resources
   internal      = !each.value.people
   invokers      = local.invokers[each.key]
@@ -23,14 +25,9 @@ module "function" {
   source_zip    = "${var.dist_dir}/${each.key}.zip"
   build_account = google_service_account.kit["build"].id
   repository    = google_artifact_registry_repository.images.id
+  ready         = terraform_data.rights.id
 
-  depends_on = [
-    google_project_service.api,
-    google_firestore_database.database,
-    google_project_iam_member.build_logs,
-    google_project_iam_member.build_sources,
-    google_artifact_registry_repository_iam_member.build_images,
-  ]
+  depends_on = [google_project_service.api, google_firestore_database.database]
 }
 
 check "nothing_is_public_by_mistake" {

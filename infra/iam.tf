@@ -1,8 +1,7 @@
-# Who may invoke functions, enqueue tasks and act as service accounts. A function's own roles are in its module.
+# Accounts, and who may invoke functions, enqueue tasks, use the database and act as whom.
 
 resource "google_service_account" "kit" {
   for_each = {
-    tasks     = "What the queues call functions as"
     scheduler = "What the schedules call functions as"
     build     = "Builds the functions"
   }
@@ -11,14 +10,56 @@ resource "google_service_account" "kit" {
   depends_on   = [google_project_service.api]
 }
 
+resource "google_service_account" "runtime" {
+  for_each     = local.functions
+  account_id   = each.value.account_id
+  display_name = "Runs ${each.value.service}"
+  lifecycle {
+    precondition {
+      condition     = length(each.value.account_id) >= 6
+      error_message = "The account ${each.value.account_id} must have 6 characters or more: give the function a longer name in catalogue.yaml."
+    }
+  }
+  depends_on = [google_project_service.api]
+}
+
+# What a queue calls functions as. It may call those that the catalogue's `queues` name it for, and no others: so a function
+# that was taken over calls at most what its own queues call.
+resource "google_service_account" "queue" {
+  for_each     = local.queues
+  account_id   = "qu-${local.begin}${each.key}"
+  display_name = "What the queue ${local.begin}${each.key} calls functions as"
+  lifecycle {
+    precondition {
+      condition     = length("qu-${local.begin}${each.key}") >= 6 && length("qu-${local.begin}${each.key}") <= 30
+      error_message = "The account qu-${local.begin}${each.key} must have 6 to 30 characters: give the queue another name in catalogue.yaml, or shorten the prefix."
+    }
+  }
+  depends_on = [google_project_service.api]
+}
+
+# A trigger's account: it may receive events and invoke its function, and nothing else.
+resource "google_service_account" "trigger" {
+  for_each     = toset([for trigger in local.triggers : trigger.function])
+  account_id   = replace(local.functions[each.key].account_id, "/^fn-/", "ev-")
+  display_name = "Invokes ${local.functions[each.key].service} with events"
+  depends_on   = [google_project_service.api]
+}
+
 locals {
-  people = setunion(var.invokers, var.deployer == null ? [] : [var.deployer])
+  # What `make bootstrap` creates. It keeps its rights when a person deploys, so that both may deploy in turn.
+  builder = "serviceAccount:signalbox-deployer@${var.project_id}.iam.gserviceaccount.com"
+
+  # Of persons who deploy in turn, each would take the right from the one before: a group holds it for all of them.
+  deploying = var.deployers != null ? [var.deployers] : var.deployer != null ? [var.deployer] : []
+  people    = setunion(var.invokers, [local.builder], local.deploying)
 
   invokers = { for name, function in local.functions : name => merge(
     function.people ? { for member in local.people : member => member } : {},
     function.public ? { everybody = "allUsers" } : {},
-    function.queue ? { tasks = google_service_account.kit["tasks"].member } : {},
+    { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member },
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
+    contains(keys(google_service_account.trigger), name) ? { trigger = google_service_account.trigger[name].member } : {},
   ) }
 
   enqueues = merge([for name, function in local.functions : {
@@ -31,15 +72,46 @@ resource "google_cloud_tasks_queue_iam_member" "enqueuer" {
   name     = google_cloud_tasks_queue.queue[each.value.queue].name
   location = var.region
   role     = "roles/cloudtasks.enqueuer"
-  member   = module.function[each.value.function].account.member
+  member   = google_service_account.runtime[each.value.function].member
 }
 
-# A task carries the tasks' identity, and only an account that may act as it can create such a task.
-resource "google_service_account_iam_member" "act_as_tasks" {
-  for_each           = toset([for name, function in local.functions : name if length(function.enqueues) > 0])
-  service_account_id = google_service_account.kit["tasks"].name
+# A task carries its queue's identity, and only an account that may act as it can create such a task.
+resource "google_service_account_iam_member" "act_as_queue" {
+  for_each           = local.enqueues
+  service_account_id = google_service_account.queue[each.value.queue].name
   role               = "roles/iam.serviceAccountUser"
-  member             = module.function[each.key].account.member
+  member             = google_service_account.runtime[each.value.function].member
+}
+
+# [open] the condition, as documented for named databases, was never run in a real project.
+resource "google_project_iam_member" "database" {
+  for_each = google_service_account.runtime
+  project  = var.project_id
+  role     = "roles/datastore.user"
+  member   = each.value.member
+  condition {
+    title      = "one-database-only"
+    expression = "resource.name == \"projects/${var.project_id}/databases/${local.database}\""
+  }
+}
+
+resource "google_project_iam_member" "event_receiver" {
+  for_each = google_service_account.trigger
+  project  = var.project_id
+  role     = "roles/eventarc.eventReceiver"
+  member   = each.value.member
+}
+
+# What a deployment by Cloud Build sets up runs as these accounts, and only who may act as them can do that.
+resource "google_service_account_iam_member" "builder_acts_as" {
+  for_each = merge(
+    { for name, account in google_service_account.runtime : account.account_id => account.name },
+    { for name, account in google_service_account.trigger : account.account_id => account.name },
+    { for name in ["build", "scheduler"] : google_service_account.kit[name].account_id => google_service_account.kit[name].name },
+  )
+  service_account_id = each.value
+  role               = "roles/iam.serviceAccountUser"
+  member             = local.builder
 }
 
 resource "google_project_iam_member" "build_logs" {
@@ -68,4 +140,21 @@ resource "google_artifact_registry_repository_iam_member" "build_images" {
   location   = var.region
   role       = "roles/artifactregistry.writer"
   member     = google_service_account.kit["build"].member
+}
+
+# A right is in force some minutes after it was granted ("typically 2 minutes, potentially 7 or longer": IAM, Access change
+# propagation), and a function that is built earlier fails. So functions wait once, after all that building and running
+# them needs; again only when there is a new right.
+resource "terraform_data" "rights" {
+  triggers_replace = sort(concat(
+    [google_project_iam_member.build_logs.id, google_project_iam_member.build_sources.id],
+    [google_artifact_registry_repository_iam_member.build_images.id],
+    [for right in google_project_iam_member.database : right.id],
+    [for right in google_project_iam_member.event_receiver : right.id],
+    [for right in google_service_account_iam_member.act_as_queue : right.id],
+    [for right in google_service_account_iam_member.builder_acts_as : right.id],
+  ))
+  provisioner "local-exec" {
+    command = "sleep ${var.rights_seconds}"
+  }
 }

@@ -11,21 +11,38 @@ locals {
     }]
   } }
 
-  # The kit's own fields that no query names; a map's settings are those of its fields too.
+  # All of the kit's own fields that no query names; a map's settings are those of its fields too. An index of values that
+  # grow (times, numbers of units) takes some 500 writes a second.
   never_searched = {
-    attempts   = ["starts"]
-    batches    = ["digest", "missing", "on_complete", "parent", "task"]
-    counters   = ["failures", "passed", "units"]
-    documents  = ["_signalbox"]
-    outbox     = ["tasks"]
-    pages      = ["digest", "task", "units"]
-    semaphores = ["alarm_at", "clean_at", "ended", "leases", "next_token"]
-    units      = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
-    waiters    = ["answer", "continuation", "deadline_at", "joined", "on_timeout"]
+    attempts = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
+    batches = [
+      "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing", "on_complete", "pages",
+      "parent", "reason", "size", "state", "succeeded", "task"
+    ]
+    counters  = ["failures", "failures_max", "page", "passed", "units"]
+    documents = ["_signalbox"]
+    failures  = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
+    outbox    = ["enqueued", "tasks"]
+    pages     = ["digest", "end", "first", "size", "task", "units"]
+    receipts  = ["digest"]
+    releases  = ["id", "incarnation", "operation", "token"]
+    semaphores = [
+      "alarm_at", "clean_at", "delete_after_seconds", "ended", "lease_seconds", "leases", "next_token", "permits", "revision"
+    ]
+    transforms    = ["botl"]
+    units         = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
+    verifications = ["cursor", "ended_at", "found", "moved_at", "pages"]
+    waiters = [
+      "answer", "continuation", "deadline_at", "grant", "incarnation", "joined", "lease_seconds", "on_timeout", "permits",
+      "release_on_return", "state"
+    ]
+    walks = ["run"]
   }
   exempt = merge([for collection, fields in local.never_searched : {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }
   }]...)
+
+  first_exempt = "documents._signalbox"
 
   # Which documents embed a document, and by which fields.
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
@@ -44,16 +61,26 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
+  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.time_to_live, google_firestore_field.attempts]
+}
+
+# A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so
+# one field comes first, then the others, and the composite indexes last.
+resource "google_firestore_field" "first" {
+  database   = local.database
+  collection = local.exempt[local.first_exempt].collection
+  field      = local.exempt[local.first_exempt].field
+  index_config {}
   depends_on = [google_firestore_database.database]
 }
 
 resource "google_firestore_field" "exempt" {
-  for_each   = local.exempt
+  for_each   = { for name, exempt in local.exempt : name => exempt if name != local.first_exempt }
   database   = local.database
   collection = each.value.collection
   field      = each.value.field
   index_config {}
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }
 
 resource "google_firestore_field" "searched_as_array" {
@@ -67,5 +94,5 @@ resource "google_firestore_field" "searched_as_array" {
       query_scope  = "COLLECTION"
     }
   }
-  depends_on = [google_firestore_database.database]
+  depends_on = [google_firestore_field.first]
 }

@@ -17,6 +17,10 @@ locals {
   database          = coalesce(var.database, "signalbox-${var.environment}")
   database_location = coalesce(var.database_location, var.region)
 
+  # Those of the kit's own functions carry nothing else; the others are for users' tasks, if they retry forever.
+  kits_queues = flatten([for name, entry in local.catalogue.functions : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
+  task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name)]
+
   functions = { for name, entry in local.catalogue.functions : name => {
     segment    = local.segments[name]
     service    = "${local.begin}${local.segments[name]}"
@@ -25,6 +29,7 @@ locals {
     queue      = contains(entry.invoked_by, "queue")
     schedule   = contains(entry.invoked_by, "schedule")
     public     = lookup(entry, "public", false)
+    queues     = toset(!contains(entry.invoked_by, "queue") ? [] : length(lookup(entry, "queues", [])) > 0 ? entry.queues : local.task_queues)
     enqueues   = toset(lookup(entry, "enqueues", []))
     tasks      = sort(lookup(entry, "tasks", []))
     users_own  = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")
@@ -48,9 +53,11 @@ locals {
     SIGNALBOX_DATABASE          = local.database
     SIGNALBOX_FUNCTION_URL      = local.function_url
     SIGNALBOX_QUEUE_PREFIX      = local.begin
-    SIGNALBOX_TASKS_ACCOUNT     = google_service_account.kit["tasks"].email
+    SIGNALBOX_TASKS_ACCOUNT     = "qu-${local.begin}{queue}@${var.project_id}.iam.gserviceaccount.com"
     SIGNALBOX_SCHEDULER_ACCOUNT = google_service_account.kit["scheduler"].email
     SIGNALBOX_TASK_FUNCTIONS    = jsonencode({ for name, function in local.functions : name => function.tasks if function.queue && (function.users_own || length(function.tasks) > 0) })
-    SIGNALBOX_TASK_QUEUES       = jsonencode([for name, queue in local.queues : name if queue.attempts_max == -1])
+    SIGNALBOX_TASK_QUEUES       = jsonencode(local.task_queues)
+    SIGNALBOX_CALLING_QUEUES    = jsonencode({ for name, function in local.functions : name => sort(function.queues) if function.queue })
+    SIGNALBOX_QUEUE_BACKOFFS    = jsonencode({ for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] })
   }
 }

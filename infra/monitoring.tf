@@ -1,27 +1,52 @@
-# Three alerts: functions fail, tasks are not dispatched, or none can be enqueued. Everything else is on the dashboard.
+# What somebody must look at. Thresholds on metrics, the absence of sweeps, and log lines whose first one counts.
 
 locals {
   services    = join(",", [for function in local.functions : "\"${function.service}\""])
   queue_names = join(",", [for name in keys(local.queues) : "\"${local.begin}${name}\""])
+  of_queues   = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=one_of(${local.queue_names})"
+  of_services = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=one_of(${local.services})"
+  requests    = "metric.type=\"run.googleapis.com/request_count\""
 
-  alerts = {
+  # Eventarc hands events over through Pub/Sub, in a subscription that it names after the trigger's region and the function.
+  subscriptions = join("|", [for event in local.events : "eventarc-${event.region}-${local.functions[event.function].service}-.*"])
+
+  thresholds = merge({
     failures = {
-      title     = "Functions fail"
-      filter    = "resource.type=\"cloud_run_revision\" AND metric.type=\"run.googleapis.com/request_count\" AND metric.labels.response_code_class=\"5xx\" AND resource.labels.service_name=one_of(${local.services})"
-      aligner   = "ALIGN_RATE"
-      reducer   = "REDUCE_SUM"
-      group     = "resource.label.service_name"
-      threshold = 0.1 # a second: transient contention also responds 503
+      title   = "Functions fail"
+      filter  = "${local.of_services} AND ${local.requests} AND metric.labels.response_code_class=\"5xx\""
+      aligner = "ALIGN_RATE"
+      reducer = "REDUCE_SUM"
+      group   = "resource.label.service_name"
+      above   = 0.1 # a second: transient contention also responds 503
     }
     depth = {
-      title     = "Queue depth is high"
-      filter    = "resource.type=\"cloud_tasks_queue\" AND metric.type=\"cloudtasks.googleapis.com/queue/depth\" AND resource.labels.queue_id=one_of(${local.queue_names})"
-      aligner   = "ALIGN_MIN"
-      reducer   = "REDUCE_MAX"
-      group     = "resource.label.queue_id"
-      threshold = 10000 # half an hour's work of a queue at some six tasks a second
+      title   = "Queue depth is high"
+      filter  = "${local.of_queues} AND metric.type=\"cloudtasks.googleapis.com/queue/depth\""
+      aligner = "ALIGN_MIN"
+      reducer = "REDUCE_MAX"
+      group   = "resource.label.queue_id"
+      above   = 10000 # half an hour's work of a queue at some six tasks a second; tasks that are due later count too
     }
-  }
+    delay = {
+      title   = "Tasks are late"
+      filter  = "${local.of_queues} AND metric.type=\"cloudtasks.googleapis.com/queue/task_attempt_delays\""
+      aligner = "ALIGN_PERCENTILE_99"
+      reducer = "REDUCE_MAX"
+      group   = "resource.label.queue_id"
+      above   = 600000 # ms from when an attempt was due to when it began
+    }
+    }, local.subscriptions == "" ? {} : {
+    events = {
+      title   = "Events are not delivered"
+      filter  = "resource.type=\"pubsub_subscription\" AND metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND resource.labels.subscription_id=monitoring.regex.full_match(\"${local.subscriptions}\")"
+      aligner = "ALIGN_MAX"
+      reducer = "REDUCE_MAX"
+      group   = "resource.label.subscription_id"
+      above   = 600 # seconds; a fresh trigger is silent for up to two minutes, and Eventarc drops an event after 24 hours
+    }
+  })
+
+  channels = [for channel in google_monitoring_notification_channel.email : channel.id]
 }
 
 resource "google_monitoring_notification_channel" "email" {
@@ -32,17 +57,24 @@ resource "google_monitoring_notification_channel" "email" {
   depends_on   = [google_project_service.api]
 }
 
+check "somebody_is_told" {
+  assert {
+    condition     = var.alert_email != null
+    error_message = "Alerts are raised and nobody is told: set `alert_email` in the environment's tfvars."
+  }
+}
+
 resource "google_monitoring_alert_policy" "alert" {
-  for_each              = local.alerts
+  for_each              = local.thresholds
   display_name          = "${local.begin}signalbox: ${each.value.title}"
   combiner              = "OR"
-  notification_channels = [for channel in google_monitoring_notification_channel.email : channel.id]
+  notification_channels = local.channels
   conditions {
     display_name = each.value.title
     condition_threshold {
       filter          = each.value.filter
       comparison      = "COMPARISON_GT"
-      threshold_value = each.value.threshold
+      threshold_value = each.value.above
       duration        = "300s"
       aggregations {
         alignment_period     = "60s"
@@ -55,58 +87,41 @@ resource "google_monitoring_alert_policy" "alert" {
   depends_on = [module.function, google_cloud_tasks_queue.queue]
 }
 
+# Nothing else repairs what a process that died left behind, and a sweeper that fails every minute stays far below the rate of
+# failures above. Both conditions watch its successes: there are none, or there are zeros.
 locals {
-  service_names    = join(" OR ", [for function in local.functions : "\"${function.service}\""])
-  refusal_messages = join(" OR ", ["\"deployment cannot enqueue\"", "\"task refused\""])
+  sweeps = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.functions["sweep"].service}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""
 }
 
-# On log lines: the retries of a few tasks are too few for the rate of 5xx responses above.
-resource "google_monitoring_alert_policy" "refusals" {
-  display_name          = "${local.begin}signalbox: Tasks cannot be enqueued"
+resource "google_monitoring_alert_policy" "no_sweeps" {
+  display_name          = "${local.begin}signalbox: Sweeps have stopped"
   combiner              = "OR"
-  notification_channels = [for channel in google_monitoring_notification_channel.email : channel.id]
+  notification_channels = local.channels
   conditions {
-    display_name = "Tasks cannot be enqueued"
-    condition_matched_log {
-      filter = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND severity=\"ERROR\" AND jsonPayload.message=(${local.refusal_messages})"
+    display_name = "No sweep is reported"
+    condition_absent {
+      filter   = local.sweeps
+      duration = "600s"
+      aggregations {
+        alignment_period     = "60s"
+        per_series_aligner   = "ALIGN_DELTA"
+        cross_series_reducer = "REDUCE_SUM"
+      }
     }
   }
-  alert_strategy {
-    auto_close = "3600s"
-    notification_rate_limit {
-      period = "3600s"
+  conditions {
+    display_name = "No sweep succeeds"
+    condition_threshold {
+      filter          = local.sweeps
+      comparison      = "COMPARISON_LT"
+      threshold_value = 1
+      duration        = "600s"
+      aggregations {
+        alignment_period     = "60s"
+        per_series_aligner   = "ALIGN_DELTA"
+        cross_series_reducer = "REDUCE_SUM"
+      }
     }
   }
-  depends_on = [google_project_service.api]
-}
-
-locals {
-  charts = [
-    { title = "Requests a second, by function", metric = "run.googleapis.com/request_count", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_RATE", reducer = "REDUCE_SUM" },
-    { title = "99th percentile latency, ms", metric = "run.googleapis.com/request_latencies", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_PERCENTILE_99", reducer = "REDUCE_MAX" },
-    { title = "Queue depth, by queue", metric = "cloudtasks.googleapis.com/queue/depth", resource = "cloud_tasks_queue", label = "queue_id", names = local.queue_names, aligner = "ALIGN_MEAN", reducer = "REDUCE_SUM" },
-    { title = "Instances, by function", metric = "run.googleapis.com/container/instance_count", resource = "cloud_run_revision", label = "service_name", names = local.services, aligner = "ALIGN_MAX", reducer = "REDUCE_SUM" },
-  ]
-}
-
-resource "google_monitoring_dashboard" "dashboard" {
-  dashboard_json = jsonencode({
-    displayName = "${local.begin}signalbox"
-    mosaicLayout = {
-      columns = 12
-      tiles = [for place, chart in local.charts : {
-        xPos = place % 2 * 6, yPos = floor(place / 2) * 4, width = 6, height = 4
-        widget = { title = chart.title, xyChart = { dataSets = [{ timeSeriesQuery = { timeSeriesFilter = {
-          filter = "metric.type=\"${chart.metric}\" resource.type=\"${chart.resource}\" resource.labels.${chart.label}=one_of(${chart.names})"
-          aggregation = {
-            alignmentPeriod    = "60s"
-            perSeriesAligner   = chart.aligner
-            crossSeriesReducer = chart.reducer
-            groupByFields      = ["resource.label.${chart.label}"]
-          }
-        } } }] } }
-      }]
-    }
-  })
-  depends_on = [google_project_service.api]
+  depends_on = [module.function]
 }

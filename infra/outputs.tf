@@ -9,10 +9,11 @@ output "urls" {
 }
 
 output "accounts" {
-  description = "The service account that each function runs as, and those of tasks, schedules and builds."
+  description = "The service account that each function runs as, and those of queues, schedules and builds."
   value = merge(
-    { for name, function in module.function : name => function.account.email },
+    { for name, account in google_service_account.runtime : name => account.email },
     { for name, account in google_service_account.kit : name => account.email },
+    { for name, account in google_service_account.queue : "queue ${name}" => account.email },
   )
 }
 

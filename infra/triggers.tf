@@ -5,5 +5,6 @@ locals {
     type     = trigger.event
     region   = local.database_location
     document = trigger.document
+    account  = google_service_account.trigger[trigger.function].email
   } }
 }

@@ -78,7 +78,7 @@ variable "dist_dir" {
 }
 
 variable "invokers" {
-  description = "IAM members that may call the functions for people, in addition to the deployer: user:…, group:…, serviceAccount:…"
+  description = "IAM members that may call the functions for people, in addition to those who deploy: user:…, group:…, serviceAccount:…"
   type        = set(string)
   default     = []
   nullable    = false
@@ -98,6 +98,16 @@ variable "deployer" {
   }
 }
 
+variable "deployers" {
+  description = "Group of the people who deploy, as group:…: it may call the functions for people in place of whoever deploys, so that a deployment by another person changes nothing. Null: the deployer."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.deployers == null || can(regex("^group:.+@.+$", var.deployers))
+    error_message = "deployers is one group, as group:deployers@example.com."
+  }
+}
+
 variable "alert_email" {
   description = "Address that alerts are sent to. Null: alerts are raised and not sent."
   type        = string
@@ -105,5 +115,16 @@ variable "alert_email" {
   validation {
     condition     = var.alert_email == null || can(regex("^[^@ ]+@[^@ ]+\\.[^@ ]+$", var.alert_email))
     error_message = "alert_email must be one e-mail address."
+  }
+}
+
+variable "rights_seconds" {
+  description = "Pause between granting rights and building the functions that need them, in seconds. Google: typically 2 minutes, potentially 7 or longer."
+  type        = number
+  default     = 120
+  nullable    = false
+  validation {
+    condition     = var.rights_seconds >= 0 && var.rights_seconds <= 1800 && floor(var.rights_seconds) == var.rights_seconds
+    error_message = "rights_seconds is a whole number of seconds, 0 to 1800."
   }
 }

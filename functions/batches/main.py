@@ -14,6 +14,7 @@ from shared.batches.rules.requests import (
     requested_id,
 )
 from shared.core.rules.limits import LIMITS
+from shared.tasks.operations import errors
 
 routes = Routes("batches")
 
@@ -43,7 +44,9 @@ def seal(request: Request, id: str) -> Response:
 
 @routes.on("GET", "/{id}")
 def get(_: Request, id: str) -> Response:
-    return Response(200, operations.get(runtime.ports(), id).to_json())
+    status = operations.get(runtime.ports(), id)
+    last_error = errors.of_batch(runtime.ports(), id) if status.runs else {}
+    return Response(200, status.to_json() | last_error)
 
 
 @routes.on("GET", "/{id}/units", query=("state", "page_token"))

@@ -28,7 +28,7 @@ def patch(request: Request, key: str) -> Response:
 def post(request: Request) -> Response:
     post_request = document_http.post_request(request)
     if isinstance(post_request, BulkPutRequest):
-        return document_http.bulk_response(put_each(runtime.ports(), post_request))
+        return document_http.bulk_response(put_each(runtime.ports(), post_request, documents_wanted=False))
     return document_http.written_response(operations.put(runtime.ports(), post_request))
 
 

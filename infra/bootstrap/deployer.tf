@@ -4,15 +4,16 @@ resource "google_service_account" "deployer" {
   depends_on   = [google_project_service.api]
 }
 
+# It may act as no account by a right of the project: a deployment lets it act as the kit's own, one by one (infra/iam.tf).
 locals {
   rights = [
     "roles/artifactregistry.admin",
-    "roles/cloudfunctions.admin",
+    "roles/cloudfunctions.developer",
     "roles/cloudscheduler.admin",
     "roles/cloudtasks.admin",
-    "roles/datastore.owner", # databases, indexes, times to live
-    "roles/iam.serviceAccountAdmin",
-    "roles/iam.serviceAccountUser", # functions, builds and schedules run as accounts that it creates
+    "roles/datastore.owner",         # databases, indexes, times to live
+    "roles/iam.serviceAccountAdmin", # creates accounts, and decides who may act as them: as mighty as any account of the project
+    "roles/logging.configWriter",    # the metric of what was given up
     "roles/logging.logWriter",
     "roles/monitoring.editor",
     "roles/run.admin", # the invokers of a function are a policy of its Cloud Run service
@@ -35,7 +36,7 @@ resource "google_project_iam_member" "deployer" {
   member   = google_service_account.deployer.member
 }
 
-# It may grant only these roles of the project, so it cannot make itself the owner.
+# It may grant only these roles of the project, and so not make itself the owner directly. SECURITY.md has what remains.
 resource "google_project_iam_member" "deployer_grants" {
   project = var.project_id
   role    = "roles/resourcemanager.projectIamAdmin"

@@ -23,6 +23,7 @@ resource "google_project_service" "api" {
     "iam.googleapis.com",
     "iamcredentials.googleapis.com",
     "serviceusage.googleapis.com",
+    "sts.googleapis.com", # exchanges GitHub's tokens
     "storage.googleapis.com",
   ])
   service            = each.key

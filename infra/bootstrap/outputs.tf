@@ -7,3 +7,8 @@ output "deployer" {
   description = "The deploying account, as the variable `deployer` takes it."
   value       = google_service_account.deployer.member
 }
+
+output "identity_provider" {
+  description = "What the variable SIGNALBOX_IDENTITY_PROVIDER of the repository on GitHub must say, or null."
+  value       = one([for provider in google_iam_workload_identity_pool_provider.github : provider.name])
+}

@@ -16,3 +16,13 @@ variable "region" {
     error_message = "region is a region such as us-central1, not a zone."
   }
 }
+
+variable "github_repository" {
+  description = "Repository on GitHub, as OWNER/NAME, whose Actions may deploy from main and plan from everywhere. Null: none."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.github_repository == null || can(regex("^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$", var.github_repository))
+    error_message = "github_repository is OWNER/NAME, as in the repository's address, without https://github.com/."
+  }
+}

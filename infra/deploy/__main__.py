@@ -1,4 +1,4 @@
-"""Deploy Signalbox to a Google Cloud project: what `make deploy`, `plan`, `smoke`, `destroy` and `bootstrap` run.
+"""Deploy Signalbox to a Google Cloud project: what `make deploy`, `plan`, `smoke`, `adopt`, `destroy` … run.
 
 YES=1, or CI, confirms a plan in advance; CONFIRM=ENV confirms destroy (for prod: CONFIRM="prod PROJECT").
 SIGNALBOX_BASE_URL sends the smoke test to another address. Exit status 1: something failed or was refused, as the
@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 
 from infra.deploy import target
-from infra.deploy.commands import CommandFailed
+from infra.deploy.commands import CommandFailed, run
 from infra.deploy.flow import Aborted, Flow
+from infra.deploy.recovery import Recovery
 from infra.packaging.imports import PackagingError
 
-GOALS = ("deploy", "plan", "smoke", "destroy", "bootstrap")
+RECOVERY = ("rollback", "restore")
+GOALS = ("deploy", "plan", "smoke", "adopt", "destroy", "bootstrap", *RECOVERY)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,10 +49,9 @@ def _do(options: argparse.Namespace) -> bool:
     flow = Flow(place, _say, agree, base_url=os.environ.get("SIGNALBOX_BASE_URL", ""))
     if options.goal == "deploy":
         return flow.deploy(options.planned)
-    result = {"plan": flow.plan, "smoke": flow.smoke, "destroy": flow.destroy, "bootstrap": flow.bootstrap}[
-        options.goal
-    ]()
-    return result is not False
+    steps = Recovery(place, _say, agree, run) if options.goal in RECOVERY else flow
+    goal: Callable[[], object] = getattr(steps, options.goal)
+    return goal() is not False
 
 
 def _agreed() -> str:

@@ -7,8 +7,7 @@ answers as a shell would: with status 127.
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,16 +35,25 @@ class Outcome:
 
 class Run(Protocol):
     def __call__(
-        self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None, shown: bool = False
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        watch: Callable[[str], None] | None = None,
     ) -> Outcome:
-        """Run a command in a folder, with these variables added to the environment; `shown` prints as it goes."""
+        """Run a command in a folder, with these variables added to the environment; `watch` gets each line."""
 
 
 def run(
-    command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None, shown: bool = False
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    watch: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run a program from the PATH. With `shown`, what it writes is printed too, and all of it is `text`."""
-    errors = subprocess.STDOUT if shown else subprocess.PIPE
+    """Run a program from the PATH. With `watch`, which gets each line as it comes, all that it writes is `text`."""
+    errors = subprocess.STDOUT if watch else subprocess.PIPE
     try:
         process = subprocess.Popen(  # noqa: S603  the program is ours to choose, and no shell reads its arguments
             command,
@@ -59,11 +67,11 @@ def run(
     except FileNotFoundError:
         return Outcome(NOT_FOUND, error=f"{command[0]}: not found")
     with process:
-        if not shown:
+        if not watch:
             text, error = process.communicate()
             return Outcome(process.returncode, text, error)
         with _left_to_the_program():
-            text = _shown(process)
+            text = _watched(process, watch)
             process.wait()
     return Outcome(process.returncode, text)
 
@@ -84,11 +92,20 @@ def _left_to_the_program() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _shown(process: subprocess.Popen[str]) -> str:
-    """Print each line as it arrives, and return them all."""
+@contextmanager
+def ended_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, by which a build is cancelled, end what runs here as Ctrl-C does: cleaning up."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _watched(process: subprocess.Popen[str], watch: Callable[[str], None]) -> str:
+    """Pass on each line as it arrives, and return them all."""
     lines = []
     for line in process.stdout or ():
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        watch(line)
         lines.append(line)
     return "".join(lines)

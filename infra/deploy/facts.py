@@ -5,7 +5,6 @@ enabled already; on a fresh project they are not, and nothing of Signalbox can e
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,8 @@ FUNCTIONS_API = "cloudfunctions.googleapis.com"
 FIRESTORE_API = "firestore.googleapis.com"
 RUNTIME = re.compile(r'^\s*runtime\s*=\s*"(\w+)"', re.MULTILINE)
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
+OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
+API = re.compile(r'"([a-z]+\.googleapis\.com)"')
 AT_ONCE = 8
 
 
@@ -34,7 +35,6 @@ class Facts:
     terraform: str = ""
     gcloud: bool = False
     account: str = ""
-    default_credentials: bool = False
     project_state: str = ""
     billing: bool | None = None
     apis: frozenset[str] | None = None
@@ -46,19 +46,19 @@ class Facts:
     runtime: str = ""
     catalogue_error: str = ""
     names: Sequence[str] = field(default=())
+    needed_apis: frozenset[str] = frozenset()
 
 
 def gather(target: Target, run: Run) -> Facts:
     """Run all commands. What failed is left empty or None."""
     first = _ask(_first_round(target), target.root, run)
-    apis = _names(first["services"])
+    apis = frozenset() if OFF.search(first["services"].error) else _names(first["services"])
     later = _ask(_second_round(target, apis or frozenset()), target.root, run)
     names, catalogue_error = _catalogue(target)
     return Facts(
         terraform=_json(first["terraform"], {}).get("terraform_version", ""),
         gcloud=first["gcloud"].ok,
         account=first["account"].text.strip() if first["account"].ok else "",
-        default_credentials=first["credentials"].ok or bool(os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN")),
         project_state=_json(first["project"], {}).get("lifecycleState", ""),
         billing=_json(first["billing"], {}).get("billingEnabled"),
         apis=apis,
@@ -70,6 +70,7 @@ def gather(target: Target, run: Run) -> Facts:
         runtime=_runtime(target),
         catalogue_error=catalogue_error,
         names=names,
+        needed_apis=_needed_apis(target),
     )
 
 
@@ -79,12 +80,18 @@ def account(target: Target, run: Run) -> str:
     return outcome.text.strip() if outcome.ok else ""
 
 
+def queues(target: Target, run: Run) -> frozenset[str]:
+    """Return the names of the region's queues; none, if they cannot be read."""
+    question = f"gcloud tasks queues list --location={target.region} --project={target.project}"
+    listed = _ask({"queues": f"{question} --format=value(name.basename())"}, target.root, run)["queues"]
+    return _names(listed) or frozenset()
+
+
 def _first_round(target: Target) -> dict[str, str]:
     return {
         "terraform": "terraform version -json",
         "gcloud": "gcloud --version",
         "account": ACCOUNT,
-        "credentials": "gcloud auth application-default print-access-token",
         "project": f"gcloud projects describe {target.project} --format=json",
         "billing": f"gcloud billing projects describe {target.project} --format=json",
         "services": f"gcloud services list --enabled --project={target.project} --format=value(config.name)",
@@ -135,6 +142,11 @@ def _last(resource_name: str) -> str:
 def _runtime(target: Target) -> str:
     found = RUNTIME.search((target.infra / "modules" / "function" / "main.tf").read_text("utf-8"))
     return found[1] if found else ""
+
+
+def _needed_apis(target: Target) -> frozenset[str]:
+    files = (target.infra / "apis.tf", target.infra / "bootstrap" / "main.tf")
+    return frozenset(api for file in files for api in API.findall(file.read_text("utf-8")))
 
 
 def _catalogue(target: Target) -> tuple[Sequence[str], str]:

@@ -1,35 +1,31 @@
 """Deploy, plan, destroy and bootstrap: the order of their steps, and where they stop.
 
-    deploy = check → package → plan → show → confirm → apply the saved plan → smoke test
-                                                       └ retried once if Eventarc's roles came too late
+    deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
+                                                                               └ again and again, see applying.py
 
-Nothing is changed before every prerequisite is met and the plan is confirmed. The first deployment with an event
-trigger may fail because Google's Eventarc agent gets its roles some minutes after the API is enabled: that one error is
-retried once; any other is final.
+Nothing is changed before it is confirmed: first what a fresh project lacks (APIs, the bootstrap), one question each,
+then the plan.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from infra.catalogue import load
-from infra.deploy import facts, prerequisites, smoke, terraform
+from infra.deploy import adoption, facts, prerequisites, smoke, terraform
+from infra.deploy.applying import Attempts, applied, planned
+from infra.deploy.clock import REAL, Clock
 from infra.deploy.commands import CommandFailed, Run, run
 from infra.deploy.plans import Plan
 from infra.deploy.target import Target
 from infra.packaging.__main__ import build
 
-EVENTARC_LAG = "Permission denied while using the Eventarc Service Agent"
-EVENTARC_PAUSE_SECONDS = 120.0
-DATABASE_EXISTS = "Database already exists"
-USE_DATABASE = "To use the database that is there, say create_database = false in the environment's tfvars."
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
 FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
-that Cloud Functions keeps for sources, and the database where Terraform did not create it or environment is prod. The
-queues' names cannot be used again for some days: give a new deployment in this project another prefix until then."""
+that Cloud Functions keeps for sources, the database where Terraform did not create it or environment is prod, and the
+queues, emptied: a deleted queue's name would be taken for days. The next `make deploy` takes them up again."""
 
 
 class Aborted(Exception):
@@ -47,23 +43,23 @@ class Flow:
     say: Callable[[str], None]
     agree: Callable[[str], str]
     run: Run = run
-    pause: Callable[[float], None] = time.sleep
+    clock: Clock = REAL
     base_url: str = ""
 
     def plan(self) -> Plan:
-        """Check, package, plan and show; the plan is saved for `deploy(planned=True)`."""
+        """Check, package, plan and show; the plan is saved for `deploy(saved=True)`."""
         return self._planned(self._checked())
 
-    def deploy(self, planned: bool = False) -> bool:
-        """Deploy the catalogue and run the smoke test; `planned` applies the plan that `plan` saved."""
-        engine = self._checked()
-        if planned:
-            self._apply(engine)
+    def deploy(self, saved: bool = False) -> bool:
+        """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
+        engine = self._terraform(self._prepared().account)
+        if saved:
+            self._apply(engine, self._saved(engine))
         else:
             plan = self._planned(engine)
             if not plan.empty:
-                self._agreed()
-                self._apply(engine)
+                self._agreed("Apply it? [y/N] ")
+                self._apply(engine, plan)
         return self._tested(engine)
 
     def smoke(self) -> bool:
@@ -77,9 +73,30 @@ class Flow:
             raise Aborted(f"Nothing was destroyed: type {words!r} (or CONFIRM={words!r}).")
         engine = self._checked()
         self._packaged()  # Terraform reads its inputs, also the zips, before it destroys
-        self.say(str(engine.plan("-destroy")))
-        self._apply(engine)
+        plan = planned(engine, self._attempts(), "-destroy")
+        self.say(str(plan))
+        self._apply(engine, plan, "-destroy")
+        for queue in load(self.target.infra / "catalogue.yaml").queues:
+            self._emptied(self.target.service(queue))
         self.say(REMAINS)
+
+    def _emptied(self, queue: str) -> None:
+        """Delete the tasks of a queue that stays."""
+        where = (f"--location={self.target.region}", f"--project={self.target.project}", "--quiet")
+        outcome = self.run(("gcloud", "tasks", "queues", "purge", queue, *where), folder=self.target.root)
+        if not outcome.ok:
+            self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
+
+    def adopt(self) -> None:
+        """Take into the state what a killed apply left, and create the rest: `make deploy` without its smoke test."""
+        engine = self._checked()
+        self._packaged()
+        ids = adoption.importable(planned(engine, self._attempts()), self.target.project, self.target.region)
+        plan = adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
+        self.say(str(plan))
+        if not plan.empty:
+            self._agreed("Apply it? [y/N] ")
+            self._apply(engine, plan)
 
     def bootstrap(self) -> None:
         """Bootstrap a project: the bucket for the state and the deploying account."""
@@ -88,64 +105,92 @@ class Flow:
             bucket = self.target.state_bucket
             self.say(f"{self.target.project} is already bootstrapped from another machine: {bucket} exists.")
             return
-        engine = terraform.of_project(self.target, self.run)
+        self._bootstrapped(found.account)
+
+    def _bootstrapped(self, account: str) -> None:
+        engine = terraform.of_project(self.target, account, self.run)
         engine.init()
-        plan = engine.plan()
+        plan = planned(engine, self._attempts())
         self.say(str(plan))
         if not plan.empty:
-            self._agreed()
-            self._apply(engine)
+            self._agreed("Apply it? [y/N] ")
+            self._apply(engine, plan)
+
+    def _prepared(self) -> facts.Facts:
+        """Return the facts of a project that is ready, after offering to do what a fresh one lacks."""
+        found = facts.gather(self.target, self.run)
+        lacking = prerequisites.missing(self.target, found)
+        if any(not each.offer for each in lacking):
+            self._refuse(lacking)
+        for each in lacking:
+            self._offered(each, found.account)
+        return self._ready(prerequisites.missing) if lacking else found
+
+    def _offered(self, lacking: prerequisites.Missing, account: str) -> None:
+        """Do one thing that a fresh project lacks, if that is wanted."""
+        self.say(f"{lacking.what}\n  {lacking.remedy}")
+        if lacking.offer == prerequisites.ENABLE:
+            self._agreed("Enable them? [y/N] ")
+            outcome = self.run(lacking.remedy.split(), folder=self.target.root)
+            if not outcome.ok:
+                raise CommandFailed(outcome.error.strip())
+        else:
+            self._bootstrapped(account)
 
     def _checked(self) -> terraform.Terraform:
         return self._terraform(self._ready(prerequisites.missing).account)
 
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
-        plan = engine.plan()
+        plan = self._with_queues(engine, planned(engine, self._attempts()))
         self.say(str(plan))
         return plan
+
+    def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
+        """Plan to take the queues that an earlier destroy kept, where the plan would create them."""
+        ids = adoption.importable(plan, self.target.project, self.target.region)
+        if not any(adoption.QUEUE in address for address in ids):
+            return plan
+        kept = adoption.queues(ids, facts.queues(self.target, self.run))
+        return adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
 
     def _packaged(self) -> None:
         zips = build(load(self.target.infra / "catalogue.yaml"), (), self.target.root / "dist")
         self.say(f"Packaged {len(zips)} functions.")
 
-    def _agreed(self) -> None:
-        if self.agree("Apply it? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise Aborted("Nothing was changed: the plan was not confirmed (YES=1 confirms it in advance).")
+    def _agreed(self, question: str) -> None:
+        if self.agree(question).strip().lower() not in ("y", "yes"):
+            raise Aborted("Stopped: this was not confirmed, and not done (YES=1 confirms everything in advance).")
 
-    def _apply(self, engine: terraform.Terraform) -> None:
-        """Apply the saved plan; if only Eventarc's roles were late, plan and apply again."""
+    def _saved(self, engine: terraform.Terraform) -> Plan:
         if not engine.plan_file.exists():
             raise Aborted("There is no saved plan to apply. Run make plan first.")
-        outcome = engine.apply()
-        if EVENTARC_LAG in outcome.text + outcome.error:
-            self.say(f"Eventarc's agent has no roles yet. Retrying in {EVENTARC_PAUSE_SECONDS:g} s.")
-            self.pause(EVENTARC_PAUSE_SECONDS)
-            self.say(str(engine.plan()))
-            outcome = engine.apply()
-        if not outcome.ok:
-            hint = (
-                USE_DATABASE
-                if DATABASE_EXISTS in outcome.text + outcome.error
-                else "What exists stays: run the command again."
-            )
-            raise CommandFailed(f"terraform apply failed; the lines above say why. {hint}")
+        return engine.saved()
+
+    def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
+        applied(engine, plan, self._attempts(), *options)
+
+    def _attempts(self) -> Attempts:
+        return Attempts(self.say, self.clock)
 
     def _tested(self, engine: terraform.Terraform) -> bool:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
             raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
         self.say(f"Smoke test of {base_url}")
-        works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run), self.say)
+        works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run, self.clock), self.say)
         self.say(WORKS.format(base_url=base_url) if works else FAILED)
         return works
 
     def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Missing]]) -> facts.Facts:
         found = facts.gather(self.target, self.run)
         if missing := lacking(self.target, found):
-            where = f"{self.target.environment} of {self.target.project}"
-            raise Aborted("\n".join([f"Not ready for {where}; nothing was changed.", *map(str, missing)]))
+            self._refuse(missing)
         return found
+
+    def _refuse(self, missing: list[prerequisites.Missing]) -> None:
+        where = f"{self.target.environment} of {self.target.project}"
+        raise Aborted("\n".join([f"Not ready for {where}; nothing was changed.", *map(str, missing)]))
 
     def _account(self) -> str:
         return facts.account(self.target, self.run)

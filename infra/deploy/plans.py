@@ -5,25 +5,34 @@ is every failing `check` of the configuration, such as a function that is open t
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+TAINTED = "replace_because_tainted"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Addresses of what would be created, changed, replaced and destroyed, and the warnings."""
+    """Addresses of what would be created, changed, replaced, destroyed and imported, and the warnings.
+
+    `tainted` are those replaced because their creation failed half-way.
+    """
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     destroyed: tuple[str, ...] = ()
+    tainted: tuple[str, ...] = ()
+    imported: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     outputs_change: bool = False
+    created_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """Return whether applying the plan would change nothing."""
-        return not (self.created or self.changed or self.replaced or self.destroyed or self.outputs_change)
+        changes = (self.created, self.changed, self.replaced, self.destroyed, self.imported)
+        return not (any(changes) or self.outputs_change)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -38,9 +47,16 @@ def read(document: Mapping[str, Any]) -> Plan:
         changed=_with(changes, ["update"]),
         replaced=_with(changes, ["delete", "create"], ["create", "delete"]),
         destroyed=_with(changes, ["delete"]),
+        tainted=tuple(each["address"] for each in changes if each.get("action_reason") == TAINTED),
+        imported=tuple(each["address"] for each in changes if each["change"].get("importing")),
         warnings=tuple(_warnings(document.get("checks", ()))),
+        created_values={each["address"]: each["change"].get("after") or {} for each in _created(changes)},
         outputs_change=any(each["actions"] != ["no-op"] for each in outputs),
     )
+
+
+def _created(changes: Any) -> Iterator[Any]:
+    return (each for each in changes if each["change"]["actions"] == ["create"])
 
 
 def _with(changes: Any, *actions: list[str]) -> tuple[str, ...]:
@@ -62,6 +78,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"Plan: {len(plan.created)} to create, {len(plan.changed)} to change, {len(plan.replaced)} to replace, "
         f"{len(plan.destroyed)} to destroy."
     )
+    yield from (f"  adopts    {address}" for address in plan.imported)
     yield from (f"  changes   {address}" for address in plan.changed)
     yield from (f"  REPLACES  {address}" for address in plan.replaced)
     yield from (f"  DESTROYS  {address}" for address in plan.destroyed)

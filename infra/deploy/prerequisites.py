@@ -18,14 +18,17 @@ REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 PREFIX = re.compile(r"([a-z][a-z0-9]*(-[a-z0-9]+)*)?")
 NEEDED_FIRST = ("cloudresourcemanager.googleapis.com", "serviceusage.googleapis.com")
 """Terraform enables the other APIs itself, through these two."""
+APIS_AT_ONCE = 20  # a limit of the call; Terraform enables what is left
+ENABLE, BOOTSTRAP = "enable", "bootstrap"
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something missing or wrong, and what to do about it."""
+    """Something missing or wrong, and what to do about it. `offer`: `make deploy` can do it, as ENABLE or BOOTSTRAP."""
 
     what: str
     remedy: str
+    offer: str = ""
 
     def __str__(self) -> str:
         return f"  - {self.what}\n      {self.remedy}"
@@ -36,7 +39,11 @@ def missing(target: Target, facts: Facts) -> list[Missing]:
     ready = list(missing_access(target, facts))
     if facts.gcloud and facts.account and facts.project_state == "ACTIVE" and not facts.state_bucket:
         ready.append(
-            Missing(f"There is no bucket {target.state_bucket} for Terraform's state.", _make("bootstrap", target))
+            Missing(
+                f"There is no bucket {target.state_bucket} for Terraform's state, nor an account that deploys.",
+                _make("bootstrap", target),
+                BOOTSTRAP,
+            )
         )
     return [*ready, *_place(target, facts), *_names(target, facts), *_clashes(target, facts), *_database(target, facts)]
 
@@ -61,8 +68,6 @@ def _programs(facts: Facts) -> Iterator[Missing]:
         return
     if not facts.account:
         yield Missing("gcloud has no active account.", "gcloud auth login")
-    if not facts.default_credentials:
-        yield Missing("Terraform has no credentials.", "gcloud auth application-default login")
 
 
 def _project(target: Target, facts: Facts) -> Iterator[Missing]:
@@ -90,7 +95,8 @@ def _enabled(target: Target, facts: Facts) -> Iterator[Missing]:
             "--role=roles/serviceusage.serviceUsageAdmin",
         )
     elif off := [api for api in NEEDED_FIRST if api not in facts.apis]:
-        yield Missing(f"These APIs are off: {', '.join(off)}.", _enable(target, off))
+        more = sorted(facts.needed_apis - facts.apis - set(NEEDED_FIRST))
+        yield Missing(f"APIs are off: {', '.join([*off, *more])}.", _enable(target, [*off, *more]), ENABLE)
 
 
 def _place(target: Target, facts: Facts) -> Iterator[Missing]:
@@ -171,7 +177,8 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _enable(target: Target, apis: list[str]) -> str:
-    return f"gcloud services enable {' '.join(apis)} --project={target.project}"
+    """Return the command. All at once, and before the bootstrap: the sooner an API is on, the less refuses later."""
+    return f"gcloud services enable {' '.join(apis[:APIS_AT_ONCE])} --project={target.project}"
 
 
 def _make(goal: str, target: Target) -> str:

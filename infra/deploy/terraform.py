@@ -5,11 +5,13 @@ under the environment's name.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from infra.deploy import plans
 from infra.deploy.commands import CommandFailed, Outcome, Run
+from infra.deploy.identity import credentials
 from infra.deploy.prerequisites import member
 from infra.deploy.target import Target
 
@@ -17,14 +19,23 @@ LOCK_WAIT = "120s"  # another deployment of the same environment ends in this ti
 
 
 class Terraform:
-    """Terraform in one folder; `data` takes its working files and the plan."""
+    """Terraform in one folder; `data` takes its working files and the plan, `sign_in` returns its credentials."""
 
-    def __init__(self, folder: Path, data: Path, variables: list[str], run: Run, workspace: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        data: Path,
+        variables: list[str],
+        run: Run,
+        sign_in: Callable[[], dict[str, str]],
+        workspace: str = "",
+    ) -> None:
         self.plan_file = data / "plan"
-        self._folder = folder
+        self.folder = folder
         self._data = data
         self._variables = variables
         self._run = run
+        self._sign_in = sign_in
         self._workspace = {"TF_WORKSPACE": workspace} if workspace else {}
 
     def init(self, *backend: str) -> None:
@@ -35,43 +46,56 @@ class Terraform:
     def plan(self, *options: str) -> plans.Plan:
         """Plan, and save the plan for `apply`."""
         self._do("plan", f"-lock-timeout={LOCK_WAIT}", f"-out={self.plan_file}", *self._variables, *options)
+        return self.saved()
+
+    def saved(self) -> plans.Plan:
+        """Return the saved plan."""
         return plans.read(self._json("show", "-json", str(self.plan_file)))
 
-    def apply(self) -> Outcome:
-        """Apply the saved plan and return the outcome; a plan can be applied once."""
+    def apply(self, watch: Callable[[str], None]) -> Outcome:
+        """Apply the saved plan and return the outcome; a plan can be applied once. `watch` gets each line."""
         command = ("terraform", "apply", "-input=false", "-no-color", f"-lock-timeout={LOCK_WAIT}", str(self.plan_file))
-        outcome = self._run(command, folder=self._folder, environment=self._environment(), shown=True)
+        outcome = self._run(command, folder=self.folder, environment=self._environment(), watch=watch)
         self.plan_file.unlink(missing_ok=True)
         return outcome
+
+    def untaint(self, address: str) -> None:
+        """Take the mark off a resource that a failed create left, so that it is not replaced."""
+        self._run_checked("untaint", "-no-color", f"-lock-timeout={LOCK_WAIT}", address)
 
     def output(self, name: str) -> Any:
         """Return an output of the state, or None."""
         return self._json("output", "-json").get(name, {}).get("value")
 
     def _json(self, *arguments: str) -> Any:
-        outcome = self._run(("terraform", *arguments), folder=self._folder, environment=self._environment())
+        outcome = self._run(("terraform", *arguments), folder=self.folder, environment=self._environment())
         return json.loads(_checked(outcome).text)
 
     def _do(self, goal: str, *arguments: str) -> None:
-        command = ("terraform", goal, "-input=false", "-no-color", *arguments)
-        _checked(self._run(command, folder=self._folder, environment=self._environment()))
+        self._run_checked(goal, "-input=false", "-no-color", *arguments)
+
+    def _run_checked(self, *arguments: str) -> None:
+        _checked(self._run(("terraform", *arguments), folder=self.folder, environment=self._environment()))
 
     def _environment(self) -> dict[str, str]:
-        return {"TF_DATA_DIR": str(self._data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1", **self._workspace}
+        own = {"TF_DATA_DIR": str(self._data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
+        return own | self._workspace | self._sign_in()
 
 
 def of(target: Target, account: str, run: Run) -> Terraform:
     """Return Terraform for the functions of an environment, deployed by an account."""
     values = {"project_id": target.project, "region": target.region, "deployer": member(account)}
     file = f"-var-file=environments/{target.environment}.tfvars"
-    return Terraform(target.infra, target.work, [file, *_given(values)], run)
+    sign_in = credentials(target, account, run)
+    return Terraform(target.infra, target.work, [file, *_given(values)], run, sign_in)
 
 
-def of_project(target: Target, run: Run) -> Terraform:
+def of_project(target: Target, account: str, run: Run) -> Terraform:
     """Return Terraform for a project's bootstrap (`infra/bootstrap`); its state stays on this machine."""
     data = target.work.with_name(f"{target.project}-bootstrap")
     values = _given({"project_id": target.project, "region": target.region})
-    return Terraform(target.infra / "bootstrap", data, values, run, workspace=target.project)
+    sign_in = credentials(target, account, run)
+    return Terraform(target.infra / "bootstrap", data, values, run, sign_in, workspace=target.project)
 
 
 def _given(values: dict[str, str]) -> list[str]:

@@ -1,2 +1,3 @@
 environment = "prod"
 prefix      = ""
+# alert_email = "ops@example.com" # without an address alerts are raised and nobody is told

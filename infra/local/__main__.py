@@ -1,7 +1,8 @@
 """Serve all functions on this machine until Ctrl-C: ``python -m infra.local``, or ``make dev``.
 
-``PORT`` is the port for people (8080). ``CHAOS=twice=0.1,late=0.1`` injects faults into queues and events.
-``SIGNALBOX_STORE=embedded`` runs without Google's Firestore emulator.
+Code and catalogue are reloaded when they change. ``PORT`` is the port for people (8080). ``DATA=folder`` keeps
+documents, queues and events for the next start. ``LOG=json`` writes the log as JSON lines. ``CHAOS=twice=0.1,late=0.1``
+injects faults into queues and events. ``SIGNALBOX_STORE=embedded`` runs without Google's Firestore emulator.
 """
 
 import contextlib
@@ -9,8 +10,13 @@ import os
 import sys
 from pathlib import Path
 
+from rich.console import Console
+
 from infra.catalogue import CatalogueError
+from infra.local.dev_loop import DevLoop
+from infra.local.log_follower import LogFollower
 from infra.local.stack import Stack, StackError
+from infra.local.terminal import Terminal
 
 FOLDER = Path(__file__).resolve().parents[2] / ".local"
 
@@ -21,9 +27,8 @@ def main() -> int:
         sys.stderr.write(f"PORT must be a number, not {port!r}\n")
         return 2
     try:
-        with contextlib.suppress(KeyboardInterrupt), Stack(int(port), FOLDER) as stack:
-            _print_urls(stack)
-            stack.wait()
+        with contextlib.suppress(KeyboardInterrupt), _stack(int(port)) as stack:
+            _serve(stack)
     except OSError as error:
         sys.stderr.write(f"{error.strerror or error}\n")
         return 1
@@ -33,11 +38,32 @@ def main() -> int:
     return 0
 
 
+def _stack(port: int) -> Stack:
+    data = os.environ.get("DATA")
+    return Stack(port, FOLDER, data=Path(data) if data else None)
+
+
+def _serve(stack: Stack) -> None:
+    terminal = Terminal(Console(highlight=False, markup=False, emoji=False), os.environ.get("LOG") == "json")
+    follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
+    loop = DevLoop(stack, terminal.announce)
+    _print_urls(stack)
+    follower.start()
+    loop.start()
+    try:
+        stack.wait()
+    finally:
+        loop.stop()
+        follower.stop()
+
+
 def _print_urls(stack: Stack) -> None:
     width = max(map(len, stack.urls), default=0)
     urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
     sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
-    sys.stdout.write(f"Logs and databases: {stack.folder}. Documents are in memory. Stop with Ctrl-C.\n")
+    kept = os.environ.get("DATA")
+    documents = f"{kept} keeps the data" if kept else "Documents are in memory; DATA=folder keeps them"
+    sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")
     sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""The in-memory store of the functions' process, for a machine without Google's emulator, with its events.
+"""The in-memory store for a machine without Google's emulator, with its events; `store_service` runs it by itself.
 
 The store reports every change in commit order. One thread posts them in that order to the local event bridge,
 in the emulator's own form (base64 text labelled protobuf, the same ``ce-*`` headers), and retries each until it is
@@ -9,10 +9,10 @@ import base64
 import http.client
 import threading
 import uuid
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from queue import SimpleQueue
 from time import sleep
 from urllib.parse import quote, urlsplit
 
@@ -22,7 +22,7 @@ from shared.adapters.http.paths import match
 from shared.adapters.settings import Settings
 from shared.core.operations.ports import Snapshot, Store
 from shared.testing.document_events import fill_record
-from shared.testing.memory_store import MemoryStore
+from shared.testing.memory_store import MemoryStore, Record
 
 POST_SECONDS_MAX = 10.0
 """Timeout of a post: the bridge acknowledges before it delivers, within milliseconds."""
@@ -34,14 +34,30 @@ DATA_SCHEMA = (
 RETRY_SECONDS = 0.2
 """Between attempts: about as long as the supervisor takes to restart a bridge."""
 
+Records = dict[str, dict[str, Record]]
+
 
 def embedded_store(settings: Settings) -> Store:
     """Return the store of this process; its changes become events if the settings name an address for them."""
     if not settings.events_url:
-        return MemoryStore(_now, None)
+        return MemoryStore(now, None)
     sender = EventSender(settings)
     threading.Thread(target=sender.run, name="events", daemon=True).start()
-    return MemoryStore(_now, sender.observe)
+    return MemoryStore(now, sender.observe)
+
+
+class KeptStore(MemoryStore):
+    """A store whose records can be taken out and put back."""
+
+    @property
+    def records(self) -> Records:
+        """The records by collection and id; no call is in progress while they are taken."""
+        with self._lock:
+            return {name: dict(records) for name, records in self._collections.items()}
+
+    @records.setter
+    def records(self, records: Records) -> None:
+        self._collections = records
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +74,35 @@ class EventSender:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._patterns = {name: tuple(pattern.split("/")) for name, pattern in settings.triggers.items()}
-        self._waiting: SimpleQueue[_Event] = SimpleQueue()
+        self._waiting: deque[_Event] = deque()
+        self._more = threading.Semaphore(0)
         self._connection: http.client.HTTPConnection | None = None
+
+    @property
+    def unsent(self) -> list[_Event]:
+        """The events that are still to be posted, and perhaps the last one that was."""
+        return list(self._waiting)
+
+    @unsent.setter
+    def unsent(self, events: list[_Event]) -> None:
+        self._waiting.extend(events)
+        if events:
+            self._more.release(len(events))
 
     def observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
         """Queue the events of a change, without waiting."""
         segments = tuple(path.split("/"))
         for trigger, pattern in self._patterns.items():
             if match(pattern, segments) is not None:
-                self._waiting.put(_Event(trigger, path, before, after))
+                self._waiting.append(_Event(trigger, path, before, after))
+                self._more.release()
 
     def run(self) -> None:
         """Post events forever, one at a time, in commit order."""
         while True:
-            self._deliver(self._waiting.get())
+            self._more.acquire()
+            self._deliver(self._waiting[0])
+            self._waiting.popleft()
 
     def _deliver(self, event: _Event) -> None:
         headers, body = _headers(self._settings, event), base64.b64encode(_data(self._settings, event))
@@ -115,7 +146,7 @@ def _headers(settings: Settings, event: _Event) -> dict[str, str]:
         "ce-source": f"//firestore.googleapis.com/projects/projects/{settings.project}/databases/{settings.database}",
         "ce-id": str(uuid.uuid4()),
         "ce-subject": f"documents/{latin}",
-        "ce-time": _now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "ce-time": now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         "ce-datacontenttype": "application/protobuf",
         "ce-dataschema": DATA_SCHEMA,
         "ce-location": settings.location,
@@ -127,5 +158,6 @@ def _headers(settings: Settings, event: _Event) -> dict[str, str]:
     }
 
 
-def _now() -> datetime:
+def now() -> datetime:
+    """Return the time of the machine's clock."""
     return datetime.now(UTC)

@@ -3,14 +3,15 @@
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 
-from infra.catalogue import Catalogue
+from infra.catalogue import Catalogue, Queue
 from shared.adapters.settings import Settings, from_environment
+from shared.core.rules.backoff import Backoff
 from shared.core.rules.indexes import Index
 
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION")  # all else in the environment may be meant for the cloud
-TASKS_ACCOUNT = "tasks@signalbox.invalid"
+TASKS_ACCOUNT = "{queue}-queue@signalbox.invalid"
 SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 
 
@@ -20,6 +21,8 @@ def settings_of(catalogue: Catalogue) -> Settings:
         from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ}),
         task_functions=catalogue.task_functions,
         task_queues=catalogue.task_queues,
+        calling_queues=catalogue.calling_queues,
+        queue_backoffs={name: _backoff(queue) for name, queue in catalogue.queues.items()},
         tasks_account=TASKS_ACCOUNT,
         scheduler_account=SCHEDULER_ACCOUNT,
     )
@@ -41,10 +44,17 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
         "SIGNALBOX_TASK_FUNCTIONS": json.dumps(_sorted_names(settings.task_functions or {})),
         "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
+        "SIGNALBOX_CALLING_QUEUES": json.dumps(_sorted_names(settings.calling_queues)),
         "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
+        "SIGNALBOX_QUEUE_BACKOFFS": json.dumps({name: astuple(each) for name, each in settings.queue_backoffs.items()}),
+        "SIGNALBOX_TIMEOUT_SECONDS": str(settings.timeout_seconds),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
     }
+
+
+def _backoff(queue: Queue) -> Backoff:
+    return Backoff(queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max)
 
 
 def _sorted_names(names: Mapping[str, Collection[str]]) -> dict[str, list[str]]:

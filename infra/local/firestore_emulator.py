@@ -88,11 +88,11 @@ class Emulator:
     jar: Path = Path()
     host: str = ""
 
-    def command(self, port: int, functions_port: int | None = None) -> list[str]:
-        """Return the command line; events go to `functions_port` of 127.0.0.1, if there is one."""
+    def command(self, port: int, functions_port: int | None = None, seed: Path | None = None) -> list[str]:
+        """Return the command line; events go to `functions_port` of 127.0.0.1, records come from the export `seed`."""
         flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", HEAP, "-Duser.language=en"]
         events = [f"--functions_emulator=127.0.0.1:{functions_port}"] if functions_port else []
-        target = ["--host=127.0.0.1", f"--port={port}", *events]
+        target = ["--host=127.0.0.1", f"--port={port}", *events, *([f"--seed_from_export={seed}"] if seed else [])]
         return [self.java, *flags, "-cp", str(self.jar), MAIN_CLASS, "start", *target]
 
     def start(self, port: int | None = None, functions_port: int | None = None) -> Running:

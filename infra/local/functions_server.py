@@ -6,9 +6,11 @@ imports the modules of the function's folder under bare names. `shared.testing.l
 function, so functions must not import their own files while they handle a request. `iam` refuses what the cloud would
 refuse.
 
-Gunicorn serves `application`, with threads, as in the cloud.
+Gunicorn serves `application`, with threads, as in the cloud: loaded once and then forked into the worker processes, so
+each of these connects by itself, when it starts or at its first request.
 """
 
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from infra import catalogue as catalogues
 from infra.catalogue import Catalogue, Function
 from infra.local.iam import AuthorizedQueue, invokers_enforced
 from infra.local.local_store import local_store
+from infra.local.request_labels import LabelledLog, labelled
 from shared.adapters import runtime
 from shared.adapters.http.responses import Response, problem_response, response_of
 from shared.adapters.settings import settings
@@ -31,12 +34,31 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 
+_connecting = threading.Lock()
+_connected = False
+
+
 def application(catalogue: str) -> "WSGIApplication":
     """Serve the functions of the catalogue file of that name."""
-    chosen = settings()
-    ports = runtime.connect(chosen, local_store(chosen))
-    runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, ports.log)))
-    return mounted(catalogues.load(Path(catalogue)))
+    app = labelled(mounted(catalogues.load(Path(catalogue))))
+
+    def connected(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        connect()
+        return app(environ, start_response)
+
+    return connected
+
+
+def connect() -> None:
+    """Connect this process to the local stack's store and queues, once."""
+    global _connected  # noqa: PLW0603 - one set of connections a process is the point
+    with _connecting:
+        if not _connected:
+            chosen = settings()
+            ports = runtime.connect(chosen, local_store(chosen))
+            log = LabelledLog(ports.log)
+            runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, log), log=log))
+            _connected = True
 
 
 def mounted(catalogue: Catalogue) -> "WSGIApplication":

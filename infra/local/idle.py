@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from infra.local.services import StackLayout, stats
+from infra.local.layout import StackLayout
+from infra.local.services import stats
 from infra.local.triggers import EmulatorEvents
 
 MARKER_SECONDS_MAX = 5.0  # a marker may be lost with the half that receives it; the next attempt writes another
@@ -31,14 +32,14 @@ class IdleMonitor:
     def idle(self) -> bool:
         """Return whether no task and no event was pending at any time during this call."""
         before = self.activity()
-        return before is not None and not _busy(before) and self._events_all_sent() and self.activity() == before
+        return before is not None and not _busy(before) and self.events_all_sent() and self.activity() == before
 
     def activity(self) -> Activity | None:
         """Read the counters; None if a service does not respond."""
         events, queues = stats(self._layout.url("events-deliver")), stats(self._layout.url("keys"))
         return None if events is None or queues is None else {"events": events, **queues}
 
-    def _events_all_sent(self) -> bool:
+    def events_all_sent(self) -> bool:
         """Wait until the events of all commits so far are stored; False if that cannot be established."""
         if self._layout.emulator is None:
             time.sleep(EMBEDDED_SETTLE_SECONDS)

@@ -42,6 +42,15 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+def listens(port: int) -> bool:
+    """Return whether a process listens on a TCP port of 127.0.0.1."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
 def start(
     command: Sequence[str],
     *,
@@ -115,6 +124,20 @@ def sigterm_raises() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM inside, where signals can be handled."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _exit(number: int, _: FrameType | None) -> None:

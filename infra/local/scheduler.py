@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from urllib.parse import quote
 
 from infra import catalogue as catalogues
@@ -71,6 +71,7 @@ def main() -> None:
     caller = Caller(given.base_url, given.account, given.identity_url)
     for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in schedules]:
         thread.start()
+    Event().wait()  # also without a schedule: the supervisor would restart what ends
 
 
 if __name__ == "__main__":

@@ -1,32 +1,34 @@
-"""The services of the local stack, as command lines: derived from a catalogue, a folder and free ports."""
+"""The services of the local stack, as command lines."""
 
 import json
 import os
-import socket
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from infra import http_client
-from infra.catalogue import Catalogue
-from infra.local import firestore_emulator, processes
+from infra.local import firestore_emulator, gunicorn_hooks, processes
+from infra.local.child import RETIRED_SECONDS_MAX
 from infra.local.environment import environment_of
 from infra.local.firestore_emulator import Emulator
+from infra.local.layout import StackLayout
+from infra.local.store_service import ADDRESS, KEY
 from infra.local.supervisor import ROOT, Service
 from infra.local.triggers import EmulatorEvents
-from shared.adapters.settings import EMBEDDED, Settings
 
 RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
-BACKLOG = 1_024
+
+READY = "?ready"
+"""Of the address at which the functions are asked whether they are up; the terminal does not show it."""
 
 SERVER_OPTIONS = (
     "--workers=1",
     f"--threads={THREADS}",
     "--timeout=0",
-    "--graceful-timeout=1",
+    f"--graceful-timeout={RETIRED_SECONDS_MAX:.0f}",
+    "--log-level=warning",
     "--keep-alive=75",
     "--no-control-socket",
     "--limit-request-line=0",
@@ -34,73 +36,10 @@ SERVER_OPTIONS = (
 """Of gunicorn, which serves the functions. functions-framework bounds no address either."""
 
 
-@dataclass(frozen=True, slots=True)
-class StackLayout:
-    """What the services know of each other. `emulator` None: the functions embed the store."""
-
-    catalogue_file: Path
-    catalogue: Catalogue
-    folder: Path
-    emulator: Emulator | None
-    settings: Settings
-    base_url: str
-    ports: Mapping[str, int]
-    chaos: str
-    functions_socket: socket.socket
-    events_socket: socket.socket
-
-    def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self.ports[name]}"
-
-
-def plan(
-    catalogue_file: Path,
-    catalogue: Catalogue,
-    folder: Path,
-    emulator: Emulator | None,
-    settings: Settings,
-    port: int | None,
-    chaos: str,
-) -> StackLayout:
-    """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
-
-    It replaces the settings that name addresses, and adds the triggers and indexes, which the cloud knows by itself.
-    """
-    functions_socket = _listen(port or 0)
-    events_socket = _listen(0)
-    names = ("firestore", "cloud-tasks", "keys", "events-deliver")
-    ports = dict(zip(names, processes.free_ports(len(names)), strict=True))
-    ports |= {"functions": functions_socket.getsockname()[1], "events-receive": events_socket.getsockname()[1]}
-    base_url = f"http://127.0.0.1:{ports['functions']}/"
-    settings = replace(
-        settings,
-        firestore_emulator=f"127.0.0.1:{ports['firestore']}" if emulator else EMBEDDED,
-        tasks_emulator=f"127.0.0.1:{ports['cloud-tasks']}",
-        events_url=f"http://127.0.0.1:{ports['events-receive']}",
-        function_url=base_url + "{function}",
-        triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
-        keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
-        indexes=tuple(index.parsed for index in catalogue.indexes.values()),
-    )
-    return StackLayout(
-        catalogue_file, catalogue, folder, emulator, settings, base_url, ports, chaos, functions_socket, events_socket
-    )
-
-
-def _listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
-    except OSError as error:
-        raise OSError(
-            error.errno, f"Port {port} is taken ({error.strerror}). Choose another: PORT={port + 1}"
-        ) from error
-
-
 def services(layout: StackLayout) -> list[Service]:
     """Return the services in the order in which they start."""
-    firestore = [_firestore(layout, layout.emulator)] if layout.emulator else []
     return [
-        *firestore,
+        _firestore(layout, layout.emulator) if layout.emulator else _store(layout),
         _cloud_tasks(layout),
         _events_receive(layout),
         _events_deliver(layout),
@@ -125,13 +64,38 @@ def _fetched(url: str) -> bytes | None:
 def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
     host = layout.settings.firestore_emulator
     events = EmulatorEvents(host, layout.settings.project, layout.settings.database)
+    seed = layout.data.seed if layout.data else None
+
+    def prepare() -> None:
+        if layout.data and seed:
+            layout.data.correct_in_a_process({**os.environ, **environment_of(layout.settings)})
+        events.register(layout.catalogue.triggers.values())
+
     return Service(
         "firestore",
-        tuple(emulator.command(layout.ports["firestore"], layout.ports["events-receive"])),
+        tuple(emulator.command(layout.ports["firestore"], layout.ports["events-receive"], seed)),
         ready=lambda: firestore_emulator.answers(host),
-        prepare=lambda: events.register(layout.catalogue.triggers.values()),
+        prepare=prepare,
+        loses="its documents since the last start are gone" if seed else "its documents were in memory and are gone",
+    )
+
+
+def _store(layout: StackLayout) -> Service:
+    port = layout.ports["firestore"]
+    file = layout.databases / "store.pickle"
+    return Service(
+        "store",
+        _module("infra.local.store_service", f"--port={port}", f"--file={file}"),
+        ready=lambda: processes.listens(port),
+        environment=functions_environment(layout),
         loses="its documents were in memory and are gone",
     )
+
+
+def functions_environment(layout: StackLayout) -> dict[str, str]:
+    """Return the environment of the functions, and of any client of the stack's store."""
+    store = {ADDRESS: f"127.0.0.1:{layout.ports['firestore']}", KEY: layout.store_key}
+    return {**environment_of(layout.settings), **({} if layout.emulator else store)}
 
 
 def _cloud_tasks(layout: StackLayout) -> Service:
@@ -139,11 +103,11 @@ def _cloud_tasks(layout: StackLayout) -> Service:
     parent = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}"
     queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.queues.items()}
     ports = (f"--port={layout.ports['cloud-tasks']}", f"--keys-port={layout.ports['keys']}")
-    database = f"--database={layout.folder / 'cloud-tasks.sqlite'}"
+    database = f"--database={layout.databases / 'cloud-tasks.sqlite'}"
     command = _module(
         "infra.local.cloud_tasks", *ports, database, f"--queues={json.dumps(queues)}", f"--chaos={layout.chaos}"
     )
-    return Service("cloud-tasks", command, ready=_answers(layout.url("keys")))
+    return Service("cloud-tasks", command, ready=_answers(layout.url("keys")), after=(_store_name(layout),))
 
 
 def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
@@ -158,39 +122,46 @@ def _events_receive(layout: StackLayout) -> Service:
 
 def _events_deliver(layout: StackLayout) -> Service:
     command = _bridge(layout, "deliver", f"--port={layout.ports['events-deliver']}", f"--chaos={layout.chaos}")
-    return Service("events-deliver", command, ready=_answers(layout.url("events-deliver")))
+    ready = _answers(layout.url("events-deliver"))
+    return Service("events-deliver", command, ready=ready, after=(_store_name(layout),))
 
 
 def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
     functions = layout.catalogue.functions
     triggers = layout.catalogue.triggers.values()
     routes = [f"--route={each.name}={layout.base_url}{functions[each.function].segment}" for each in triggers]
-    return _module("infra.local.event_bridge", half, f"--database={layout.folder / 'events.sqlite'}", *routes, *more)
+    return _module("infra.local.event_bridge", half, f"--database={layout.databases / 'events.sqlite'}", *routes, *more)
 
 
 def _functions(layout: StackLayout) -> Service:
     listening_fd = layout.functions_socket.fileno()
+    loaded = layout.folder / "functions.loaded"
+    bind = (f"--bind=fd://{listening_fd}", "--config=python:infra.local.gunicorn_hooks")
     application = f"infra.local.functions_server:application({str(layout.catalogue_file)!r})"
-    command = _module(
-        "gunicorn",
-        f"--bind=fd://{listening_fd}",
-        *SERVER_OPTIONS,
-        application,
-    )
     return Service(
         "functions",
-        command,
-        ready=lambda: _fetched(layout.base_url) is not None,
-        environment={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment_of(layout.settings)},
+        _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),
+        ready=lambda: _fetched(f"{layout.base_url}{READY}") is not None,
+        environment={
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            gunicorn_hooks.VARIABLE: str(loaded),
+            **functions_environment(layout),
+        },
         inherits=(listening_fd,),
-        loses="" if layout.emulator else "its embedded store was in memory and is gone",
+        load_error=lambda pid: gunicorn_hooks.load_error(loaded, pid),
     )
 
 
 def _scheduler(layout: StackLayout) -> Service:
     where = (f"--catalogue={layout.catalogue_file}", f"--base-url={layout.base_url}")
     who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
-    return Service("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True)
+    after = ("cloud-tasks", "functions")
+    return Service("scheduler", _module("infra.local.scheduler", *where, *who), ready=lambda: True, after=after)
+
+
+def _store_name(layout: StackLayout) -> str:
+    return "firestore" if layout.emulator else "store"
 
 
 def _module(name: str, *arguments: str) -> tuple[str, ...]:

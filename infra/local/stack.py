@@ -6,7 +6,7 @@
 
 Every service is a process of its own and is restarted when it dies. No process outlives this one, however it ends
 (on other systems than Linux: unless by SIGKILL). The store is Google's emulator where this machine has it, else one
-embedded in the functions' process; both are in memory, so a stack starts empty and removes what an earlier one left in
+in a process of the stack's own; both are in memory, so a stack starts empty and removes what an earlier one left in
 its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command line.
 """
 
@@ -14,26 +14,31 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from infra import catalogue as catalogues
 from infra.local import firestore_emulator, processes
+from infra.local.data_folder import DataFolder
 from infra.local.environment import settings_of
 from infra.local.folder_lock import FolderInUse, locked
 from infra.local.idle import IdleMonitor
+from infra.local.layout import plan
 from infra.local.log_stats import LogStats
-from infra.local.services import plan, services, stats
-from infra.local.supervisor import ROOT, StackError, Supervisor
-from infra.packaging.checks import check_all
-from infra.packaging.imports import PackagingError
+from infra.local.preparation import check, clear, how_to_get_the_emulator
+from infra.local.reload import reload
+from infra.local.running_stack import RunningStack
+from infra.local.services import functions_environment, services, stats
+from infra.local.supervisor import StackError, Supervisor
 from shared.adapters.settings import EMBEDDED, Settings
 
 __all__ = ["Stack", "StackError"]
 
 IDLE_PAUSE_SECONDS = 0.05
+DRIVERS = ("scheduler", "cloud-tasks", "events-deliver", "functions")
+"""The services whose work changes documents, in the order in which they end."""
 
 log = logging.getLogger("signalbox")
 
@@ -43,7 +48,8 @@ class Stack:
 
     `port` None chooses a free one. `folder` takes the databases and one log file a service. `chaos` such as
     ``twice=0.1,late=0.1`` injects faults into queues and events; empty: the environment's ``CHAOS``. `settings`
-    are the functions', except for addresses; None: those that follow from the catalogue. Raises `StackError` when a
+    are the functions', except for addresses; None: those that follow from the catalogue. `data` is a folder that keeps
+    documents, queues and events for the next stack; None: they end with this one. Raises `StackError` when a
     service cannot run, `CatalogueError`, and `OSError` when the port is taken.
     """
 
@@ -54,15 +60,17 @@ class Stack:
         chaos: str = "",
         catalogue: Path = catalogues.CATALOGUE,
         settings: Settings | None = None,
+        data: Path | None = None,
     ) -> None:
         self.folder = folder.resolve()
         emulator = None if os.environ.get("SIGNALBOX_STORE") == EMBEDDED else firestore_emulator.find_installed()
         self.store = "emulator" if emulator else EMBEDDED
         chaos = chaos or os.environ.get("CHAOS", "")
         content = catalogues.load(catalogue)
-        _check(content)
+        check(content)
         settings = settings or settings_of(content)
-        self._layout = plan(catalogue.resolve(), content, self.folder, emulator, settings, port, chaos)
+        self._data = DataFolder(data.resolve()) if data else None
+        self._layout = plan(catalogue.resolve(), content, self.folder, self._data, emulator, settings, port, chaos)
         listed = services(self._layout)
         self.service_names = tuple(service.name for service in listed)
         self._supervisor = Supervisor(listed, self.folder)
@@ -92,19 +100,29 @@ class Stack:
         functions = self._layout.catalogue.functions.values()
         return {each.name: self.base_url + each.segment for each in functions if "people" in each.invoked_by}
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of all functions."""
+        return tuple(function.folder for function in self._layout.catalogue.functions.values())
+
     def __enter__(self) -> Self:
         self._exits.callback(self._layout.events_socket.close)
         self._exits.callback(self._layout.functions_socket.close)
         try:
-            self._hold_folder()
+            self._hold_folders()
             self._exits.callback(self._supervisor.stop)
             self._exits.enter_context(processes.sigterm_raises())
             self._supervisor.start()
+            if self._data:
+                self._exits.callback(self._save)
+            running = self._running()
+            running.announce()
+            self._exits.callback(running.withdraw)
         except BaseException:
             self._exits.close()
             raise
         if self.store == EMBEDDED:
-            log.warning("embedded: the store is in the functions' process; for Google's emulator: %s", _how_to_get_it())
+            log.warning("embedded: the store is in memory; for Google's emulator: %s", how_to_get_the_emulator())
         return self
 
     def __exit__(
@@ -114,12 +132,32 @@ class Stack:
         if error is None:
             self._supervisor.check()
 
-    def _hold_folder(self) -> None:
+    def _hold_folders(self) -> None:
         try:
-            self._exits.enter_context(locked(self.folder))
+            for folder in dict.fromkeys((self.folder, self._layout.databases)):
+                self._exits.enter_context(locked(folder))
         except FolderInUse as error:
             raise StackError(str(error)) from error
-        _clear(self.folder, self.service_names)
+        clear(self.folder, self.service_names, databases=self._data is None)
+        if self._data and (warning := self._data.open(self._layout.ports["functions"])):
+            log.warning("%s", warning)
+
+    def _running(self) -> RunningStack:
+        layout = self._layout
+        places = (str(self.folder), os.getpid(), self.base_url, self.store)
+        urls = (layout.url("keys"), layout.url("events-deliver"))
+        return RunningStack(*places, *urls, functions_environment(layout))
+
+    def _save(self) -> None:
+        """End what could change the documents, and save them with their queues and events. Ctrl-C does not stop it."""
+        with processes.interrupts_ignored():
+            for name in (*DRIVERS, *(() if self._layout.emulator else ("store",))):
+                self._supervisor.halt(name)
+            if self._layout.emulator and self._data:
+                self._idle_monitor.events_all_sent()
+                self._data.save(self.settings)
+            elif self._data:
+                self._data.close()
 
     def wait(self) -> None:
         """Run until the stack fails. Raises its `StackError`."""
@@ -140,6 +178,11 @@ class Stack:
     def deaths(self, name: str) -> int:
         """Count a service's recent deaths, at most ten."""
         return self._supervisor.deaths(name)
+
+    def reload(self) -> None:
+        """Switch to the catalogue and the code as they are now. Raises `NotReloaded`: the last good version serves."""
+        self._layout = reload(self._layout, self._supervisor)
+        self._idle_monitor = IdleMonitor(self._layout)
 
     def counts(self) -> dict[str, int]:
         """Return counts since the start: the functions' ``calls``, ``reads``, …, and the ``events`` received."""
@@ -162,24 +205,3 @@ class Stack:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._idle_monitor.activity()}")
             time.sleep(IDLE_PAUSE_SECONDS)
-
-
-def _check(catalogue: catalogues.Catalogue) -> None:
-    """Refuse here what would not run in the cloud. Raises `StackError` with what to change."""
-    try:
-        check_all(catalogue, ROOT)
-    except PackagingError as error:
-        raise StackError(str(error)) from error
-
-
-def _clear(folder: Path, service_names: Sequence[str]) -> None:
-    """Delete an earlier stack's queues, events and logs: its documents are gone."""
-    for leftover in (*folder.glob("*.sqlite*"), *(folder / f"{name}.log" for name in service_names)):
-        if leftover.name.partition(".")[0] in (*service_names, "events"):
-            leftover.unlink(missing_ok=True)
-
-
-def _how_to_get_it() -> str:
-    if os.environ.get("SIGNALBOX_STORE") == EMBEDDED:
-        return "unset SIGNALBOX_STORE"
-    return firestore_emulator.HOW_TO_GET_IT

@@ -5,117 +5,32 @@ process ends the services. A service that dies `DEATHS_MAX` times within `DEATHS
 without having been ready in between, ends the whole stack with the end of its log.
 """
 
-import contextlib
-import logging
-import os
 import threading
-import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from pathlib import Path
-from subprocess import Popen
+from queue import Empty, SimpleQueue
 
 from infra.local import processes
+from infra.local.child import ROOT, Child, Service, StackError
 
-READY_SECONDS_MAX = 60
+__all__ = ["ROOT", "Service", "StackError", "Supervisor"]
+
 CHECK_SECONDS = 0.03
-DEATHS_MAX = 10
-DEATHS_SECONDS = 30
-FALSE_STARTS_MAX = 3
-PAUSE_SECONDS_MIN = 0.1
-PAUSE_SECONDS_MAX = 2.0
-ROOT = Path(__file__).resolve().parents[2]
-
-log = logging.getLogger("signalbox")
-
-
-class StackError(Exception):
-    """The local stack cannot run. The message names the service and ends with its log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A process to keep running.
-
-    `prepare` is called each time it becomes `ready`, and retried after an `OSError`. `inherits` are file descriptors.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    ready: Callable[[], bool]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    inherits: tuple[int, ...] = ()
-    prepare: Callable[[], None] = lambda: None
-    loses: str = ""
-    """What is lost when it exits, for the log message."""
-
-
-@dataclass(slots=True, eq=False)
-class _Child:
-    service: Service
-    log_file: Path
-    process: Popen[bytes] | None = None
-    prepared: bool = False
-    start_at: float = 0.0
-    ready_until: float = 0.0
-    false_starts: int = 0
-    deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS_MAX))
-
-    def start(self) -> None:
-        with self.log_file.open("ab") as output:
-            self.process = processes.start(
-                self.service.command,
-                output=output,
-                environment={**os.environ, **self.service.environment},
-                folder=ROOT,
-                inherited=self.service.inherits,
-            )
-        self.prepared, self.ready_until = False, time.monotonic() + READY_SECONDS_MAX
-
-    def check(self) -> None:
-        """Start, prepare or restart the service, whichever is due. Raises `StackError` if it keeps failing."""
-        if self.process is None:
-            if time.monotonic() >= self.start_at:
-                self.start()
-        elif self.process.poll() is not None:
-            self._died(self.process)
-        elif not self.prepared:
-            self._prepare()
-
-    def _prepare(self) -> None:
-        if self.service.ready():
-            with contextlib.suppress(OSError):  # it went away again: its death is noticed next
-                self.service.prepare()
-                self.prepared, self.false_starts = True, 0
-        elif time.monotonic() > self.ready_until:
-            raise StackError(self._with_log("was not ready in time"))
-
-    def _died(self, process: Popen[bytes]) -> None:
-        processes.kill(process)  # what it started may still run
-        self.false_starts += not self.prepared
-        self.process, self.prepared = None, False
-        now = time.monotonic()
-        self.deaths.append(now)
-        recent = sum(now - death < DEATHS_SECONDS for death in self.deaths)
-        if recent >= DEATHS_MAX:
-            raise StackError(self._with_log(f"died {recent} times within {DEATHS_SECONDS} seconds"))
-        if self.false_starts >= FALSE_STARTS_MAX:
-            raise StackError(self._with_log(f"died {self.false_starts} times before it was ready"))
-        self.start_at = now + min(PAUSE_SECONDS_MIN * 2.0 ** (recent - 1), PAUSE_SECONDS_MAX)
-        log.warning("%s died, restarting%s", self.service.name, self.service.loses and f"; {self.service.loses}")
-
-    def _with_log(self, what: str) -> str:
-        return f"{self.service.name} {what}. The end of its log, {self.log_file}:\n{processes.tail(self.log_file)}"
+CHECK_SECONDS_STEADY = 0.2
+"""When all services are ready: a stack that does nothing should cost nothing."""
 
 
 class Supervisor:
     """Runs services until stopped. All methods may be called from any thread."""
 
     def __init__(self, services: Sequence[Service], folder: Path) -> None:
-        self._children = {service.name: _Child(service, folder / f"{service.name}.log") for service in services}
+        self._children = {service.name: Child(service, folder / f"{service.name}.log") for service in services}
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._up, self._stopping, self._ended = threading.Event(), threading.Event(), threading.Event()
+        self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._awaited: set[Future[str]] = set()
         self._error: BaseException | None = None
 
     def start(self) -> None:
@@ -128,6 +43,7 @@ class Supervisor:
         """Stop all services and wait for their processes."""
         self._stopping.set()
         if self._thread.ident is not None:
+            self._requests.put(lambda: None)
             self._ended.wait()
 
     def check(self) -> None:
@@ -146,6 +62,29 @@ class Supervisor:
         if process := self._children[name].process:
             processes.kill(process)
 
+    def replace(self, service: Service) -> str:
+        """Start a newer version of a service beside the one that serves, and switch to it once it has loaded.
+
+        Returns an empty text, or why the older version goes on serving.
+        """
+        return self._request(self._children[service.name].replace, service)
+
+    def restart(self, service: Service) -> None:
+        """Stop a service and start it as it is described now. Returns when the new process was started."""
+        self._request(self._children[service.name].restart, service)
+
+    def halt(self, name: str) -> None:
+        """Stop a service for good. Returns when its process has ended."""
+        self._request(self._children[name].halt, self._children[name].service)
+
+    def adopt(self, service: Service) -> None:
+        """Describe a service anew, for its next start; the process goes on."""
+        self._children[service.name].service = service
+
+    def service(self, name: str) -> Service:
+        """Return a service as it runs now."""
+        return self._children[name].service
+
     def pid(self, name: str) -> int | None:
         """Return the process id of a service, which leads its process group; None while it is not running."""
         process = self._children[name].process
@@ -159,11 +98,26 @@ class Supervisor:
         """Count the recent deaths of a service."""
         return len(self._children[name].deaths)
 
+    def _request(self, method: Callable[[Service, "Future[str]"], None], service: Service) -> str:
+        result: Future[str] = Future()
+        self._awaited.add(result)
+        self._requests.put(lambda: method(service, result))
+        if self._ended.is_set():
+            result.cancel()
+        try:
+            return result.result()
+        except CancelledError:
+            return "the stack has ended"
+        finally:
+            self._awaited.discard(result)
+
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(CHECK_SECONDS):
+            while not self._stopping.is_set():
+                self._handle_requests()
                 for child in self._children.values():
-                    child.check()
+                    if child.started or all(self._children[name].prepared for name in child.service.after):
+                        child.check()
                 if all(child.prepared for child in self._children.values()):
                     self._up.set()
         except BaseException as error:  # noqa: BLE001 (raised to the callers of check and wait)
@@ -173,9 +127,17 @@ class Supervisor:
             self._ended.set()
             self._up.set()
 
+    def _handle_requests(self) -> None:
+        """Wait for the next check, or for the next request."""
+        steady = all(child.steady for child in self._children.values())
+        with suppress(Empty):
+            self._requests.get(timeout=CHECK_SECONDS_STEADY if steady else CHECK_SECONDS)()
+
     def _stop_all(self) -> None:
-        running = [child.process for child in self._children.values() if child.process]
+        running = [process for child in self._children.values() for process in child.running]
         for process in running:
             processes.signal_group(process, processes.SIGTERM)
         for process in running:
             processes.stop(process)
+        for result in tuple(self._awaited):
+            result.cancel()

@@ -2,7 +2,8 @@
 
 The code is read, not run. The tasks are the functions decorated with ``@app.task``. The queues follow from the use of
 `shared.kit`: a semaphore enqueues to `admit` and `tasks`, a batch to `batches` and `tasks`, and so does the task of a
-batch's unit, since the last unit completes the batch. A queue that the code names (``queue="slow"``) counts too.
+batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`. A
+queue that the code names (``queue="slow"``) counts too.
 """
 
 import ast
@@ -18,6 +19,7 @@ SEMAPHORE_QUEUES = ("admit", QUEUE_DEFAULT)
 BATCH_QUEUES = ("batches", QUEUE_DEFAULT)
 QUEUES = {"semaphore": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES, "sub_batch": BATCH_QUEUES}
 NAMES_A_QUEUE = frozenset({"Call", "replace"})
+TASK_DECORATOR = frozenset({"task"})
 READ_ONLY = frozenset({"status"})
 """Methods of a batch that enqueue nothing."""
 
@@ -112,9 +114,12 @@ class _Module:
     def _queues_of(self, node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Call) and id(node) not in self._read_only:
             yield from QUEUES.get(self._kit_name(node.func), ())
+            yield from (QUEUE_DEFAULT,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)
         elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
             annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
+            for decorator in node.decorator_list:
+                yield from _queue_named(decorator, names=TASK_DECORATOR) if isinstance(decorator, ast.Call) else ()
             if any(annotation is not None and self._kit_name(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
 
@@ -134,14 +139,18 @@ class _Module:
                 yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
 
 
+def _is_enqueue(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "enqueue"
+
+
 def _is_task_decorator(node: ast.expr) -> bool:
     """Return whether an expression is ``app.task`` or ``app.task(…)``, of any `app`."""
     target = node.func if isinstance(node, ast.Call) else node
     return isinstance(target, ast.Attribute) and target.attr == "task" and isinstance(target.value, ast.Name)
 
 
-def _queue_named(call: ast.Call) -> Iterator[str]:
-    if ast.unparse(call.func).rpartition(".")[2] in NAMES_A_QUEUE:
+def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:
+    if ast.unparse(call.func).rpartition(".")[2] in names:
         for keyword in call.keywords:
             if keyword.arg == "queue" and isinstance(keyword.value, ast.Constant):
                 yield str(keyword.value.value)

@@ -10,7 +10,7 @@ LEFT_OUT = frozenset({(REQUIREMENTS,), ("requirements.in",)})
 
 
 def own_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a function's folder by path, without hidden files, caches, backups and documentation."""
+    """Return the files of a function's folder by path: no hidden files, caches, backups, documentation and tests."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in _own_files(folder)}
 
 
@@ -18,6 +18,11 @@ def _own_files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
         left_out = any(part.startswith(".") or part == "__pycache__" for part in parts)
-        left_out |= path.name.endswith(("~", ".pyc", ".md")) or parts in LEFT_OUT
+        left_out |= path.name.endswith(("~", ".pyc", ".md")) or parts in LEFT_OUT or is_test(path)
         if not left_out and path.is_file():
             yield path
+
+
+def is_test(path: Path) -> bool:
+    """Return whether a file is a test beside the code: pytest runs it, and no zip contains it."""
+    return path.name == "conftest.py" or (path.name.startswith("test_") and path.suffix == ".py")

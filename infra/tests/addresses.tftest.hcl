@@ -3,6 +3,7 @@
 variables {
   project_id  = "demo-project"
   environment = "dev"
+  alert_email = "ops@example.com"
 }
 
 run "without_a_prefix" {

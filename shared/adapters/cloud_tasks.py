@@ -158,8 +158,8 @@ def _http_request(settings: Settings, effect: Effect, trace: str) -> dict[str, A
         "headers": {"Content-Type": "application/json"} | ({"traceparent": trace} if trace else {}),
         "body": render(TaskEnvelope.of(effect).to_json()),
     }
-    if settings.tasks_account:
-        request["oidc_token"] = {"service_account_email": settings.tasks_account, "audience": address}
+    if account := settings.account_of(effect.queue):
+        request["oidc_token"] = {"service_account_email": account, "audience": address}
     return request
 
 

@@ -83,6 +83,12 @@ class MeteredStore:
         _add(reads=len(set(paths)), round_trips=1)
         return self._store.read(*paths, fields=fields)
 
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        _add(round_trips=1)
+        read = self._store.read_some(needed, others, bytes_max)
+        _add(reads=len(read))
+        return read
+
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         _add(round_trips=1)
         found = self._store.query(query)

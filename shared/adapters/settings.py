@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from shared.core.rules.backoff import Backoff
 from shared.core.rules.indexes import Index, parse
 
 EMBEDDED = "embedded"
 GOOGLE_KEYS_URL = "https://www.googleapis.com/oauth2/v1/certs"
+TIMEOUT_SECONDS = 540
+"""The catalogue's default."""
+
 SIGNATURES = ("checked", "removed")
+QUEUE = "{queue}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +26,13 @@ class Settings:
     an in-memory store in this process that posts its events to ``events_url``, those of the record patterns
     (``documents/{key}``) in ``triggers``, by trigger. ``function_url`` is the address that queues call, with
     ``{function}`` for a function's URL segment. ``task_functions`` holds the tasks of each function that a call may
-    name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``tasks_account`` and
-    ``scheduler_account`` may call the entry points of tasks and of schedules; ``keys_url`` serves the keys (PEM by id)
-    that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes`` are
-    the declared composite indexes; None: do not check. ``object_classes`` names the function that has the code of a
-    class of objects.
+    name (an empty set: not known), ``task_queues`` the queues that may carry them; None: any. ``calling_queues`` are
+    the queues that call a function, by its name; ``tasks_account`` is the account that a queue calls as, with
+    ``{queue}`` for the queue's name, and ``scheduler_account`` that of schedules; ``keys_url`` serves the keys (PEM by
+    id) that verify their tokens; ``signatures_removed``: Cloud Run has verified and removed the signature. ``indexes``
+    are the declared composite indexes; None: do not check. ``queue_backoffs`` are those of the queues, by name;
+    ``timeout_seconds`` is how long the platform lets a request run. ``object_classes`` names the function that has the
+    code of a class of objects.
     """
 
     project: str
@@ -45,11 +52,24 @@ class Settings:
     signatures_removed: bool = False
     in_cloud: bool = False
     indexes: tuple[Index, ...] | None = None
+    calling_queues: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    queue_backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    timeout_seconds: float = TIMEOUT_SECONDS
     object_classes: Mapping[str, str] = field(default_factory=dict)
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
         return self.function_url.format(function=function.replace("_", "-"))
+
+    def account_of(self, queue: str) -> str:
+        """Return the account that a queue's tasks call as; empty: they call without a token."""
+        return self.tasks_account.replace(QUEUE, queue)
+
+    def task_callers(self, function: str) -> frozenset[str]:
+        """Return the accounts that may call a function's tasks: those of its queues. Empty: none is configured."""
+        if self.tasks_account and QUEUE not in self.tasks_account:
+            return frozenset((self.tasks_account,))
+        return frozenset(filter(None, map(self.account_of, self.calling_queues.get(function, ()))))
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -68,11 +88,14 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
         task_functions=_names_by_name(get("SIGNALBOX_TASK_FUNCTIONS")),
         task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
+        calling_queues=_names_by_name(get("SIGNALBOX_CALLING_QUEUES")) or {},
         scheduler_account=get("SIGNALBOX_SCHEDULER_ACCOUNT", ""),
         keys_url=get("SIGNALBOX_KEYS_URL") or GOOGLE_KEYS_URL,
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
+        timeout_seconds=float(get("SIGNALBOX_TIMEOUT_SECONDS") or TIMEOUT_SECONDS),
+        queue_backoffs=_backoffs(get("SIGNALBOX_QUEUE_BACKOFFS") or "{}"),
         object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
     )
 
@@ -93,6 +116,10 @@ def _names_by_name(listed: str | None) -> Mapping[str, frozenset[str]] | None:
 
 def _indexes(listed: str | None) -> tuple[Index, ...] | None:
     return None if listed is None else tuple(parse(one["collection"], one["fields"]) for one in json.loads(listed))
+
+
+def _backoffs(listed: str) -> Mapping[str, Backoff]:
+    return {name: Backoff(*numbers) for name, numbers in json.loads(listed).items()}
 
 
 @cache

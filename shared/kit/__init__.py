@@ -15,16 +15,16 @@
     semaphore("fork-3").wait(eat.call(seat=3))     # runs when a permit is granted
 
 A task is delivered at least once, and two deliveries may overlap. A `Problem` is a permanent error and is not retried;
-any other exception is retried, until the code was started `attempts_max` times. Task code must issue identical calls
-in the same order, so that a second delivery repeats them and adds none.
+any other exception is retried, until the code was started `attempts_max` times. A second delivery repeats the calls of
+the first and adds none, as long as the code makes the same calls, in whatever order.
 """
 
 from shared.adapters.http.routes import Request, Response
 from shared.core.operations.ports import DocumentEvent
-from shared.core.rules.calls import Call
 from shared.core.rules.problems import LeaseEnded, NotFound, NotReady, Problem, Unavailable
-from shared.core.rules.task_context import Completion, Lease, Outcome, Unit
+from shared.core.rules.task_context import Completion, Lease, Outcome, TaskContext, Unit
 from shared.kit.batches import SubBatch, batch, sub_batch
+from shared.kit.calls import Call
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
 from shared.kit.objects import Object, Placeholder, later, objects, send
@@ -48,6 +48,7 @@ __all__ = [
     "Response",
     "SubBatch",
     "Task",
+    "TaskContext",
     "Unavailable",
     "Unit",
     "batch",

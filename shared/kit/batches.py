@@ -14,6 +14,7 @@ from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadBatch
+from shared.tasks.operations import errors
 
 Status = Mapping[str, Any]
 """``{"id", "state", "size", "succeeded", "failed", "remaining"}``; `state` is open, sealed, completed or cancelled."""
@@ -48,8 +49,9 @@ class Batch:
         return _populate(runtime.ports(), self.id, spec, _payloads(units))
 
     def status(self) -> Status:
-        """Return the state and counts. Raises `NotFound`."""
-        return operations.get(runtime.ports(), self.id).to_json()
+        """Return the state and counts; `last_error` while a unit that raised is being retried. Raises `NotFound`."""
+        status = operations.get(runtime.ports(), self.id)
+        return status.to_json() | (errors.of_batch(runtime.ports(), self.id) if status.runs else {})
 
     def cancel(self) -> Status:
         """End the batch: units that have not started do not run. Raises `NotFound`."""

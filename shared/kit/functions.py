@@ -1,5 +1,6 @@
 """A user's function: HTTP handlers, tasks and event handlers by decorator, and the one entry point of all of them."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -14,20 +15,22 @@ from shared.adapters.http.routes import Routes
 from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from shared.core.rules import wake_ups
-from shared.core.rules.calls import Call
+from shared.core.rules.calls import QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable, UnknownTask
-from shared.core.rules.task_context import TaskContext
+from shared.core.rules.task_context import TaskContext, TaskSubject
 from shared.core.rules.wake_ups import WakeUp
 from shared.kit import object_http
 from shared.kit.batch_liveness_cache import is_live
-from shared.kit.idempotency import idempotent_calls
+from shared.kit.calls import Call
+from shared.kit.idempotency import hold, idempotent_calls
 from shared.kit.objects import CALL_OBJECT, LocalClasses, call_object, local_classes
+from shared.kit.task_contexts import task_context
 from shared.objects.operations import runs
 from shared.objects.rules.classes import ObjectClass
 from shared.tasks.operations import task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import RetryLimits, Start
 from shared.tasks.rules.signatures import Signature
 
 P = ParamSpec("P")
@@ -43,9 +46,10 @@ RESERVED = (TASKS, "/objects/", TURNS)
 class Task(Generic[P, R]):
     """A task of a user's function. Calling it runs its code at once; `call` describes a call for a queue."""
 
-    def __init__(self, function: str, code: Callable[P, R], retry_limits: RetryLimits) -> None:
+    def __init__(self, function: str, code: Callable[P, R], retry_limits: RetryLimits, queue: str) -> None:
         self.name = code.__name__
         self.retry_limits = retry_limits
+        self.queue = queue
         self._function = function
         self._code = code
         self._signature = Signature.from_function(code)
@@ -59,12 +63,12 @@ class Task(Generic[P, R]):
         Raises `WrongArguments` (a `TypeError`) if they do not fit the signature, `TooLarge` over 100 KiB.
         """
         self._signature.check(arguments)
-        return Call(self._function, self.name, arguments).checked(self.name)
+        return Call(self._function, self.name, arguments, self.queue).checked(self.name)
 
-    def run(self, payload: Mapping[str, Any], context: TaskContext | None) -> Any:
+    def run(self, payload: Mapping[str, Any], subject: TaskSubject | None, context: TaskContext) -> Any:
         """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises."""
         code: Callable[..., R] = self._code
-        return code(**self._signature.bind(payload, context))
+        return code(**self._signature.bind(payload, subject, context))
 
 
 class Function:
@@ -106,22 +110,27 @@ class Function:
     def task(self, code: Callable[P, R]) -> Task[P, R]: ...
 
     @overload
-    def task(self, *, attempts_max: int = ...) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, *, attempts_max: int = ..., queue: str = ...) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(
         self,
         code: Callable[P, R] | None = None,
         *,
         attempts_max: int = LIMITS.attempts_max,
+        queue: str = QUEUE_DEFAULT,
     ) -> Any:
         """Register a task under the name of its code. It is given up when its code was started `attempts_max` times.
 
-        A delivery that ended before the code was started does not count. Raises `ValueError` for a second task of one
-        name, `TypeError` for a parameter that no JSON value fits.
+        A delivery that ended before the code was started does not count. The pause between two attempts is that of
+        `queue`, which the task's calls go through: `backoff_min_seconds` and what follows in the catalogue. Raises
+        `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter that no JSON value
+        fits.
         """
+        if attempts_max < 1:
+            raise ValueError(f"attempts_max must be at least 1, not {attempts_max}")
 
         def register(code: Callable[P, R]) -> Task[P, R]:
-            task = Task(self.name, code, RetryLimits(attempts_max))
+            task = Task(self.name, code, RetryLimits(attempts_max), queue)
             if self._tasks.setdefault(task.name, task) is not task:
                 raise ValueError(f"{self.name} has two tasks of the name {task.name}")
             return task
@@ -174,7 +183,7 @@ class Function:
     def _add_objects(self) -> None:
         """Add the routes of objects, and the task that calls a method."""
         object_http.add_routes(self._routes, lambda: self._local_classes)
-        task = Task(self.name, call_object, RetryLimits(LIMITS.attempts_max))
+        task = Task(self.name, call_object, RetryLimits(LIMITS.attempts_max), QUEUE_DEFAULT)
         self._tasks.setdefault(CALL_OBJECT, task)
 
     @property
@@ -200,15 +209,16 @@ class Function:
     def _run(self, request: TaskDelivery) -> None:
         task = self._tasks.get(request.name)
         limits = task.retry_limits if task else RetryLimits(LIMITS.attempts_max)
-        attempt = Attempt(request.operation, request.context, request.executions, request.retries)
 
-        def code(context: TaskContext | None) -> Any:
+        def code(subject: TaskSubject | None, begun: Start) -> Any:
+            hold(subject)
             if task is None:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
-            return task.run(request.payload, context)
+            return task.run(request.payload, subject, task_context(attempt, begun, limits, received_at))
 
-        with idempotent_calls(request.operation):
+        attempt, received_at = request.attempt(self.name), time.monotonic()
+        with idempotent_calls(request.operation, is_repeated=attempt.is_repeated):
             task_runner.run(runtime.ports(), attempt, limits, is_live, code)
 
     def _run_turn(self, request: TaskDelivery) -> None:

@@ -1,35 +1,63 @@
 """Idempotency keys for the calls that a task makes, so that a second delivery repeats them and adds none.
 
-A task's operation id is the same in every delivery. Task code must issue identical calls in the same order: a key is
-made of the operation, of the call, and of how many identical calls came before it.
+A task's operation id is the same in every delivery. A key is made of the operation, of what the call is (its payload
+too), and of how many identical calls came before it. So the order of different calls does not matter. A lease that the
+task holds counts as the lease of its semaphore, since every delivery holds it under another token.
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
+from shared.core.rules.calls import Call
 from shared.core.rules.effects import name_of
+from shared.core.rules.task_context import Lease
+from shared.core.rules.times import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
 class _RunningTask:
     operation: str
+    is_repeated: bool
     calls: Counter[str] = field(default_factory=Counter)
+    leases: dict[Any, str] = field(default_factory=dict)
 
 
 _running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", default=None)
 
 
 @contextmanager
-def idempotent_calls(operation: str) -> Iterator[None]:
-    """Derive the idempotency keys of all calls inside from `operation`."""
-    token = _running_task.set(_RunningTask(operation))
+def idempotent_calls(operation: str, *, is_repeated: bool = True) -> Iterator[None]:
+    """Derive the idempotency keys of all calls inside from `operation`, of which this may be a repeated delivery."""
+    token = _running_task.set(_RunningTask(operation, is_repeated))
     try:
         yield
     finally:
         _running_task.reset(token)
+
+
+def is_repeated() -> bool:
+    """Return whether the task that runs was delivered before, or may have been."""
+    task = _running_task.get()
+    return task is None or task.is_repeated
+
+
+def hold(lease: object) -> None:
+    """Recognise a lease of the task that runs in the content of its calls; anything else is no lease."""
+    task = _running_task.get()
+    if task is not None and isinstance(lease, Lease):
+        parts = (lease.id, lease.token, rfc3339(lease.ends_at))
+        task.leases.update(dict.fromkeys(parts, f"lease of {lease.semaphore}"))
+
+
+def content_of(call: Call) -> str:
+    """Return what a call is, as text: the same in every delivery of the task that makes it, at whatever time."""
+    payload = _without_leases(call.payload, _running_task.get())
+    return json.dumps([call.function, call.task, call.queue, payload], sort_keys=True)
 
 
 def idempotency_key(*call: object) -> str | None:
@@ -37,6 +65,17 @@ def idempotency_key(*call: object) -> str | None:
     task = _running_task.get()
     if task is None:
         return None
-    name = name_of(*call)
+    name = name_of(*(_without_leases(part, task) for part in call))
     task.calls[name] += 1
     return name_of(task.operation, name, task.calls[name])
+
+
+def _without_leases(value: Any, task: _RunningTask | None) -> Any:
+    """Return a value with the parts of the task's own leases replaced."""
+    if isinstance(value, Mapping):
+        return {name: _without_leases(item, task) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_leases(item, task) for item in value]
+    if task is None or isinstance(value, bool) or not isinstance(value, str | int):
+        return value
+    return task.leases.get(value, value)

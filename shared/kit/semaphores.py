@@ -8,7 +8,7 @@ from shared.core.rules.calls import Call
 from shared.core.rules.effects import name_of
 from shared.core.rules.problems import LeaseEnded
 from shared.core.rules.task_context import Lease
-from shared.kit.idempotency import idempotency_key
+from shared.kit.idempotency import content_of, hold, idempotency_key
 from shared.semaphores.operations import semaphores as operations
 from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 
@@ -52,7 +52,7 @@ class Semaphore:
         """
         check_deployed(continuation=call, on_timeout=on_timeout)
         request = WaitRequest(
-            id=self._wait_id(id, f"{call.function} {call.task}"),
+            id=self._wait_id(id, content_of(call)),
             continuation=call,
             lease_seconds=lease_seconds,
             permits=permits,
@@ -82,11 +82,13 @@ class Semaphore:
             request = replace(request, id=name_of(request.id, "anew"))
             answer = operations.wait(runtime.ports(), self.name, request)
         lease = answer.lease
-        return Lease(self.name, lease.id, lease.token, lease.ends_at) if lease else None
+        held = Lease(self.name, lease.id, lease.token, lease.ends_at) if lease else None
+        hold(held)
+        return held
 
     def signal(self, lease: Lease | str) -> bool:
         """Release a lease, given itself or its id; return whether it was still held."""
-        request = SignalRequest(_id_of(lease), idempotency_key("signal", self.name) or "")
+        request = SignalRequest(_id_of(lease), idempotency_key("signal", self.name, _id_of(lease)) or "")
         return operations.signal(runtime.ports(), self.name, request)
 
     def renew(self, lease: Lease | str, lease_seconds: float | None = None) -> bool:
@@ -94,7 +96,6 @@ class Semaphore:
         return operations.renew(runtime.ports(), self.name, RenewRequest(_id_of(lease), lease_seconds)) is not None
 
     def _wait_id(self, id_: str | None, what_for: str) -> str:
-        # Not by what the task is given: that may hold a lease, which a second delivery has under another token.
         return id_ or idempotency_key("wait", self.name, what_for) or runtime.ports().store.new_id()
 
 

@@ -17,7 +17,8 @@ class IndexedStore:
 
     def __init__(self, store: Store, declared: Collection[Index]) -> None:
         self._store, self._declared = store, declared
-        self.read, self.commit, self.write_each, self.new_id = store.read, store.commit, store.write_each, store.new_id
+        self.read, self.read_some = store.read, store.read_some
+        self.commit, self.write_each, self.new_id = store.commit, store.write_each, store.new_id
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         self._check(query)

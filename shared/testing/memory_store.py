@@ -1,7 +1,8 @@
 """An in-memory store that behaves like Firestore, for simulation, tests and machines without Java.
 
 One lock makes every call atomic. Time is the server's: commit times are distinct and later than every read, however
-coarse the clock. A write that changes nothing keeps the update time, as in Firestore.
+coarse the clock. A write that changes nothing keeps the update time, as in Firestore. `SERVER_TIME` is in whole
+milliseconds, and it is when the server processed the request, not the commit's: `stray` says by how much they differ.
 
 `observe` is called for every record that changed, in commit order, inside the lock: it may read the store, should be
 quick, and must not write.
@@ -9,7 +10,7 @@ quick, and must not write.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import RLock
 
 from shared.adapters.record_ids import random_id
@@ -32,6 +33,7 @@ from shared.core.operations.ports import (
     WriteResult,
 )
 from shared.core.operations.query_validation import check_query
+from shared.core.operations.record_sizes import fitting
 from shared.core.operations.write_validation import check_commit, check_each
 from shared.core.rules.keys import check_path
 from shared.core.rules.ordering import same
@@ -66,15 +68,20 @@ class _Step:
 
 
 class MemoryStore:
-    """A `Store` in this process. `now` returns aware datetimes; `new_id` returns record ids."""
+    """A `Store` in this process. `now` returns aware datetimes; `new_id` returns record ids.
+
+    `stray` returns how far the `SERVER_TIME` of the next commit lies ahead of its commit time; negative: behind it.
+    """
 
     def __init__(
         self,
         now: Callable[[], datetime],
         observe: Observer | None = None,
         new_id: Callable[[], str] = random_id,
+        stray: Callable[[], timedelta] = timedelta,
     ) -> None:
         self._now = now
+        self._stray = stray
         self._observe = observe
         self._new_id = new_id
         self._lock = RLock()
@@ -88,13 +95,18 @@ class MemoryStore:
             at = self._read_time()
             return tuple(_snapshot(path, self._record(path), at, fields) for path in paths)
 
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        read = self.read(*needed, *others)
+        return read[: max(len(needed) + min(1, len(others)), fitting(read, bytes_max))]
+
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         check_query(query)
         with self._lock:
             at = self._read_time()
             ids = self._found(query)[: query.limit]
             collection = self._collections.get(query.collection, {})
-            return tuple(_snapshot(f"{query.collection}/{id_}", collection[id_], at) for id_ in ids)
+            page = tuple(_snapshot(f"{query.collection}/{id_}", collection[id_], at) for id_ in ids)
+        return page if query.bytes_max is None else page[: fitting(page, query.bytes_max)]
 
     def count(self, query: Query) -> int:
         check_query(query)
@@ -124,7 +136,8 @@ class MemoryStore:
         for write, record in zip(writes, records, strict=True):
             _check_guard(write.path, write.guard, record)
         at = self._commit_time()
-        steps = [_step(*planned, at) for planned in zip(writes, records, added_bytes, strict=True)]
+        server_time = _whole_milliseconds(at + self._stray())
+        steps = [_step(*planned, at, server_time) for planned in zip(writes, records, added_bytes, strict=True)]
         for step in steps:
             self._do(step, at)
         return Committed(at, tuple(step.result for step in steps))
@@ -173,10 +186,13 @@ def _check_guard(path: str, guard: Guard, record: Record | None) -> None:
         raise AlreadyExists(f"{path} exists")
 
 
-def _step(write: Write, before: Record | None, added_bytes: int, at: datetime) -> _Step:
+def _whole_milliseconds(at: datetime) -> datetime:
+    return at.replace(microsecond=at.microsecond // 1_000 * 1_000)
+
+
+def _step(write: Write, before: Record | None, added_bytes: int, at: datetime, server_time: datetime) -> _Step:
     if isinstance(write, Delete):
         return _Step(write.path, before, None, WriteResult(None))
-    server_time = at.replace(microsecond=at.microsecond // 1_000 * 1_000)
     if isinstance(write, Put):
         data, values = after_put(write, server_time)
         after = _kept_or_new(before, data, added_bytes, at)

@@ -90,6 +90,7 @@ class Platform:
             self.tasks.remove(task)
         attempts = self.queue.attempts(task)
         counts = {
+            "X-CloudTasks-QueueName": task.queue,
             "X-CloudTasks-TaskName": task.name,
             "X-CloudTasks-TaskExecutionCount": str(attempts.executions if executions is None else executions),
             "X-CloudTasks-TaskRetryCount": str(attempts.retries if retries is None else retries),

@@ -29,11 +29,11 @@ def block(marker: str, page: str = "README.md", language: str = "sh") -> str:
 
 
 @contextmanager
-def serving(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the README's `make dev` in a folder on a port until the context ends."""
+def serving(folder: Path, port: int, output: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the README's `make dev` in a folder on a port until the context ends; it writes to the file `output`."""
     command = block("run: dev").partition("#")[0].split()
     environment = {**os.environ, "PORT": str(port)}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, start_new_session=True)
     try:
         assert processes.wait_until(lambda: is_serving(port), process, timeout_seconds=READY_SECONDS_MAX)
         yield process

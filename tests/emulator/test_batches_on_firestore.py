@@ -29,8 +29,13 @@ def test_a_batch_of_2100_units_runs_is_retried_and_removed(harness: BatchHarness
     assert harness.completions == [{"id": "b", "state": "completed", "size": 2_100, "succeeded": 2_099, "failed": 1}]
     assert harness.request("POST", "/b/retry", {})[0] == 202
     harness.run_tasks(lambda effect: succeeded(effect.payload["n"]))
-    page = harness.request("GET", "/b/units?page_token=2048")[1]["units"]
-    assert [(unit["index"], unit["attempt"]) for unit in page[:3]] == [(2_049, 0), (2_050, 1), (2_051, 0)]
+    listed, token = [], ""
+    while page := harness.request("GET", f"/b/units?page_token={token}")[1]:
+        listed += page["units"]
+        if not (token := page.get("next_page_token", "")):
+            break
+    assert sorted(unit["index"] for unit in listed) == list(range(2_100))
+    assert [unit["index"] for unit in listed if unit["attempt"]] == [2_050]
     remove_batch(harness)
     assert harness.records() == {}
 

@@ -15,6 +15,7 @@ from infra.local.stack import Stack
 from tests.emulator.waiting import eventually
 
 SECONDS_MAX = 30.0
+KNOCKS = TASKS_ACCOUNT.format(queue="knocks")
 CATALOGUE = """
 functions:
   door: {invoked_by: [people, queue], enqueues: [knocks], tasks: [knock]}
@@ -120,7 +121,7 @@ def post(http: httpx.Client, path: str, who: str, token: str | None) -> httpx.Re
     return http.post(path, json={"operation": who, "task": "knock", "payload": {"who": who}}, headers=headers)
 
 
-FORGERIES = ["no token", "address", "account", "expired", "foreign key", "no signature", "not Google"]
+FORGERIES = ["no token", "address", "account", "another queue", "expired", "foreign key", "no signature", "not Google"]
 
 
 def forged(kind: str, identity: Identity, account: str, url: str) -> str | None:
@@ -130,6 +131,7 @@ def forged(kind: str, identity: Identity, account: str, url: str) -> str | None:
         "no token": lambda: None,
         "address": lambda: identity.token(account, url + "/other", now),
         "account": lambda: identity.token("somebody@signalbox.invalid", url, now),
+        "another queue": lambda: identity.token(TASKS_ACCOUNT.format(queue="others"), url, now),
         "expired": lambda: identity.token(account, url, now - 3700),
         "foreign key": lambda: Identity(new_private_key()).token(account, url, now),
         "no signature": lambda: identity.token(account, url, now).rpartition(".")[0] + ".SIGNATURE_REMOVED_BY_GOOGLE",
@@ -141,7 +143,7 @@ def forged(kind: str, identity: Identity, account: str, url: str) -> str | None:
 @pytest.mark.parametrize("kind", FORGERIES)
 @pytest.mark.parametrize(
     ("path", "url", "account", "leaves"),
-    [("door/tasks/knock", "door", TASKS_ACCOUNT, "{}"), ("yearly", "yearly", SCHEDULER_ACCOUNT, "yearly")],
+    [("door/tasks/knock", "door", KNOCKS, "{}"), ("yearly", "yearly", SCHEDULER_ACCOUNT, "yearly")],
 )
 def test_who_is_not_the_one_expected_is_refused_and_nothing_happens(
     stack: Stack, http: httpx.Client, signer: bytes, kind: str, path: str, url: str, account: str, leaves: str
@@ -149,13 +151,13 @@ def test_who_is_not_the_one_expected_is_refused_and_nothing_happens(
     who = f"{kind} {url}".replace(" ", "-")
     token = forged(kind, Identity(signer), account, stack.base_url + url)
     refused = post(http, path, who, token)
-    assert refused.status_code == (403 if kind == "account" else 401)
+    assert refused.status_code == (403 if kind in ("account", "another queue") else 401)
     assert refused.headers["content-type"] == "application/problem+json"
     assert not seen(http, leaves.format(who))
 
 
 def test_the_right_token_opens_both_routes(stack: Stack, http: httpx.Client, signer: bytes) -> None:
-    tasks = Identity(signer).token(TASKS_ACCOUNT, stack.base_url + "door", time.time())
+    tasks = Identity(signer).token(KNOCKS, stack.base_url + "door", time.time())
     assert post(http, "door/tasks/knock", "key-holder", tasks).status_code == 204
     assert seen(http, "key-holder")
     scheduler = Identity(signer).token(SCHEDULER_ACCOUNT, stack.base_url + "yearly", time.time())

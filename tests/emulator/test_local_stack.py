@@ -228,7 +228,7 @@ def test_nothing_stays_behind_after_the_end_and_the_embedded_store_does_the_same
         stack.wait_until_idle(SECONDS_MAX)
         assert http.get("notes/seen/first").json()["number"] == 1
         groups = [stack.pid(name) for name in stack.service_names]
-    assert len(groups) == 5
+    assert len(groups) == 6
     assert None not in groups
     eventually(lambda: not any(group_lives(group) for group in groups if group))
 

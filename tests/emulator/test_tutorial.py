@@ -15,6 +15,7 @@ from tests.emulator.pages import PROJECT, README, block, run_calls, serving
 
 NOT_CLONED = (".git", ".venv", ".local", "dist", "__pycache__", ".*_cache", ".hypothesis")
 PAGE = "docs/tutorial.md"
+TERMINAL = "terminal.txt"
 TEXT = (PROJECT / PAGE).read_text("utf-8")
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 INSERT = re.compile(r"<!-- insert: (\S+) (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
@@ -41,7 +42,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dev(clone: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """`make dev` in that copy, on a free port."""
     port = processes.free_port()
-    with serving(clone, port) as process:
+    with (clone / TERMINAL).open("wb") as terminal, serving(clone, port, terminal.fileno()) as process:
         yield process, port
 
 
@@ -76,6 +77,27 @@ def test_the_readmes_function_and_the_http_pages_calls_work(dev: tuple[subproces
     assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
 
 
+def test_the_terminal_shows_requests_tasks_events_and_what_the_functions_print(
+    clone: Path, dev: tuple[subprocess.Popen[bytes], int]
+) -> None:
+    process, port = dev
+    httpx.post(f"http://127.0.0.1:{port}/printers").raise_for_status()
+    httpx.post(f"http://127.0.0.1:{port}/albums/oslo", json={"photos": ["a.jpg"]}).raise_for_status()
+    wanted = (
+        r"POST +/albums/oslo +202 +\d+ ms",
+        r"task +albums\.thumbnail oslo/0 +204 +\d+ ms",
+        r"task +albums\.print_album press +204 +\d+ ms",
+        r"event +link_fan_out documents/album-oslo +200 +\d+ ms",
+        r"printers │ \d+ hello",
+    )
+    shown = clone / TERMINAL
+
+    def complete() -> bool:
+        return all(re.search(line, shown.read_text("utf-8")) for line in wanted)
+
+    assert processes.wait_until(complete, process, timeout_seconds=20), shown.read_text("utf-8")
+
+
 def is_printed(album: str, port: int) -> bool:
     return httpx.get(f"http://127.0.0.1:{port}/documents/album-{album}").status_code == 200
 
@@ -83,3 +105,17 @@ def is_printed(album: str, port: int) -> bool:
 def permit_is_free(semaphore: str, port: int) -> bool:
     shown: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/semaphores/{semaphore}").json()
     return bool(shown["free"] == shown["permits"])
+
+
+def test_status_and_logs_show_the_running_stack(clone: Path, dev: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, port = dev
+    httpx.post(f"http://127.0.0.1:{port}/printers").raise_for_status()
+    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+    status, logs = (
+        subprocess.run(["make", goal], cwd=clone, capture_output=True, text=True, check=True).stdout
+        for goal in ("status", "logs")
+    )
+    for line in (r"stack +http://127.0.0.1:\d+/", r"functions +up", r"queue tasks +\d+ waiting", r"outbox +empty"):
+        assert re.search(line, status), status
+    assert re.search(r"last sweep +\d+ s ago", status), status
+    assert re.search(r"printers │ \d+ hello", logs), logs

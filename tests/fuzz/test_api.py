@@ -34,10 +34,13 @@ from shared.adapters import runtime
 from shared.batches.operations import batches
 from shared.batches.rules.requests import BatchSpec
 from shared.core.rules.calls import Call
+from shared.core.rules.problems import BadArgument
 from shared.documents.operations import documents
 from shared.documents.rules.requests import PutRequest
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
+from shared.tasks.operations import failures
+from shared.tasks.rules.attempts import Attempt, Start
 from shared.testing import Harness
 
 CHECKS = [
@@ -48,7 +51,7 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-REFUSALS = {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 409, 412, 413, 415]}}
+REFUSALS = {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 409, 410, 412, 413, 415]}}
 TAKEN = ("a", "b")
 LISTS = ("where", "order_by")
 METHODS = {"get", "put", "post", "delete", "patch", "options"}
@@ -88,6 +91,9 @@ def harness() -> Iterator[Harness]:
     paint = Call("quilt", "paint", {})
     batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
     batches.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
+    for name in TAKEN:
+        attempt = Attempt(name, {}, function="quilt", task="paint", payload={"square": 1})
+        failures.keep(ports, attempt, Start(1), BadArgument("no"))
     for name in TAKEN:  # the second one waits for the first
         semaphores.wait(ports, "a", WaitRequest(name, paint, permits=2))
     yield created

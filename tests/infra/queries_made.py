@@ -1,17 +1,18 @@
-"""A pytest plugin: write down which fields of which collections the tests' queries name.
+"""A pytest plugin: write down which fields of which collections the tests' queries name, and which the kit writes.
 
-One line of JSON a query, into the file that ``QUERIES_MADE`` names: the collection and the fields.
+One line of JSON a query or a write: the collection and the fields. ``QUERIES_MADE`` and ``FIELDS_WRITTEN`` name the
+files.
 """
 
 import json
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import Query
+from shared.core.operations.ports import Change, Committed, Put, Query, Write
 from shared.testing.memory_store import MemoryStore
 
 
@@ -19,12 +20,34 @@ from shared.testing.memory_store import MemoryStore
 def pytest_runtestloop() -> Generator[None, object, object]:
     """Listen while the tests run."""
     made: set[str] = set()
+    written: set[str] = set()
     with pytest.MonkeyPatch.context() as patch:
         for name in ("query", "count"):
             patch.setattr(MemoryStore, name, _listening(getattr(MemoryStore, name), made))
+        patch.setattr(MemoryStore, "commit", _noting(MemoryStore.commit, written))
         ended = yield
-    Path(os.environ["QUERIES_MADE"]).write_text("\n".join(sorted(made)), "utf-8")
+    for variable, lines in (("QUERIES_MADE", made), ("FIELDS_WRITTEN", written)):
+        Path(os.environ[variable]).write_text("\n".join(sorted(lines)), "utf-8")
     return ended
+
+
+def _noting(
+    commit: Callable[[MemoryStore, Sequence[Write]], Committed], written: set[str]
+) -> Callable[[MemoryStore, Sequence[Write]], Committed]:
+    def note(store: MemoryStore, writes: Sequence[Write]) -> Committed:
+        written.update(json.dumps(["/".join(write.path.split("/")[::2]), _fields(write)]) for write in writes)
+        return commit(store, writes)
+
+    return note
+
+
+def _fields(write: Write) -> list[str]:
+    match write:
+        case Put():
+            return sorted(write.data)
+        case Change():
+            return sorted({field[0] for field in write.fields})
+    return []
 
 
 def _listening(answer: Callable[[MemoryStore, Query], Any], made: set[str]) -> Callable[[MemoryStore, Query], Any]:

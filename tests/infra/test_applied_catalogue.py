@@ -84,8 +84,9 @@ def test_every_function_reads_its_settings_from_its_environment(found: AppliedSt
         assert (settings.project, settings.location) == ("demo-project", "us-central1")
         assert (settings.database, settings.queue_prefix) == ("signalbox-prod", "")
         assert (settings.task_functions, settings.task_queues) == (catalogue.task_functions, catalogue.task_queues)
+        assert settings.calling_queues == catalogue.calling_queues
         assert re.fullmatch(r"https://\{function\}-[0-9]{12}\.us-central1\.run\.app", settings.function_url)
-        assert settings.tasks_account == "kit-tasks@demo-project.iam.gserviceaccount.com"
+        assert settings.account_of("links") == "qu-links@demo-project.iam.gserviceaccount.com"
 
 
 def test_functions_have_the_same_environment_but_for_their_threads(found: AppliedState, catalogue: Catalogue) -> None:
@@ -127,7 +128,8 @@ def test_queues_of_users_tasks_never_give_up(resources: Mapping[str, Resource], 
     assert {queues[name]["retry_config"][0]["max_attempts"] for name in catalogue.task_queues} == {-1}
 
 
-SCHEDULER, TASKS, BUILD = (f"kit-{each}@demo-project" for each in ("scheduler", "tasks", "build"))
+SCHEDULER, TASKS, LINKS = "kit-scheduler@demo-project", "qu-tasks@demo-project", "qu-links@demo-project"
+BUILD = "kit-build@demo-project"
 LISTENS_TO = '"attribute": "database", "operator": null, "value": "{}"'
 CALLS_AS = '"service_account_email": "{}'
 EXPECTS = '"SIGNALBOX_TASKS_ACCOUNT": "{}'
@@ -139,7 +141,7 @@ EXPECTS = '"SIGNALBOX_TASKS_ACCOUNT": "{}'
         ('"service": "sweep"', '"service": "swept"', "invoked_by must name at least one of"),
         (LISTENS_TO.format("signalbox-prod"), LISTENS_TO.format("(default)"), r"triggers\.link-fan-out: listens to"),
         (CALLS_AS.format(SCHEDULER), CALLS_AS.format(TASKS), r"schedules\.\w+: calls as"),
-        (EXPECTS.format(TASKS), EXPECTS.format(BUILD), "invoked_by must name at least one of"),
+        (EXPECTS.format("qu-{queue}"), EXPECTS.format("kit-{queue}"), "invoked_by must name at least one of"),
         (".us-central1.run.app/", ".run.app/", r"schedules\.\w+: calls https"),
     ],
 )
@@ -151,11 +153,11 @@ def test_what_cannot_work_in_the_cloud_is_refused(
         read(shown.replace(right, wrong), catalogue)
 
 
-def test_a_function_that_may_not_act_as_the_tasks_account_hands_over_no_task(shown: str, catalogue: Catalogue) -> None:
-    right = f'"service_account_id": "projects/demo-project/serviceAccounts/{TASKS}'
+def test_a_function_that_may_not_act_as_a_queues_account_hands_it_no_task(shown: str, catalogue: Catalogue) -> None:
+    right = f'"service_account_id": "projects/demo-project/serviceAccounts/{LINKS}'
     assert right in shown
-    found = read(shown.replace(right, right.replace(TASKS, BUILD)), catalogue)
-    assert {function.enqueues for function in found.catalogue.functions.values()} == {()}
+    found = read(shown.replace(right, right.replace(LINKS, BUILD)), catalogue)
+    assert "links" not in {queue for function in found.catalogue.functions.values() for queue in function.enqueues}
 
 
 def test_functions_with_different_settings_cannot_share_a_process(found: AppliedState) -> None:

@@ -26,4 +26,4 @@ def test_outputs_name_where_everything_is(deployed: Workspace) -> None:
     assert outputs["database"] == "signalbox-prod"
     assert outputs["queues"]["tasks"] == "projects/demo-project/locations/us-central1/queues/tasks"
     assert outputs["accounts"]["sweep"] == "fn-sweep@demo-project.iam.gserviceaccount.com"
-    assert outputs["accounts"]["tasks"] == "kit-tasks@demo-project.iam.gserviceaccount.com"
+    assert outputs["accounts"]["queue tasks"] == "qu-tasks@demo-project.iam.gserviceaccount.com"

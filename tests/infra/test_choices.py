@@ -1,7 +1,8 @@
 """What people may choose in the catalogue and the variables reaches the plan."""
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,21 +113,24 @@ def test_a_database_that_exists_is_not_made(chosen: Planned) -> None:
     assert "google_firestore_database" not in {each.kind for each in chosen.resources.values()}
 
 
-def test_alerts_go_to_the_address_that_was_set(chosen: Planned) -> None:
-    [channel] = [each for each in chosen.resources.values() if each.kind == "google_monitoring_notification_channel"]
-    assert (channel.values["type"], channel.values["labels"]) == ("email", {"email_address": "a@b.org"})
-
-
-def test_an_alert_rests_on_the_lines_of_refused_tasks(chosen: Planned) -> None:
-    policy = chosen.resources["google_monitoring_alert_policy.refusals"].values
-    [logged] = policy["conditions"][0]["condition_matched_log"]
-    assert 'jsonPayload.message=("deployment cannot enqueue" OR "task refused")' in logged["filter"]
-    assert len(logged["filter"]) < 20_000, "a limit of Cloud Logging"
-
-
 def test_less_than_a_cpu_for_many_requests_is_refused(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips)
     made.edit_catalogue(lambda catalogue: catalogue["functions"]["quilt"].update(cpu=0.5))
     made.initialise()
     complaint = " ".join(made.plan(check=False).stderr.split())
     assert "below a full one an instance handles one request at a time" in complaint
+
+
+def test_the_dashboard_holds_no_value_that_its_service_leaves_out(resources: Mapping[str, Resource]) -> None:
+    dashboard = json.loads(resources["google_monitoring_dashboard.dashboard"].values["dashboard_json"])
+    assert list(left_out("dashboard", dashboard)) == []
+    assert len(dashboard["mosaicLayout"]["tiles"]) > 2
+
+
+def left_out(path: str, value: Any) -> Iterator[str]:
+    """Return the places of zeros and of what is empty: read back, the service's answer lacks them."""
+    if value in (None, "", 0, [], {}):
+        yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inner:
+        yield from left_out(f"{path}.{name}", each)

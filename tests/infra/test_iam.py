@@ -1,38 +1,42 @@
 """Who may do what, all of it: a right that is not in these two tables is one too many.
 
 The tables hold what comes with the kit; a function that was added to the catalogue has the rights that its entry
-implies. Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``kit-`` calls or builds
-them. Ann deploys.
+implies. Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``qu-`` a queue's tasks,
+``kit-`` calls it by a schedule or builds it. Ann deploys, and so may ``signalbox-deployer``, which Cloud Build runs as.
 """
 
 import re
 from collections.abc import Iterator, Mapping
+
+import pytest
 
 from infra.catalogue import Function, load
 from tests.infra.workspace import Resource, Workspace
 
 Row = tuple[str, ...]
 
-# A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, to have them carry an account's
-# identity, to use a database.
+# A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, which includes to have them carry the
+# queues' identities, and to use a database.
 FUNCTIONS = """
-batch-complete   | ann               | batches tasks             | kit-tasks | signalbox-prod
-batch-expand     | kit-tasks         | batches tasks             | kit-tasks | signalbox-prod
-batches          | ann               | batches tasks             | kit-tasks | signalbox-prod
-documents        | ann               |                           |           | signalbox-prod
-link-fan-out     | ev-link-fan-out   | links                     | kit-tasks | signalbox-prod
-link-refresh     | kit-tasks         | links                     | kit-tasks | signalbox-prod
-link-verify      | kit-tasks         | links                     | kit-tasks | signalbox-prod
-philosophers     | ann kit-tasks     | admit tasks               | kit-tasks | signalbox-prod
-quilt            | ann kit-tasks     | batches tasks             | kit-tasks | signalbox-prod
-semaphore-admit  | kit-tasks         | admit tasks               | kit-tasks | signalbox-prod
-semaphore-renew  | ann               | admit tasks               | kit-tasks | signalbox-prod
-semaphore-signal | ann               | admit tasks               | kit-tasks | signalbox-prod
-semaphore-wait   | ann               | admit tasks               | kit-tasks | signalbox-prod
-semaphores       | ann               | admit tasks               | kit-tasks | signalbox-prod
-sweep            | kit-scheduler     | admit batches links tasks | kit-tasks | signalbox-prod
-transforms       | ann               | links                     | kit-tasks | signalbox-prod
-verifications    | ann kit-scheduler | links                     | kit-tasks | signalbox-prod
+batch-complete   | ann signalbox-deployer               | batches tasks             | signalbox-prod
+batch-expand     | qu-batches                           | batches tasks             | signalbox-prod
+batches          | ann signalbox-deployer               | batches tasks             | signalbox-prod
+documents        | ann signalbox-deployer               |                           | signalbox-prod
+failures         | ann signalbox-deployer               | admit tasks               | signalbox-prod
+link-fan-out     | ev-link-fan-out                      | links                     | signalbox-prod
+link-refresh     | qu-links                             | links                     | signalbox-prod
+link-verify      | qu-links                             | links                     | signalbox-prod
+philosophers     | ann qu-tasks signalbox-deployer      | admit tasks               | signalbox-prod
+quilt            | ann qu-tasks signalbox-deployer      | batches tasks             | signalbox-prod
+semaphore-admit  | qu-admit                             | admit tasks               | signalbox-prod
+semaphore-renew  | ann signalbox-deployer               | admit tasks               | signalbox-prod
+semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
+semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
+semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
+sweep            | kit-scheduler                        | admit batches links tasks | signalbox-prod
+tasks            | ann signalbox-deployer               | tasks                     | signalbox-prod
+transforms       | ann signalbox-deployer               | links                     | signalbox-prod
+verifications    | ann kit-scheduler signalbox-deployer | links                     | signalbox-prod
 """
 
 OTHERS = """
@@ -42,6 +46,25 @@ kit-build       | roles/logging.logWriter       | demo-project
 kit-build       | roles/storage.objectViewer    | gcf-v2-sources-NUMBER-us-central1 demo-project-signalbox-sources
 """
 
+# What `make bootstrap` grants to the account that Cloud Build runs as, on the project unless it says otherwise.
+BOOTSTRAP = """
+roles/artifactregistry.admin
+roles/cloudfunctions.developer
+roles/cloudscheduler.admin
+roles/cloudtasks.admin
+roles/datastore.owner
+roles/iam.serviceAccountAdmin
+roles/iam.serviceAccountOpenIdTokenCreator | signalbox-deployer
+roles/logging.configWriter
+roles/logging.logWriter
+roles/monitoring.editor
+roles/resourcemanager.projectIamAdmin | if only-what-signalbox-grants
+roles/run.admin
+roles/serviceusage.serviceUsageAdmin
+roles/storage.admin
+"""
+
+BUILDER = "signalbox-deployer"
 ON = {
     "google_artifact_registry_repository_iam_member": "repository",
     "google_cloud_run_service_iam_member": "service",
@@ -79,9 +102,28 @@ def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resour
     assert others == sorted(rows(OTHERS) + receivers)
 
 
+def test_a_function_calls_only_what_its_queues_call(resources: Mapping[str, Resource]) -> None:
+    """A function that was taken over can have its queues' accounts call anything that they may invoke."""
+    held = set(rights(resources))
+    acts_as = {on for member, role, on in held if (member, role) == ("fn-link-refresh", OF_FUNCTIONS[2])}
+    assert {on for member, role, on in held if member in acts_as and role == OF_FUNCTIONS[0]} == {
+        "link-refresh",
+        "link-verify",
+    }
+
+
 def test_the_rights_of_functions_are_granted_to_functions_only(resources: Mapping[str, Resource]) -> None:
-    held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:]}
+    held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:] and right[0] != BUILDER}
     assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in expected()}
+
+
+def test_a_build_acts_as_the_accounts_that_it_sets_up_and_holds_no_other_right_here(
+    resources: Mapping[str, Resource],
+) -> None:
+    held = {(role, on) for member, role, on in rights(resources) if member == BUILDER and role != OF_FUNCTIONS[0]}
+    accounts = {each.values["account_id"] for each in resources.values() if each.kind == "google_service_account"}
+    queues = {each for each in accounts if each.startswith("qu-")}
+    assert held == {("roles/iam.serviceAccountUser", account) for account in accounts - queues}
 
 
 def test_no_right_is_granted_in_another_way(resources: Mapping[str, Resource]) -> None:
@@ -94,16 +136,44 @@ def test_every_function_runs_as_its_own_account(resources: Mapping[str, Resource
     assert accounts == {function: f"fn-{function}" for function, *_ in expected()}
 
 
-def test_the_deployer_may_grant_what_a_deployment_grants_and_nothing_more(
-    deployed: Workspace, resources: Mapping[str, Resource]
-) -> None:
+@pytest.fixture(scope="module")
+def bootstrapped(deployed: Workspace) -> Mapping[str, Resource]:
+    """Return what `make bootstrap` makes."""
     deployed.run("-chdir=bootstrap", "init", "-input=false")
     deployed.run("-chdir=bootstrap", "apply", "-input=false", "-auto-approve", "-var=project_id=demo-project")
-    granting = deployed.resources("bootstrap")["google_project_iam_member.deployer_grants"].values
+    return deployed.resources("bootstrap")
+
+
+def test_the_deployer_may_grant_what_a_deployment_grants_and_nothing_more(
+    bootstrapped: Mapping[str, Resource], resources: Mapping[str, Resource]
+) -> None:
+    granting = bootstrapped["google_project_iam_member.deployer_grants"].values
     allowed = re.findall(r"'(roles/[^']+)'", granting["condition"][0]["expression"])
     granted = {each.values["role"] for each in resources.values() if each.kind == "google_project_iam_member"}
     assert granting["role"] == "roles/resourcemanager.projectIamAdmin"
     assert sorted(allowed) == sorted(granted)
+
+
+def test_the_deployer_has_exactly_these_rights(bootstrapped: Mapping[str, Resource]) -> None:
+    held = sorted(right_in_short(each) for each in bootstrapped.values() if "iam_member" in each.kind)
+    assert held == sorted(rows(BOOTSTRAP))
+    assert {each.kind for each in bootstrapped.values() if "iam" in each.kind} <= set(ON)
+
+
+def test_no_right_of_the_project_lets_the_deployer_act_as_its_accounts_or_do_everything(
+    bootstrapped: Mapping[str, Resource],
+) -> None:
+    of_project = {each.values["role"] for each in bootstrapped.values() if each.kind == "google_project_iam_member"}
+    assert not of_project & {"roles/iam.serviceAccountUser", "roles/iam.serviceAccountTokenCreator"}
+    assert not of_project & {"roles/owner", "roles/editor", "roles/cloudfunctions.admin"}
+
+
+def right_in_short(right: Resource) -> Row:
+    """Return a right of the deployer as its table's row: the role, and the object or the condition if there is one."""
+    assert short(right.values["member"]) == BUILDER
+    conditions = [f"if {each['title']}" for each in right.values.get("condition") or []]
+    on = short(right.values[ON[right.kind]])
+    return (right.values["role"], *conditions, *([on] if on != "demo-project" else []))
 
 
 def expected() -> list[Row]:
@@ -121,14 +191,13 @@ def added(invoker: str = "") -> list[Function]:
 def row_asked_for(function: Function) -> Row:
     """Return the row that a function's entry in the catalogue implies."""
     accounts = {
-        "people": "ann",
-        "queue": "kit-tasks",
+        "people": "ann signalbox-deployer",
+        "queue": " ".join(f"qu-{queue}" for queue in sorted(load().calling_queues.get(function.name, ()))),
         "schedule": "kit-scheduler",
         "event": f"ev-{function.segment}",
     }
-    callers = sorted([accounts[each] for each in function.invoked_by] + ["allUsers"] * function.public)
-    carries = "kit-tasks" if function.enqueues else ""
-    return (function.segment, " ".join(callers), " ".join(sorted(function.enqueues)), carries, "signalbox-prod")
+    callers = sorted(" ".join(accounts[each] for each in function.invoked_by).split() + ["allUsers"] * function.public)
+    return (function.segment, " ".join(callers), " ".join(sorted(function.enqueues)), "signalbox-prod")
 
 
 def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:
@@ -148,8 +217,11 @@ def narrowed(right: Resource) -> str:
 def row_of(function: str, held: set[tuple[str, str, str]]) -> Row:
     """Return a function's row of the table."""
     callers = sorted(member for member, role, on in held if (role, on) == (OF_FUNCTIONS[0], function))
-    may = [sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]]
-    return (function, *(" ".join(cell) for cell in (callers, *may)))
+    queues, accounts, databases = (
+        sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]
+    )
+    assert accounts == [f"qu-{queue}" for queue in queues], function
+    return (function, *(" ".join(cell) for cell in (callers, queues, databases)))
 
 
 def short(name: str) -> str:

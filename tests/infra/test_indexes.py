@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from shared.testing.expiry_policies import POLICIES
 from tests.infra.workspace import INFRA, Resource
 
 Field = tuple[str, str]
@@ -16,45 +17,68 @@ Made = list[tuple[str, list[str]]]
 
 TESTS = (
     "batches/test_batches",
+    "batches/test_sub_batches",
     "batches/test_units",
     "core/test_outbox",
+    "kit/test_kit",
     "links/test_copies",
     "links/test_link_events",
     "links/test_link_tasks",
     "links/test_verification",
     "semaphores/test_costs_semaphores",
     "semaphores/test_semaphores_http",
+    "tasks/test_failures",
+    "transforms/test_transforms_http",
 )
-KNOWN = {
-    ("batches", "due_at"),
-    ("counters", "first"),
-    ("documents", "_signalbox.link_keys"),
-    ("semaphores", "mode"),
-    ("semaphores", "sweep_at"),
-    ("units", "state"),
-    ("verifications", "begun_at"),
-    ("waiters", "since"),
+INDEXED = {
+    ("attempts", "batch"): "the last errors of a batch's units that are being retried",
+    ("attempts", "erred_at"): "the last errors of tasks that are being retried",
+    ("batches", "due_at"): "the sweeper: what is due",
+    ("counters", "first"): "the page of a unit, and the last page; only pages' nodes have it",
+    ("failures", "failed_at"): "list what was given up, the latest first",
+    ("semaphores", "mode"): "list the semaphores with waiters",
+    ("semaphores", "sweep_at"): "the sweeper: what is due",
+    ("units", "state"): "count units, and list those that failed; of one value, entries sort by ids, which are spread",
+    ("verifications", "begun_at"): "list the latest",
+    ("waiters", "expires_at"): "receipts that have grown old, of one semaphore",
+    ("waiters", "since"): "the head of one semaphore's wait queue",
 }
-"""The queries in the operations' source, found by reading it."""
+"""The indexed fields of the kit's own collections, each with the query that needs it."""
 SELDOM = {("waiters", "expires_at")}
 """Asked for when receipts have grown old: none of these tests waits for that."""
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Return every query that the operations make in their own tests: the collection, and the fields it names."""
-    file = tmp_path_factory.mktemp("queries") / "made"
+def made_and_written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Made]:
+    """Return every query and every write of the operations in their own tests: the collection, and the fields."""
+    folder = tmp_path_factory.mktemp("queries")
+    files = [folder / "made", folder / "written"]
     tests = [f"tests/unit/{name}.py" for name in TESTS]
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.infra.queries_made", "-p", "no:cacheprovider", *tests],
         cwd=INFRA.parent,
-        env=os.environ | {"QUERIES_MADE": str(file)},
+        env=os.environ | {"QUERIES_MADE": str(files[0]), "FIELDS_WRITTEN": str(files[1])},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout
-    return [(collection, fields) for collection, fields in map(json.loads, file.read_text("utf-8").splitlines())]
+    made, written = ([*map(json.loads, file.read_text("utf-8").splitlines())] for file in files)
+    return made, written
+
+
+@pytest.fixture(scope="module")
+def made(made_and_written: tuple[Made, Made]) -> Made:
+    """Return every query: the collection, and the fields it names."""
+    return made_and_written[0]
+
+
+@pytest.fixture(scope="module")
+def written(made_and_written: tuple[Made, Made]) -> set[Field]:
+    """Return every field that the kit writes in a collection of its own; a test of the outbox has `counters` too."""
+    _, written = made_and_written
+    kits = [(each.rpartition("/")[2], fields) for each, fields in written if each not in ("documents", "counters")]
+    return {(collection, field) for collection, fields in kits for field in fields}
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +95,22 @@ def configured(resources: Mapping[str, Resource]) -> dict[Field, list[str]]:
 
 
 def test_the_tests_make_every_query_that_is_known(made: Made) -> None:
-    assert {(collection, field) for collection, fields in made for field in fields} >= KNOWN
+    known = INDEXED.keys() - SELDOM | {("documents", "_signalbox.link_keys")}
+    assert {(collection, field) for collection, fields in made for field in fields} >= known
 
 
 def test_no_field_that_a_query_names_is_without_an_index(made: Made, configured: dict[Field, list[str]]) -> None:
     named = SELDOM | {(collection, field) for collection, fields in made for field in fields}
     assert [field for field in sorted(named) if unindexed(field, configured)] == []
+
+
+def test_of_the_kits_own_collections_only_what_a_query_needs_is_indexed(
+    written: set[Field], configured: dict[Field, list[str]]
+) -> None:
+    """A growing value that is indexed without need is a hot spot: of the times above all."""
+    collections = {collection for collection, _ in written}
+    assert collections >= {collection for collection, _ in INDEXED} | {"attempts", "outbox", "releases", "transforms"}
+    assert {field for field in written if not unindexed(field, configured)} == INDEXED.keys()
 
 
 def test_no_query_of_the_kits_own_names_two_fields(made: Made) -> None:
@@ -97,10 +131,17 @@ def test_whom_a_document_links_to_is_searched_as_arrays_only(configured: dict[Fi
     }
 
 
-def test_only_receipts_and_counts_of_attempts_have_a_time_to_live(resources: Mapping[str, Resource]) -> None:
+def test_the_policies_of_time_to_live_are_those_with_a_reason(resources: Mapping[str, Resource]) -> None:
+    """Nothing that a rule needs may expire: a new policy is entered in the table, with why it is safe."""
     living = [each.values for each in resources.values() if each.values.get("ttl_config")]
-    offsets = {(each["collection"], each["field"]): each["ttl_config"][0]["expiration_offset"] for each in living}
-    assert offsets == {("attempts", "counted_at"): "2678400s", ("waiters", "expires_at"): ""}
+    offsets = {each["collection"]: (each["field"], each["ttl_config"][0]["expiration_offset"]) for each in living}
+    assert offsets == {name: (one.field, f"{one.offset.total_seconds():.0f}s") for name, one in POLICIES.items()}
+    assert all(one.reason for one in POLICIES.values())
+
+
+def test_receipts_of_waits_have_no_time_to_live() -> None:
+    """Each later commit of a semaphore whose lapsed lease has lost its receipt would fail."""
+    assert "waiters" not in POLICIES
 
 
 def unindexed(field: Field, configured: Mapping[Field, list[str]]) -> bool:

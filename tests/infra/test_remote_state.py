@@ -49,5 +49,5 @@ def test_the_state_is_found_again_and_environments_do_not_see_each_other(clone: 
         clone(folder, name).run("state", "list").stdout for folder, name in (("second", "dev"), ("third", "prod"))
     ]
     first.destroy()
-    assert sorted(listed[0].splitlines())[-3:] == [f'{ACCOUNT}["{name}"]' for name in ("build", "scheduler", "tasks")]
+    assert sorted(listed[0].splitlines())[-2:] == [f'{ACCOUNT}["{name}"]' for name in ("build", "scheduler")]
     assert listed[1] == ""

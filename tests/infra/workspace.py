@@ -21,7 +21,7 @@ from tests.infra.google_provider.server import GoogleProvider
 
 INFRA = Path(__file__).parents[2] / "infra"
 LOCAL_STATE = 'terraform {\n  backend "local" {}\n}\n'
-VARIABLES = {"project_id": "demo-project", "deployer": "user:ann@example.com"}
+VARIABLES = {"project_id": "demo-project", "deployer": "user:ann@example.com", "alert_email": "ops@example.com"}
 OTHERS = (".terraform", ".terraform.lock.hcl", "__pycache__", "local", "packaging", "setup")
 SECONDS_MAX = 110  # ends a run that hangs; no statement about how quick a run should be
 NOTHING_TO_DO = 0
@@ -124,7 +124,8 @@ class Workspace:
 
     def arguments(self, more: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
         """Return the command line's part that sets the variables, with some `more`."""
-        return [self._file, *(f"-var={name}={_text(value)}" for name, value in {**self._given, **more}.items())]
+        given = {name: value for name, value in {**self._given, **more}.items() if value is not None}
+        return [self._file, *(f"-var={name}={_text(value)}" for name, value in given.items())]
 
 
 def _unwanted(path: str, names: list[str]) -> list[str]:

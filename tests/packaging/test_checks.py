@@ -126,6 +126,7 @@ ALL = "invoked_by: [queue], tasks: [cook, wash]"
         ("invoked_by: [queue], tasks: [cook, wash, dry]", "...", "tasks: [cook, wash]"),
         (ALL, 'semaphore("s").wait(wash.call(dish=dish))', "enqueues: [admit, tasks]"),
         (f"{ALL}, enqueues: [tasks]", 'semaphore("s").signal("x")', "enqueues: [tasks, admit]"),
+        (ALL, "wash.call(dish=dish).enqueue()", "enqueues: [tasks]"),
         (f"{ALL}, enqueues: [tasks]", 'batch("b").populate([])', "enqueues: [tasks, batches]"),
         (f"{ALL}, enqueues: [tasks]", 'replace(wash.call(dish=dish), queue="slow")', "enqueues: [tasks, slow]"),
     ],

@@ -2,6 +2,7 @@
 
 python -m tests.simulation --seeds 100000
 python -m tests.simulation --world links --replay 4711
+python -m tests.simulation --long --seeds 3000
 python -m tests.simulation --keep-noticed
 """
 
@@ -17,18 +18,23 @@ from functools import partial
 from tests.simulation import (
     attempts_world,
     batches_world,
+    enqueues_world,
+    failures_world,
     links_world,
     outbox_world,
     planted,
     semaphores_world,
     verify_world,
 )
+from tests.simulation.lengths import begin_process, long_worlds
 from tests.simulation.reach import REACHED
 from tests.simulation.world import Violation
 
 WORLDS: dict[str, Callable[..., None]] = {
     "attempts": attempts_world.run,
     "batches": batches_world.run,
+    "enqueues": enqueues_world.run,
+    "failures": failures_world.run,
     "links": links_world.run,
     "outbox": outbox_world.run,
     "semaphores": semaphores_world.run,
@@ -49,22 +55,23 @@ def violations(world: str, seeds: range) -> tuple[list[Found], Counter[str]]:
     for seed in seeds:
         try:
             WORLDS[world](seed)
-        except Violation as violation:
-            found.append((world, seed, str(violation)))
+        except Exception as error:  # noqa: BLE001  whatever a seed raises is found, and no reason to end the search
+            found.append((world, seed, str(error) if isinstance(error, Violation) else repr(error)))
     return found, REACHED - before
 
 
-def simulate(world: str, seeds: int) -> Iterator[tuple[list[Found], Counter[str]]]:
-    """Run the seeds 0 to `seeds` of a world on all cores, in chunks; yield what each chunk found and reached."""
-    chunks = [range(first, min(first + CHUNK_SEEDS, seeds)) for first in range(0, seeds, CHUNK_SEEDS)]
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+def simulate(world: str, seeds: range, long: bool) -> Iterator[tuple[list[Found], Counter[str]]]:
+    """Run the seeds of a world on all cores, in chunks; yield what each chunk found and reached."""
+    chunks = [seeds[first : first + CHUNK_SEEDS] for first in range(0, len(seeds), CHUNK_SEEDS)]
+    with ProcessPoolExecutor(os.cpu_count(), initializer=begin_process, initargs=(long,)) as pool:
         yield from pool.map(partial(violations, world), chunks)
 
 
-def replay(world: str, seed: int) -> int:
+def replay(world: str, seed: int, long: bool) -> int:
     """Run one seed again and print every step."""
     try:
-        WORLDS[world](seed, trace=print)
+        with long_worlds(long):
+            WORLDS[world](seed, trace=print)
     except Violation as violation:
         print(f"violation: {violation}")
         return 1
@@ -84,6 +91,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("--world", choices=sorted(WORLDS), action="append", help="only this world (default: all)")
     parser.add_argument("--seeds", type=int, default=20_000, help="seeds a world (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
+    parser.add_argument("--long", action="store_true", help="longer worlds: more operations, more faults")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run this one seed and print its trace")
     parser.add_argument("--keep-noticed", action="store_true", help="search a seed for each planted fault and keep it")
     chosen = parser.parse_args()
@@ -91,22 +100,25 @@ def main() -> int:
         return keep_noticed()
     worlds = chosen.world or list(WORLDS)
     if chosen.replay is not None:
-        return max(replay(world, chosen.replay) for world in worlds)
-    return 1 if sum(report(world, chosen.seeds) for world in worlds) else 0
+        return max(replay(world, chosen.replay, chosen.long) for world in worlds)
+    seeds = range(chosen.first, chosen.first + chosen.seeds)
+    return 1 if sum(report(world, seeds, chosen.long) for world in worlds) else 0
 
 
-def report(world: str, seeds: int) -> int:
+def report(world: str, seeds: range, long: bool) -> int:
     """Run a world's seeds; print its first violations and what was reached. Return the number of violations."""
+    again = f"python -m tests.simulation --world {world}{' --long' if long else ''} --replay"
     began = time.monotonic()
     broken = 0
     reached: Counter[str] = Counter()
-    for found, counts in simulate(world, seeds):
+    for found, counts in simulate(world, seeds, long):
         reached += counts
         for _, seed, what in found[: max(0, VIOLATIONS_SHOWN - broken)]:
-            print(f"{world} seed {seed}: {what}\n  replay: python -m tests.simulation --world {world} --replay {seed}")
+            print(f"{world} seed {seed}: {what}\n  replay: {again} {seed}")
         broken += len(found)
     seconds = time.monotonic() - began
-    print(f"{world}: {seeds:,} seeds in {seconds:.0f} s, {1000 * seconds / seeds:.1f} ms each: {broken} violations")
+    each = f"{1000 * seconds / max(1, len(seeds)):.1f} ms each"
+    print(f"{world}: {len(seeds):,} seeds in {seconds:.0f} s, {each}: {broken} violations", flush=True)
     for what, count in sorted(reached.items()):
         print(f"  {count:>8,} {what}")
     return broken

@@ -26,13 +26,14 @@ from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import GaveUp, Unavailable
-from shared.core.rules.task_context import TaskContext
+from shared.core.rules.task_context import TaskSubject
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.tasks.operations import task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
 from tests.simulation.ports import SimulatedStore
 from tests.simulation.processes import Killed
 from tests.simulation.reach import CALLS_AWAY, GIVEN_UP, REACHED
@@ -44,6 +45,8 @@ LEASE_SECONDS = 600.0
 FINE, RAISING, DEADLY = "fine", "raising", "deadly"
 CALLS_AWAY_MAX = 60
 DELIVERIES_BEFORE_MAX = 6
+TASKS_LONG = 5
+"""Tasks of each context in a long world."""
 
 
 class Broken(Exception):
@@ -63,6 +66,10 @@ class AwayStore(SimulatedStore):
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         self._refuse()
         return super().read(*paths, fields=fields)
+
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        self._refuse()
+        return super().read_some(needed, others, bytes_max)
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         self._refuse()
@@ -114,12 +121,12 @@ class AttemptsWorld:
         random, ports, faults = self.world.random, self.world.reliable_ports(), self.world.fault_rates.left
         self.world.fault_rates.left = 0
         semaphores.put(ports, NAME, SemaphoreSettings(1, LEASE_SECONDS))
-        for index in range(random.randint(0, 2)):
+        for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
             call = Call("user", "continue", self._payload(f"continuation {index}"))
             semaphores.wait(ports, NAME, WaitRequest(f"w{index}", call, release_on_return=True))
-        payloads = [self._payload(str(index)) for index in range(random.randint(1, 3))]
+        payloads = [self._payload(str(index)) for index in range(random.randint(1, operations_max(3, TASKS_LONG)))]
         batches.populate(ports, BATCH, BatchSpec(units=payloads, task=Call("user", "unit", {}), sealed=True))
-        for index in range(random.randint(0, 2)):
+        for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
             payload = self._payload(f"plain {index}")
             self.world.queue.take(Effect(payload["id"], "q", "user", "plain", payload))
         self.world.fault_rates.left = faults
@@ -142,7 +149,7 @@ class AttemptsWorld:
         self.deliveries[effect.name] += 1
         self.names[attempt.record_path] = id_
 
-        def code(_: TaskContext | None) -> str:
+        def code(_: TaskSubject | None, __: Start) -> str:
             return self._code(effect)
 
         try:

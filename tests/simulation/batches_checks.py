@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shared.batches.rules.batch_run import COLLECTION, header_path
-from shared.batches.rules.header import Header
+from shared.batches.rules.batch_run import COLLECTION, BatchRun, header_path
+from shared.batches.rules.header import REPLACED, Header
+from shared.batches.rules.outcomes import UnitOutcome, outcome_of_sub_batch
 from shared.core.operations import outbox
 from shared.core.operations.ports import Query, Snapshot, Store
 from tests.simulation.batches_kinds import Kind
@@ -38,6 +39,14 @@ class Checks:
             self._check_header(parts[1], _header(before.data), _header(after.data))
         elif parts[2] == "units" and before.data is not None and after.data is not None:
             self._check_overwritten(path, before.data, after.data)
+        elif parts[2] == "units" and parts[1] == "b" and self._kind.nested and after.data is not None:
+            self._check_outcome_of_parts(after.data)
+
+    def _check_outcome_of_parts(self, unit: Mapping[str, Any]) -> None:
+        """Check that the first unit's outcome is the end of its one sub-batch."""
+        ends = [outcome_of_sub_batch(BatchRun(id_, header.incarnation), header) for id_, header in self.sub_batches()]
+        if unit["index"] == 0 and UnitOutcome(unit["state"], unit["text"]) not in ends:
+            raise Violation(f"unit 0 {unit['state']} with {unit['text']}, and its sub-batch ended as {ends}")
 
     @staticmethod
     def _check_overwritten(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
@@ -113,6 +122,15 @@ class Checks:
     def records(self, collection: str) -> list[dict[str, Any]]:
         """Return all records of a collection."""
         return [dict(one.data) for one in self._store.query(Query(collection, limit=1_000)) if one.data is not None]
+
+    def sub_batches(self) -> list[tuple[str, Header]]:
+        """Return the ids and headers of the sub-batches that were sealed. Raises `Violation` if there are two."""
+        found = [(one.id, Header.from_record(one.data or {})) for one in self._store.query(Query(COLLECTION))]
+        children = [(id_, header) for id_, header in found if id_ != "b"]
+        sealed = [(id_, header) for id_, header in children if header.state != "open" and header.reason != REPLACED]
+        if len(sealed) > 1:
+            raise Violation(f"a unit has two sub-batches: {sealed}")
+        return sealed
 
     def header(self, batch: str) -> Header | None:
         """Return a batch's header."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from shared.batches.operations import batches, tasks, units
+from shared.batches.operations import tasks, units
 from shared.batches.operations.sweep import sweep as sweep_batches
 from shared.batches.rules.outcomes import UnitOutcome, failed, succeeded
 from shared.batches.rules.requests import BatchSpec
@@ -22,13 +22,18 @@ from shared.core.operations import outbox
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
+from shared.tasks.operations import task_runner
 from tests.simulation.batches_callers import Callers
 from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
 from tests.simulation.batches_removal import run_again_after_removal
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import OPERATIONS_LONG, operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
+
+PARTS_MAX = 4
+"""Units of a sub-batch: up to two pages."""
 
 UNSWEPT_RATE = 0.3
 """Of the worlds with a deadline, so many have no sweeper of batches: a deadline comes without it."""
@@ -73,7 +78,9 @@ class BatchesWorld:
 
     def _beginnings(self) -> list[Callable[[], None]]:
         random = self.world.random
-        size = random.randint(0, self.kind.units_max)
+        named_max = LIMITS.walk_nodes_max * LIMITS.page_units_max  # of a larger batch, a deadline names some only
+        long = named_max if self.kind.hurried else OPERATIONS_LONG
+        size = random.randint(0, operations_max(self.kind.units_max, long))
         beginnings = [*self.callers.loading(size)]
         if self.kind.from_outside:
             lost = random.choice((0, 0, 1, 2)) if self.kind.hurried else 0
@@ -103,15 +110,24 @@ class BatchesWorld:
             return
         unit = PlacedUnit.from_record(effect.context["unit"])
         self.unit_tasks.append(effect)
+        has_parts = self.deliveries[effect.name] > 1 and bool(self.checks.sub_batches())
         if self.deliveries[effect.name] > 1 and units.resume_unit(ports, unit):
             return
         if self.world.random.random() < 0.5 and not units.unit_is_live(ports, unit):
             return  # else the process's cache, some seconds old, has it as live
         if self.kind.nested and unit.batch == "b" and unit.index == 0:
-            spec = BatchSpec(units=[{"n": 0}, {"n": 1}], task=PAINT, sealed=True)
-            batches.populate(ports, unit.sub_batch_id, spec, parent=unit)
+            self._paint_in_parts(ports, unit, has_parts)
             return
         units.complete_unit(ports, unit, self._outcome(unit))
+
+    def _paint_in_parts(self, ports: Ports, unit: PlacedUnit, has_parts: bool) -> None:
+        """Return another sub-batch at each run. The code does not run if there was one when it was redelivered."""
+        if has_parts:
+            raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was sealed")
+        run = self.callers.next_result()
+        parts = [{"n": number, "run": run} for number in range(self.world.random.randint(0, PARTS_MAX))]
+        spec = BatchSpec(units=parts, task=PAINT, sealed=True)
+        task_runner._run_unit(ports, unit, lambda: spec)
 
     def _outcome(self, unit: PlacedUnit) -> UnitOutcome:
         if self.kind.failing and unit.index % 2 == 0 and unit.attempt < 1:

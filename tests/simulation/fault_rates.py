@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tests.simulation.lengths import faults
+
 
 @dataclass(slots=True)
 class FaultRates:
@@ -19,3 +21,6 @@ class FaultRates:
     delay_event: float = 0.05
     refuse_task: float = 0.2
     left: int = 5
+
+    def __post_init__(self) -> None:
+        self.left = faults(self.left)

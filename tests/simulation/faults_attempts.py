@@ -10,10 +10,10 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations.ports import Ports
-from shared.core.rules.problems import Unavailable
+from shared.core.rules.problems import GaveUp, Unavailable
 from shared.core.rules.task_context import Lease
 from shared.tasks.operations import attempts, task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import FIRST, Attempt, RetryLimits, Start
 from tests.simulation import attempts_world
 from tests.simulation.faults import Fault
 
@@ -24,39 +24,51 @@ def _attempts(clause: str, without: str, module: object, name: str, instead: Any
     return Fault(clause, without, partial(mock.patch.object, module, name, instead), attempts_world.run)
 
 
-def _by_deliveries(_: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Any]) -> Any:
-    retry_limits.check(attempt.retries + 1)
-    return code()
+Code = Callable[[Start], Any]
 
 
-def _uncounted(_: Ports, __: Attempt, ___: RetryLimits, code: Callable[[], Any]) -> Any:
-    return code()
+def _check(retry_limits: RetryLimits, starts: int) -> None:
+    if not retry_limits.allow(Start(starts)):
+        raise GaveUp("Gave up.")
+
+
+def _by_deliveries(_: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Code) -> Any:
+    _check(retry_limits, attempt.retries + 1)
+    return code(FIRST)
+
+
+def _uncounted(_: Ports, __: Attempt, ___: RetryLimits, code: Code) -> Any:
+    return code(FIRST)
 
 
 def _counted_on_arrival(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: Any, code: Any) -> None:
     """The start is counted before the lease is claimed, or the unit's outcome is looked for."""
-    counted = count_start(ports, attempt) if attempt.is_repeated else 0
+    counted = count_start(ports, attempt).number if attempt.is_repeated else 0
 
-    def checked(context: Any) -> Any:
-        retry_limits.check(counted)
-        return code(context)
+    def checked(subject: Any, begun: Start) -> Any:
+        _check(retry_limits, counted)
+        return code(subject, begun)
 
     elsewhere = replace(attempt, operation=f"{attempt.operation}-elsewhere")
     run(ports, elsewhere, RetryLimits(1_000), is_live, checked)
 
 
-def _started_all_the_same(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Any]) -> Any:
+def _started_all_the_same(
+    ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[Start], Any]
+) -> Any:
     """A start that cannot be counted happens."""
     if attempt.is_repeated:
         with suppress(Unavailable):
-            retry_limits.check(count_start(ports, attempt))
-    return code()
+            _check(retry_limits, count_start(ports, attempt).number)
+    return code(FIRST)
 
 
-def _first_taken_for_a_start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[], Any]) -> Any:
+def _first_taken_for_a_start(
+    ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[Start], Any]
+) -> Any:
     if attempt.is_repeated:
-        retry_limits.check(count_start(ports, attempt) + 1)
-    return code()
+        _check(retry_limits, count_start(ports, attempt).number + 1)
+    return code(FIRST)
 
 
 @contextmanager

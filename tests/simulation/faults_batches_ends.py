@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from shared.batches.operations import propagation, sweep, tree_walk, units
+from shared.batches.operations import batches, propagation, sub_batches, sweep, tree_walk, units
 from shared.batches.rules import ends, outcomes
 from shared.batches.rules.batch_run import BatchRun
 from shared.batches.rules.header import BatchEnd, Header, header_of_run
 from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
+from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations import outbox
 from shared.core.operations.ports import Change, Increment, Ports, Put, Snapshot, Stale, Write
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import Unavailable
+from shared.tasks.operations import task_runner
 from tests.simulation.faults_batches_planting import in_batches
 
 overwritten = units._overwritten
@@ -83,6 +86,19 @@ def _enqueued_before(ports: Ports, writes: Sequence[Write], effects: Sequence[Ef
     return ports.store.commit(writes)
 
 
+# --- sub-batches ---
+
+
+def _the_last_returned(ports: Ports, unit: PlacedUnit, spec: BatchSpec) -> None:
+    """A sub-batch of another definition is refused, as any batch would be."""
+    batches.populate(ports, unit.sub_batch_id(), spec, unit)
+
+
+def _end_effects_of_all(header: Header, run: BatchRun, now: datetime) -> tuple[Effect, ...]:
+    """The end of a replaced sub-batch completes the parent's unit too."""
+    return end_effects(replace(header, reason=""), run, now)
+
+
 FAULTS = (
     in_batches("batch-5", "an end at the deadline", sweep, "time_out", lambda *_: None),
     in_batches("batch-11", "the task of a deadline", Header, "deadline_effects", lambda *_: ()),
@@ -92,6 +108,10 @@ FAULTS = (
     in_batches("batch-6", "leaving a retry uncounted", units, "_overwritten", _counted_again),
     in_batches("batch-6", "failures counted at the end", ends, "too_many", lambda *_: False),
     in_batches("batch-7", "completing the parent's unit at every end", Header, "end_effects", _only_if_completed),
+    in_batches("batch-7", "the first sub-batch stands", task_runner, "populate_sub_batch", _the_last_returned),
+    in_batches("batch-7", "not running a unit that has a sub-batch", units, "_has_sub_batch", lambda *_: False),
+    in_batches("batch-7", "replacing a sub-batch that was not loaded", sub_batches, "_replace", lambda *_: ""),
+    in_batches("batch-7", "no effects of a replaced sub-batch", Header, "end_effects", _end_effects_of_all),
     in_batches("batch-9", "the guard of the end", propagation, "end", _unguarded_end),
     in_batches("batch-9", "the outbox of the end", outbox, "commit", _enqueued_before),
     in_batches("batch-9", "the completion task in the end's commit", propagation, "end", _end_without_outbox),

@@ -11,7 +11,7 @@ from unittest import mock
 
 from shared.core.operations import mailbox, outbox
 from shared.core.operations.mailbox import Mailbox
-from shared.core.operations.ports import Delete, Ports, Put, Snapshot, Store
+from shared.core.operations.ports import Change, Delete, Ports, Put, Snapshot, Store
 from shared.core.rules import wake_ups
 from shared.core.rules.effects import Effect
 from shared.core.rules.mailbox import Waiting, header_path
@@ -115,11 +115,11 @@ def _marks_nobody(ports: Ports, delivery: runs.Run, mailbox: Mailbox, message: W
 
 def _without_receipts(self: TurnWrites, turn: Turn) -> Iterator[Any]:
     for write in calls_writes(self, turn):
-        yield Delete(write.path) if _is_done(write) and isinstance(write, records.Change) else write
+        yield Delete(write.path) if _is_done(write) and isinstance(write, Change) else write
 
 
 def _is_done(write: Any) -> bool:
-    return isinstance(write, records.Change) and ("outcome",) in write.fields
+    return isinstance(write, Change) and ("outcome",) in write.fields
 
 
 calls_writes = TurnWrites._calls

@@ -12,6 +12,7 @@ from unittest import mock
 from shared.adapters import cloud_tasks
 from shared.core.operations import outbox
 from shared.core.operations.ports import Committed, Delete, Must, Ports, Put, Query, Snapshot, Write
+from shared.core.operations.time_budgets import Budget, unlimited
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import Unavailable
 from tests.simulation import batches_world, links_world, outbox_world
@@ -59,7 +60,7 @@ def _hand_over_under_new_names(ports: Ports, record: str, effects: Sequence[Effe
 hand_over = outbox.hand_over
 
 
-def _time_to_live(ports: Ports) -> int:
+def _time_to_live(ports: Ports, _: Budget = unlimited) -> int:
     """Delete what is old, whatever it holds, as a time-to-live policy would."""
     for snapshot in ports.store.query(Query(outbox.COLLECTION)):
         if outbox._is_left_behind(snapshot):
@@ -78,6 +79,16 @@ def _from_the_start(ports: Ports) -> Iterator[Snapshot]:
     return iter(ports.store.query(Query(outbox.COLLECTION)))
 
 
+def _until_the_first_refusal(ports: Ports, budget: Budget = unlimited) -> int:
+    """A sweep ends at the first record that the queue refuses."""
+    cleared, out_of_time = 0, budget()
+    for snapshot in outbox._records(ports):
+        if out_of_time() or (outbox._is_left_behind(snapshot) and not outbox._swept(ports, snapshot)):
+            break
+        cleared += 1
+    return cleared
+
+
 FAULTS = (
     _outbox("outbox-1", "committing before handing over", outbox, "commit", _hand_over_first),
     _outbox("outbox-1", "a record of what to hand over", outbox, "commit", _without_a_record),
@@ -86,7 +97,8 @@ FAULTS = (
     _outbox("outbox-2", "keeping what the queue refuses", outbox, "hand_over", _delete_even_if_refused),
     _outbox("outbox-3", "the same names each time", outbox, "hand_over", _hand_over_under_new_names),
     _outbox("outbox-5", "keeping old records (a time-to-live policy)", outbox, "sweep", _time_to_live),
-    _outbox("outbox-4", "the sweeper", outbox, "sweep", lambda _: 0),
+    _outbox("outbox-4", "the sweeper", outbox, "sweep", lambda *_: 0),
+    _outbox("outbox-4", "going on behind a refused record", outbox, "sweep", _until_the_first_refusal),
     _outbox("outbox-8", "marking what the queue took of a record", outbox, "_mark_enqueued", lambda *_: None),
     _acknowledging_refusals(batches_world.run, "units"),
     _acknowledging_refusals(links_world.run, "copies"),

@@ -18,16 +18,16 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, Write
+from shared.core.operations.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write
 from shared.core.rules import times
 from shared.core.rules.effects import Effect, name_of
-from shared.core.rules.problems import BadSemaphore
+from shared.core.rules.problems import BadSemaphore, NoSemaphore
 from shared.core.rules.task_context import Lease
 from shared.core.rules.times import EPOCH
-from shared.semaphores.operations import admission, leases, records, semaphores, sweep, transitions, waits
+from shared.semaphores.operations import admission, leases, records, removal, semaphores, sweep, transitions, waits
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.rules import admission as admission_rules
-from shared.semaphores.rules import lease_commands, tasks, wait_commands, wait_queue
+from shared.semaphores.rules import lease_commands, tasks, upkeep, wait_commands, wait_queue
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules import transitions as transition_rules
 from shared.semaphores.rules.lease_commands import Claimed, EndLease
@@ -35,8 +35,10 @@ from shared.semaphores.rules.leases import EndedLease, GrantedLease, LeaseRecord
 from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, Transition
+from shared.semaphores.rules.wait_queue import head_of
 from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
-from tests.simulation import semaphores_world
+from shared.testing.expiry_policies import POLICIES, ExpiryPolicy
+from tests.simulation import expiry, semaphores_world
 from tests.simulation.faults import Fault
 
 
@@ -60,6 +62,11 @@ def _changing(fault: Fault) -> Fault:
 def _reborn(fault: Fault) -> Fault:
     """Look for a fault only where the semaphore is deleted and created anew."""
     return replace(fault, run=partial(semaphores_world.run, racing=False, reborn=True))
+
+
+def _abandoned(fault: Fault) -> Fault:
+    """Look for a fault only where weeks have passed since the tasks of some grants were lost."""
+    return replace(fault, run=partial(semaphores_world.run, racing=False, abandoned=True))
 
 
 class _Planted(AbstractContextManager[None]):
@@ -266,6 +273,35 @@ def _without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequence[Eff
     return committed
 
 
+# --- sem-13 ---
+
+
+def _ordered_by_since(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
+    return tuple(page)
+
+
+def _all_of_a_page(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
+    return head_of(page, more=False)
+
+
+def _delete_what_is_there(ports: Ports, name: str) -> None:
+    incarnation = transitions.load(ports, name).incarnation
+    try:
+        removal.remove(ports, name, incarnation, Must.EXIST)
+    except RecordMissing as conflict:
+        raise NoSemaphore(name, field="name") from conflict
+
+
+# --- sem-12 ---
+
+
+def _whatever_is_old(*_: Any) -> bool:
+    return False
+
+
+EXPIRING_RECEIPTS = POLICIES | {"waiters": ExpiryPolicy("expires_at", timedelta(0), "none")}
+
+
 FAULTS = (
     _racing(
         _without(
@@ -316,8 +352,13 @@ FAULTS = (
     _without("sem-9", "the time in tokens", (Semaphore, "grant", _tokens_by_counting)),
     _reborn(_without("sem-9", "the guard of a waiter that is taken back", (waits, "Delete", _delete_blindly))),
     _racing(_without("sem-9", "the incarnation", (transitions, "incarnation_of", lambda _: 0)), False),
+    _reborn(_without("sem-9", "the life that a DELETE has found", (semaphores, "delete", _delete_what_is_there))),
     _without("sem-10", "the operation in what it ended", (Semaphore, "end", _end_unsigned)),
     _without("sem-10", "the commit's time in `released`", (leases, "end", _released_when_seen)),
     _without("sem-11", "postponing what a visit leaves as it was", (sweep, "_postpone", lambda *_: None)),
+    _abandoned(_without("sem-12", "receipts without a time-to-live policy", (expiry, "POLICIES", EXPIRING_RECEIPTS))),
+    _abandoned(_without("sem-12", "the receipt of a lease in the record", (upkeep, "_is_needed", _whatever_is_old))),
+    _without("sem-13", "the order of create times", (records, "head_of", _ordered_by_since)),
+    _without("sem-13", "what is left out of a full page", (records, "head_of", _all_of_a_page)),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

@@ -17,6 +17,9 @@ SMALL_DOCUMENT_BYTES = 60
 HOPS_MAX = 5
 """Over so many links a change travels through transforms here, so that growth round a cycle ends soon."""
 
+DIVIDED_BYTES = 100
+"""What one request holds in the worlds where no two documents can be held at once."""
+
 LINK_LEVELS_MAX = 3
 """Links that copies are nested to here: a long chain of documents is twice as long."""
 
@@ -47,7 +50,8 @@ class Kind:
     documents in one call. In `transformed` ones transforms come, change and go. In a `round` world each document links
     to the next, the last to the first: what a transform makes grows on every way round, and in a crowded one, who
     embeds the next is too large for the one before. In a `lengthy` world each key is as long as the kit takes.
-    In a `chain` each document links to the one before, or not: where copies are cut moves along it.
+    In a `chain` each document links to the one before, or not: where copies are cut moves along it. In a
+    `divided` world one request holds hardly a document, so what it reads for copies is read one by one.
     """
 
     keys: str
@@ -61,6 +65,7 @@ class Kind:
     round: bool = False
     lengthy: bool = False
     chain: bool = False
+    divided: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -90,6 +95,10 @@ KINDS = (
     Kind("tpq", lengthy=True),
     Kind("tpqrsuvw", chain=True),
     Kind("tpqrsuvw", chain=True, crowded=True),
+    Kind("tpqr", cyclic=True, divided=True),
+    Kind("tpqr", cyclic=True, crowded=True, divided=True),
+    Kind("tpq", versatile=True, cyclic=True, foreign=True, transformed=True, divided=True),
+    Kind("tpqrsuvw", chain=True, crowded=True, divided=True),
 )
 
 Kinds = tuple[Kind, ...]
@@ -104,6 +113,7 @@ WIDE = tuple(kind for kind in KINDS if len(kind.keys) > 3 and not (kind.crowded 
 TO_AND_FRO = tuple(kind for kind in KINDS if kind.narrow and kind.transformed)
 OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
 CHAIN = tuple(kind for kind in KINDS if kind.chain)
+DIVIDED = tuple(kind for kind in KINDS if kind.divided)
 LENGTHY = tuple(kind for kind in KINDS if kind.lengthy)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""

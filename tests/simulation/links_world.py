@@ -18,9 +18,11 @@ from shared.core.operations.ports import Query, Snapshot
 from shared.core.rules.limits import LIMITS
 from shared.links.operations import fan_out
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
 from tests.simulation.links_acts import Users
 from tests.simulation.links_checks import Checks
 from tests.simulation.links_kinds import (
+    DIVIDED_BYTES,
     HOPS_MAX,
     KINDS,
     LINK_LEVELS_MAX,
@@ -61,11 +63,12 @@ class LinksWorld:
             hops_max=HOPS_MAX,
             link_levels_max=LINK_LEVELS_MAX,
             document_bytes_max=self.document_bytes,
+            read_bytes_max=DIVIDED_BYTES if self.kind.divided else LIMITS.read_bytes_max,
         ):
             random = self.world.random
             if self.kind.narrow or random.random() < 0.5:
                 self._settle_first()
-            self.world.run([self.users.act for _ in range(random.randint(2, OPERATIONS_MAX))])
+            self.world.run([self.users.act for _ in range(random.randint(2, operations_max(OPERATIONS_MAX)))])
             self._let_the_sweeper_finish()
             self._check_rest()
 

@@ -3,7 +3,8 @@
 A counter stands for any record: an operation adds one to it and enqueues a few tasks named after the new count. One of
 them may be refused for hours while the others are taken, and the sweeper may be away for hours.
 
-In some worlds there are records that the queue never takes, more than one sweep looks at.
+In some worlds there are records that the queue never takes: a few, or more than one sweep looks at. A sweep may run out
+of time too.
 
 A task runs twice under one name only as `reuse.py` allows.
 """
@@ -12,24 +13,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Any
 
 from shared.core.operations import outbox
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Ports, Put, Query, Snapshot
+from shared.core.operations.time_budgets import OutOfTime, unlimited
 from shared.core.rules.effects import Decision, Effect, name_of
 from shared.core.rules.limits import LIMITS
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 COUNTERS = ("counters/a", "counters/b")
 TASKS_A_CHANGE = 2
 SWEEP_PAGE = 2
-CROWDED_RATE = 0.2
+CROWDED_RATE, POISONED_RATE = 0.2, 0.2
 CROWDED_PAGES = 2
 CROWD = 8
+POISON_MAX = 2
+"""Records that the queue never takes in a world that is not crowded: each sweep looks at them and at all others."""
+
+RECORDS_IN_TIME = 3
+"""Records that a sweep of some crowded worlds looks at before its time is over."""
+
 CROWDED_SWEEPS_MAX = 2_000
 """A sweep begins at a random record, and here it looks at a third of them."""
 
@@ -53,12 +63,15 @@ class OutboxWorld:
         self.ran: list[tuple[str, int, int]] = []
         own = Random(f"crowd {seed}")
         self.crowd = [f"{own.getrandbits(64):016x}" for _ in range(CROWD * (own.random() < CROWDED_RATE))]
+        self.hurried = bool(self.crowd) and own.random() < 0.5
+        poison = own.randint(1, POISON_MAX) if not self.crowd and own.random() < POISONED_RATE else 0
+        self.never_taken = [*self.crowd, *(f"{own.getrandbits(64):016x}" for _ in range(poison))]
 
     def run(self) -> None:
         random = self.world.random
         with LIMITS.replaced(sweep_page=SWEEP_PAGE, **({"sweep_pages_max": CROWDED_PAGES} if self.crowd else {})):
-            self._come_in_a_crowd()
-            calls = [self._operate] * random.randint(2, 6) + [self._sweep] * 2 + [self._refuse]
+            self._leave_what_is_never_taken()
+            calls = [self._operate] * random.randint(2, operations_max(6)) + [self._sweep] * 2 + [self._refuse]
             random.shuffle(calls)
             first = random.randint(0, len(calls))
             self.world.run(calls[:first])
@@ -67,10 +80,10 @@ class OutboxWorld:
             self._let_the_sweeper_finish()
             self._check_rest()
 
-    def _come_in_a_crowd(self) -> None:
+    def _leave_what_is_never_taken(self) -> None:
         """Leave records in the outbox that the queue never takes."""
         poison = Effect("poison", "q", "count", "count", {"part": None})
-        for id_ in self.crowd:
+        for id_ in self.never_taken:
             self.world.store.commit([Put(f"{outbox.COLLECTION}/{id_}", outbox.to_record([poison]))])
 
     def _operate(self) -> None:
@@ -82,11 +95,16 @@ class OutboxWorld:
 
     def _sweep(self) -> None:
         self.world.pass_time(self.world.random.choice((0, LIMITS.outbox_patience_seconds)))
-        self.world.start("sweep", lambda: self._swept(self.world.ports))
+        self.world.start("sweep", self._swept)
+
+    def _swept(self) -> None:
+        outbox.sweep(self.world.ports, self._budget if self.hurried else unlimited)
 
     @staticmethod
-    def _swept(ports: Ports) -> None:
-        outbox.sweep(ports)
+    def _budget() -> OutOfTime:
+        """Begin a budget that a few records use up."""
+        records = count()
+        return lambda: next(records) >= RECORDS_IN_TIME
 
     def _refuse(self) -> None:
         """From now on the queue refuses all tasks, or the last of each change, or none."""
@@ -105,12 +123,12 @@ class OutboxWorld:
             if number >= 2 and not self._left():
                 break
             self.world.pass_time(LIMITS.outbox_patience_seconds + 50)
-            self.world.start("sweep", lambda: self._swept(self.world.ports))
+            self.world.start("sweep", self._swept)
             self.world.run()
 
     def _left(self) -> list[str]:
         """Return the ids of the outbox records that the queue does take."""
-        return [one.id for one in self.world.store.query(Query(outbox.COLLECTION)) if one.id not in self.crowd]
+        return [one.id for one in self.world.store.query(Query(outbox.COLLECTION)) if one.id not in self.never_taken]
 
     def _count(self, _: Ports, payload: Mapping[str, Any]) -> None:
         self.ran.append((payload["counter"], payload["count"], payload["part"]))

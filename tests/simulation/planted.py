@@ -16,6 +16,9 @@ from tests.simulation import (
     faults_attempts,
     faults_batches,
     faults_documents,
+    faults_enqueues,
+    faults_failures,
+    faults_groups,
     faults_late,
     faults_links,
     faults_outbox,
@@ -29,7 +32,13 @@ from tests.simulation.world import Violation
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "attempts": faults_attempts.FAULTS,
     "batches": faults_batches.FAULTS,
-    "links": faults_links.FAULTS + faults_transforms.FAULTS + faults_documents.FAULTS + faults_late.FAULTS,
+    "enqueues": faults_enqueues.FAULTS,
+    "failures": faults_failures.FAULTS,
+    "links": faults_links.FAULTS
+    + faults_transforms.FAULTS
+    + faults_documents.FAULTS
+    + faults_late.FAULTS
+    + faults_groups.FAULTS,
     "outbox": faults_outbox.FAULTS,
     "semaphores": faults_semaphores.FAULTS,
     "verify": faults_verify.FAULTS,

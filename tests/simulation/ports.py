@@ -28,6 +28,12 @@ class SimulatedStore:
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         return self._call(lambda: f"read {' '.join(paths)}", lambda: self._world.store.read(*paths, fields=fields))
 
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        def some() -> tuple[Snapshot, ...]:
+            return self._world.store.read_some(needed, others, bytes_max)
+
+        return self._call(lambda: f"read {' '.join(needed)} and some of {' '.join(others)}", some)
+
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         return self._call(lambda: f"query {query.collection} {query.where}", lambda: self._world.store.query(query))
 

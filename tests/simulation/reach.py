@@ -12,6 +12,9 @@ OUTAGES = "hours that passed without a sweeper"
 RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
 CALLS_AWAY = "calls refused while the store was away"
 GIVEN_UP = "tasks given up"
+EXPIRED = "records deleted by a time-to-live policy"
+FAILURES_KEPT = "tasks kept as failures"
+FAILURES_RETRIED = "failures retried"
 TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
 REACHED: Counter[str] = Counter()

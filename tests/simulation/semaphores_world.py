@@ -34,7 +34,9 @@ from shared.semaphores.rules.requests import (
 from shared.semaphores.rules.waiters import NOT_ACQUIRED, WaitAnswer
 from shared.testing.clock import budget_of
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.semaphores_abandoned import ABANDONED_SHARE, IDS, abandon
 from tests.simulation.semaphores_crowd import crowd, refusing_alarms
 from tests.simulation.world import Violation, World
 
@@ -44,6 +46,7 @@ LEASE_SECONDS = 4.0
 CLAIM_SECONDS = 3
 PAGE = 2
 RETRIES_MAX = 12
+WAITS_LONG = 8
 SWEEPS = 6
 CROWDED_RATE = 0.1
 CROWDED_SWEEPS = 24
@@ -60,15 +63,17 @@ def run(
     racing: bool | None = None,
     changing: bool | None = None,
     reborn: bool | None = None,
+    abandoned: bool | None = None,
 ) -> None:
     """Run one seed's world until it is idle. Raises `Violation` when a property does not hold.
 
-    In a `racing` world nothing fails, and all compete for one permit on the combining path. In a `changing` world
-    the permits are lowered and raised, and waits want one or two. In a `reborn` one the
-    semaphore is deleted and created anew, twice, while one wait is called three times. None: the seed chooses.
+    In a `racing` world nothing fails, and all compete for one permit on the combining path. In a `changing` world the
+    permits are lowered and raised, and waits want one or two. In a `reborn` one the semaphore is deleted and created
+    anew, twice, while one wait is called three times. In an `abandoned` one, weeks have passed since the tasks of some
+    grants were lost. None: the seed chooses.
     """
     try:
-        SemaphoresWorld(seed, trace, racing, changing, reborn).run()
+        SemaphoresWorld(seed, trace, racing, changing, reborn, abandoned).run()
     except Violation:
         raise
     except AssertionError as error:
@@ -76,7 +81,7 @@ def run(
 
 
 class SemaphoresWorld:
-    """One semaphore and its callers. `began` and `told` are the milliseconds of a wait's first call and answer."""
+    """One semaphore and its callers. `began` and `told` are the microseconds of a wait's first call and answer."""
 
     def __init__(
         self,
@@ -85,6 +90,7 @@ class SemaphoresWorld:
         racing: bool | None = None,
         changing: bool | None = None,
         reborn: bool | None = None,
+        abandoned: bool | None = None,
     ) -> None:
         self.seed = seed
         self.world = World(seed, trace=trace)
@@ -135,6 +141,8 @@ class SemaphoresWorld:
         self.lives: dict[str, int] = {}
         self.queued_at: dict[str, datetime] = {}
         self.forgetting: set[str] = set()
+        lost_tasks = not self.racing and Random(f"abandoned {seed}").random() < ABANDONED_SHARE
+        self.abandoned = lost_tasks if abandoned is None else abandoned
         self.crowded = not self.calm and Random(f"crowd {seed}").random() < CROWDED_RATE
 
     def run(self) -> None:
@@ -150,8 +158,11 @@ class SemaphoresWorld:
             if self.crowded:
                 crowd(self.world)
                 self.world.queue.refuses = refusing_alarms(Random(f"refusals {self.seed}"))
+            if self.abandoned:
+                self._abandon()
             acts: list[Callable[[], None]] = []
-            for index in range(1 if self.doubled else random.randint(2, 3 if self.racing else 5)):
+            waits_max = 3 if self.racing else operations_max(5, WAITS_LONG)
+            for index in range(1 if self.doubled else random.randint(2, waits_max)):
                 calls = 3 if self.doubled else 1 if self.racing else random.choice((1, 1, 2))
                 acts += [self._waiting(f"w{index}")] * calls
                 if random.random() < 0.15 and not self.racing:
@@ -168,6 +179,11 @@ class SemaphoresWorld:
                 self._check_prompt()
             self._let_the_sweeper_finish()
             self._check_rest()
+
+    def _abandon(self) -> None:
+        self.began |= dict.fromkeys(IDS, self._microsecond())
+        self.whole |= set(IDS)
+        abandon(self.world, NAME, self._sweep, Random(f"weeks {self.seed}"))
 
     def _put_off(self, acts: list[Callable[[], None]]) -> bool:
         """Schedule callers while admit runs are due, not only before."""
@@ -205,15 +221,15 @@ class SemaphoresWorld:
         )
 
         def work() -> None:
-            self.began.setdefault(id_, self._millisecond())
+            self.began.setdefault(id_, self._microsecond())
             try:
                 answer = self._wait(request)
             except BadSemaphore:  # the permits were lowered before it came
                 answer = NOT_ACQUIRED
             if answer.waiting:
-                self.told.setdefault(id_, self._millisecond())
+                self.told.setdefault(id_, self._microsecond())
             else:
-                self.told.setdefault(id_, 10**15)
+                self.told.setdefault(id_, 10**18)
 
         return lambda: self._persistently(f"wait {id_}", work)
 
@@ -233,7 +249,7 @@ class SemaphoresWorld:
         request = WaitRequest(id_, lease_seconds=random.choice((None, 1.0)))
 
         def work() -> None:
-            self.began.setdefault(id_, self._millisecond())
+            self.began.setdefault(id_, self._microsecond())
             answer = self._wait(request)
             if answer.lease is None or vanishing:
                 return
@@ -344,9 +360,9 @@ class SemaphoresWorld:
 
     # --- what must hold at every write ---
 
-    def _millisecond(self) -> int:
-        """Return the time as the wait queue orders by it: what shares a millisecond overlaps."""
-        return times.microseconds(self.world.now()) // 1000
+    def _microsecond(self) -> int:
+        """Return the time as the wait queue orders by it: no two commits share a microsecond."""
+        return times.microseconds(self.world.now())
 
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         if path.startswith(f"{RECORD}/releases/") and after.data is not None:
@@ -420,7 +436,7 @@ class SemaphoresWorld:
         granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
         waiting = [id_ for id_ in self._wait_queue() if id_ not in granted | self._hopeless(new.permits)]
         for id_ in granted:
-            overtaken = [one for one in waiting if self.told.get(one, 10**15) < self.began[id_] and not self.reborn]
+            overtaken = [one for one in waiting if self.told.get(one, 10**18) < self.began[id_] and not self.reborn]
             if overtaken:
                 raise Violation(f"{id_}, whose call began after {overtaken[0]} had to wait, overtakes it")
 
@@ -505,6 +521,10 @@ class SemaphoresWorld:
             raise Violation(f"nobody waits, and the semaphore stays {semaphore.mode}")
         for one in self._waits():
             self._check_wait(one)
+        kept = {one.id for one in self._waits()}
+        left = [one.id for one in self.world.store.query(Query(f"{RECORD}/waiters")) if one.id not in kept]
+        if left and self.calm:
+            raise Violation(f"{left} were left behind by an earlier semaphore of this name")
 
     def _check_wait(self, snapshot: Snapshot) -> None:
         state = (snapshot.data or {})["state"]

@@ -8,11 +8,35 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from tests.simulation.__main__ import WORLDS, violations
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
-from tests.simulation.reach import CALLS_AWAY, EVENTS_LATE, GIVEN_UP, NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED
+from tests.simulation.reach import (
+    CALLS_AWAY,
+    EVENTS_LATE,
+    FAILURES_KEPT,
+    FAILURES_RETRIED,
+    GIVEN_UP,
+    NAMES_REUSED,
+    OUTAGES,
+    RUN_AGAIN,
+    TASKS_REFUSED,
+)
 
-SEEDS = {"links": 2_000, "outbox": 1_500, "semaphores": 1_500, "batches": 1_500, "verify": 500, "attempts": 1_500}
+SEEDS = {
+    "links": 2_000,
+    "outbox": 1_500,
+    "semaphores": 1_500,
+    "batches": 1_500,
+    "verify": 500,
+    "attempts": 1_500,
+    "failures": 1_000,
+    "enqueues": 1_500,
+}
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
+
+LONG_SEEDS = 60
+"""Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
     "links": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
@@ -21,6 +45,8 @@ REACHED_IN = {
     "batches": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
     "attempts": (CALLS_AWAY, GIVEN_UP, TASKS_REFUSED),
+    "enqueues": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
+    "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }
 """What the seeds of each world must reach: rare faults that a small change could make unreachable without a sign."""
 
@@ -51,6 +77,18 @@ def test_every_property_holds_in_every_seed(world: str, pool: ProcessPoolExecuto
     assert [violation for found, _ in chunks for violation in found] == []
     reached = chunks[0][1] + chunks[1][1]
     assert [what for what in REACHED_IN[world] if not reached[what]] == []
+
+
+@pytest.mark.parametrize("world", sorted(WORLDS))
+def test_every_property_holds_in_some_long_worlds(world: str) -> None:
+    with long_worlds():
+        assert violations(world, range(LONG_SEEDS))[0] == []
+
+
+def test_a_long_world_has_more_faults_and_operations() -> None:
+    assert (FaultRates().left, FaultRates(left=0).left, operations_max(7)) == (5, 0, 7)
+    with long_worlds():
+        assert (FaultRates().left, FaultRates(left=0).left, operations_max(7)) == (25, 0, 16)
 
 
 @pytest.mark.timeout(FAULTS_SECONDS_MAX)

@@ -28,6 +28,8 @@ KINDS = (
     Kind("tpqr", cyclic=True),
     Kind("tpq", cyclic=True, crowded=True, foreign=True),
     Kind("tpq", cyclic=True, transformed=True),
+    Kind("tpqr", cyclic=True, divided=True),
+    Kind("tpq", cyclic=True, crowded=True, foreign=True, transformed=True, divided=True),
 )
 
 OPERATION = "tonight"

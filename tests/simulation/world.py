@@ -18,11 +18,13 @@ from typing import Any
 from shared.core.operations.ports import Ports, Snapshot
 from shared.testing.memory_store import MemoryStore
 from tests.simulation.events import Events
+from tests.simulation.expiry import Expiry
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
 from tests.simulation.processes import Processes
 from tests.simulation.reach import OUTAGES, REACHED
 from tests.simulation.refusals import PassingRefusals
+from tests.simulation.server_time import server_time_strays
 from tests.simulation.tasks import TaskQueue
 
 STEPS_MAX = 20_000
@@ -60,7 +62,7 @@ class World:
         self.trace = trace
         self.epoch = EPOCH
         self._microseconds = 0
-        self.store = MemoryStore(self.now, self._observed, self._new_id)
+        self.store = MemoryStore(self.now, self._observed, self._new_id, server_time_strays(seed))
         self.observers: list[Callable[[str, Snapshot, Snapshot], None]] = []
         self.processes = Processes(self)
         self.queue = TaskQueue(self)
@@ -68,6 +70,7 @@ class World:
         self.handlers, self.task_handlers = self.queue.handlers, self.queue.task_handlers
         self.refusals = PassingRefusals(self, seed)
         self.events = Events(self)
+        self.expiry = Expiry(self, seed)
         self.step_microseconds_max = 50
         self.time_jumps: tuple[float, ...] = ()
         self.time_jumps_left = 0
@@ -91,6 +94,7 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Advance the server's clock."""
         self._microseconds += int(seconds * 1e6)
+        self.expiry.pass_time(seconds)
 
     def pass_an_outage(self) -> None:
         """Pass hours without a sweeper, if the seed draws it. Only at rest: no function runs for hours."""
@@ -121,6 +125,7 @@ class World:
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         if self.trace:
             self.log(f"  {path} is now {dict(after.data) if after.data is not None else None}")
+        self.expiry.note(path, after)
         for observer in self.observers:
             observer(path, before, after)
         self.events.add(path, before, after)

@@ -1,4 +1,4 @@
-# One function: its zip, its service account, its invokers, and its trigger if it has one.
+# One function: its zip, its invokers, and its trigger if it has one. Its accounts and their rights are made before it.
 
 terraform {
   required_providers {
@@ -13,25 +13,9 @@ locals {
   cpu             = coalesce(var.resources.cpu, 1)
   concurrency     = coalesce(var.resources.concurrency, 16)
   timeout_seconds = coalesce(var.resources.timeout_seconds, 540)
-  instances_max   = coalesce(var.resources.instances_max, 20)
+  instances_max   = coalesce(var.resources.instances_max, 10)
 
   triggers = var.trigger == null ? {} : { trigger = var.trigger }
-}
-
-resource "google_service_account" "runtime" {
-  account_id   = var.account_id
-  display_name = "Runs ${var.name}"
-}
-
-# [open] the condition, as documented for named databases, was never run in a real project.
-resource "google_project_iam_member" "database" {
-  project = var.project_id
-  role    = "roles/datastore.user"
-  member  = google_service_account.runtime.member
-  condition {
-    title      = "one-database-only"
-    expression = "resource.name == \"projects/${var.project_id}/databases/${var.database}\""
-  }
 }
 
 # Named by its content, so that unchanged code is not deployed again. The new object exists before the old one is deleted.
@@ -62,7 +46,7 @@ resource "google_cloudfunctions2_function" "function" {
     automatic_update_policy {}
   }
   service_config {
-    service_account_email            = google_service_account.runtime.email
+    service_account_email            = var.account
     available_memory                 = local.memory
     available_cpu                    = tostring(local.cpu)
     max_instance_request_concurrency = local.concurrency
@@ -78,7 +62,7 @@ resource "google_cloudfunctions2_function" "function" {
       event_type            = event_trigger.value.type
       trigger_region        = event_trigger.value.region
       retry_policy          = "RETRY_POLICY_RETRY" # the kit relies on every event being handled eventually
-      service_account_email = google_service_account.trigger["trigger"].email
+      service_account_email = event_trigger.value.account
       event_filters {
         attribute = "database"
         value     = var.database
@@ -96,26 +80,12 @@ resource "google_cloudfunctions2_function" "function" {
       error_message = "${var.name} has ${local.cpu} CPU: below a full one an instance handles one request at a time. Set `concurrency: 1` or `cpu: 1`."
     }
   }
-  depends_on = [google_project_iam_member.database, google_project_iam_member.event_receiver]
-}
-
-# The trigger's account: it may receive events and invoke this function, and nothing else.
-resource "google_service_account" "trigger" {
-  for_each     = local.triggers
-  account_id   = replace(var.account_id, "/^fn-/", "ev-")
-  display_name = "Invokes ${var.name} with events"
-}
-
-resource "google_project_iam_member" "event_receiver" {
-  for_each = local.triggers
-  project  = var.project_id
-  role     = "roles/eventarc.eventReceiver"
-  member   = google_service_account.trigger[each.key].member
+  depends_on = [var.ready]
 }
 
 # Cloud Run's own resource: the one of Cloud Functions rejects the role. Recreating a function deletes its policy.
 resource "google_cloud_run_service_iam_member" "invoker" {
-  for_each = merge(var.invokers, { for name, account in google_service_account.trigger : name => account.member })
+  for_each = var.invokers
   location = var.region
   service  = google_cloudfunctions2_function.function.name
   role     = "roles/run.invoker"

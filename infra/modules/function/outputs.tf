@@ -1,4 +1,4 @@
-output "account" {
-  description = "The account that the function runs as."
-  value       = google_service_account.runtime
+output "name" {
+  description = "Name of the function in the cloud, known once it exists."
+  value       = google_cloudfunctions2_function.function.name
 }

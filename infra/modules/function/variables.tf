@@ -8,17 +8,8 @@ variable "entry_point" {
   type        = string
 }
 
-variable "account_id" {
-  description = "Id of the account that the function runs as; its trigger's is derived from it."
-  type        = string
-  validation {
-    condition     = length(var.account_id) >= 6
-    error_message = "The account ${var.account_id} must have 6 characters or more: give the function a longer name in catalogue.yaml."
-  }
-}
-
-variable "project_id" {
-  description = "Project of the function."
+variable "account" {
+  description = "Address of the account that the function runs as."
   type        = string
 }
 
@@ -28,7 +19,7 @@ variable "region" {
 }
 
 variable "database" {
-  description = "The only database that the function may use."
+  description = "The database whose events a trigger listens to."
   type        = string
 }
 
@@ -59,11 +50,12 @@ variable "invokers" {
 }
 
 variable "trigger" {
-  description = "Firestore's event that invokes the function, or null."
+  description = "Firestore's event that invokes the function, and the account it does so as, or null."
   type = object({
     type     = string
     region   = string
     document = string
+    account  = string
   })
 }
 
@@ -84,5 +76,10 @@ variable "build_account" {
 
 variable "repository" {
   description = "Resource name of the repository for images."
+  type        = string
+}
+
+variable "ready" {
+  description = "Known once the rights have taken effect that building and running the function need."
   type        = string
 }

@@ -7,7 +7,7 @@ commit is sent once, since after a retry "already exists" could mean "by the fir
 from collections.abc import Callable, Iterable
 from random import uniform
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 from google.api_core.exceptions import GoogleAPICallError, RetryError
@@ -41,6 +41,16 @@ CHANNEL_OPTIONS = (
 
 Result = TypeVar("Result")
 Translate = Callable[[StatusCode, str], Exception | None]
+Collect = Callable[[Iterable[Any]], Result]
+"""Reads a stream of raw messages; one that it has passed on is not held any longer."""
+
+
+class Streaming(Protocol):
+    """A streaming RPC that is ready to be sent."""
+
+    def __call__(self, message: Callable[[Any], Any], collect: Collect[Result]) -> Result:
+        """Send it; return what `collect` makes of its raw messages."""
+        ...
 
 
 class FirestoreCalls:
@@ -56,23 +66,23 @@ class FirestoreCalls:
         """Close the connection."""
         self._client.transport.close()  # type: ignore[no-untyped-call]
 
-    def batch_get(self, request: Any) -> list[Any]:
-        """Return the responses to a `BatchGetDocumentsRequest`."""
+    def batch_get(self, request: Any, collect: Collect[Result]) -> Result:
+        """Return what `collect` makes of the responses to a `BatchGetDocumentsRequest`, which it may leave early."""
         wrapped = types.BatchGetDocumentsRequest.wrap(request)
         call = self._streaming(self._client.batch_get_documents, wrapped, READ_SECONDS)
-        return [types.BatchGetDocumentsResponse.pb(response) for response in _retried(call, of_read)]
+        return _retried(lambda: call(types.BatchGetDocumentsResponse.pb, collect), of_read)
 
-    def run_query(self, request: Any) -> list[Any]:
-        """Return the responses to a `RunQueryRequest`."""
+    def run_query(self, request: Any, collect: Collect[Result]) -> Result:
+        """Return what `collect` makes of the responses to a `RunQueryRequest`, which it may leave early."""
         wrapped = types.RunQueryRequest.wrap(request)
         call = self._streaming(self._client.run_query, wrapped, QUERY_SECONDS)
-        return [types.RunQueryResponse.pb(response) for response in _retried(call, of_query)]
+        return _retried(lambda: call(types.RunQueryResponse.pb, collect), of_query)
 
     def run_aggregation_query(self, request: Any) -> list[Any]:
         """Return the responses to a `RunAggregationQueryRequest`."""
         wrapped = types.RunAggregationQueryRequest.wrap(request)
         call = self._streaming(self._client.run_aggregation_query, wrapped, QUERY_SECONDS)
-        return [types.RunAggregationQueryResponse.pb(response) for response in _retried(call, of_query)]
+        return _retried(lambda: call(types.RunAggregationQueryResponse.pb, list), of_query)
 
     def commit(self, request: Any, guards: Iterable[Guard]) -> Any:
         """Return the `CommitResponse`. Raises the `Conflict` that one of the guards could have caused."""
@@ -84,8 +94,15 @@ class FirestoreCalls:
         wrapped = types.BatchWriteRequest.wrap(request)
         return types.BatchWriteResponse.pb(_translated(self._write(self._client.batch_write, wrapped), _of_write(())))
 
-    def _streaming(self, method: Callable[..., Iterable[Any]], request: Any, seconds: float) -> Callable[[], list[Any]]:
-        return lambda: list(method(request, retry=None, timeout=seconds, metadata=self._metadata))
+    def _streaming(self, method: Callable[..., Any], request: Any, seconds: float) -> Streaming:
+        def call(message: Callable[[Any], Any], collect: Collect[Result]) -> Result:
+            responses = method(request, retry=None, timeout=seconds, metadata=self._metadata)
+            try:
+                return collect(map(message, responses))
+            finally:
+                responses.cancel()  # no-op at the end of the stream; before it, the server sends no more
+
+        return call
 
     def _write(self, method: Callable[..., Any], request: Any) -> Callable[[], Any]:
         return lambda: method(request, retry=None, timeout=COMMIT_SECONDS, metadata=self._metadata)

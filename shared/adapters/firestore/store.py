@@ -4,9 +4,8 @@ Nothing here locks: a commit carries its guards with it, and reads are plain rea
 timeouts and retries.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from google.cloud.firestore_v1.types import firestore as types
 
@@ -14,7 +13,8 @@ from shared.adapters.firestore.calls import FirestoreCalls
 from shared.adapters.firestore.errors import MissingIndex, code_numbered, of_write
 from shared.adapters.firestore.index_errors import refused
 from shared.adapters.firestore.queries import count_message, parent_of, query_message
-from shared.adapters.firestore.records import snapshot, write_message, write_result
+from shared.adapters.firestore.records import write_message, write_result
+from shared.adapters.firestore.streams import matching_records, records_by_name
 from shared.adapters.firestore.values import decode, field_path, timestamp
 from shared.adapters.record_ids import random_id
 from shared.core.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
@@ -22,6 +22,8 @@ from shared.core.operations.query_validation import check_query
 from shared.core.operations.write_validation import COMMIT_BYTES_MAX, check_commit, check_each, check_write
 from shared.core.rules.keys import check_path
 from shared.core.rules.problems import Problem, TooLarge, Unavailable
+
+Answer = TypeVar("Answer")
 
 BATCH_BYTES_MAX = 3 * 1024 * 1024
 """Of one BatchWrite: under the emulator's 4 MiB a request, and far under the cloud's 10."""
@@ -40,28 +42,41 @@ class FirestoreStore:
         self._calls.close()
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
-        for path in paths:
-            check_path(path)
         if not paths:
             return ()
-        names = [f"{self._root}/{path}" for path in paths]
-        request = types.BatchGetDocumentsRequest.pb()(database=self._database, documents=dict.fromkeys(names))
+        request = self._batch_get(paths)
         if fields is not None:
             request.mask.SetInParent()  # an empty mask returns no field, no mask every field
             request.mask.field_paths.extend(map(field_path, fields))
-        answers = self._calls.batch_get(request)
-        documents = {answer.found.name: answer.found for answer in answers if answer.HasField("found")}
-        read_time = _last_read_time(answers)
-        return tuple(snapshot(path, documents.get(name), read_time) for path, name in zip(paths, names, strict=True))
+        read = self._calls.batch_get(request, lambda answers: records_by_name(answers, self._path, ()))
+        return tuple(read[self._name(path)] for path in paths)
+
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        request = self._batch_get((*needed, *others))
+        names = frozenset(map(self._name, needed))
+        read = self._calls.batch_get(request, lambda answers: records_by_name(answers, self._path, names, bytes_max))
+        return tuple(read[name] for name in request.documents if name in read)
+
+    def _batch_get(self, paths: Sequence[str]) -> Any:
+        for path in paths:
+            check_path(path)
+        names = dict.fromkeys(map(self._name, paths))
+        return types.BatchGetDocumentsRequest.pb()(database=self._database, documents=names)
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         check_query(query)
         request = types.RunQueryRequest.pb()(parent=parent_of(self._root, query.collection))
         request.structured_query.CopyFrom(query_message(self._root, query))
-        answers = _answered(query, self._calls.run_query, request)
-        documents = [answer.document for answer in answers if answer.HasField("document")]
-        read_time = _last_read_time(answers)
-        return tuple(snapshot(self._path(document.name), document, read_time) for document in documents)
+
+        def run(request: Any) -> tuple[Snapshot, ...]:
+            return self._calls.run_query(
+                request, lambda answers: matching_records(answers, self._path, query.bytes_max)
+            )
+
+        return _answered(query, run, request)
+
+    def _name(self, path: str) -> str:
+        return f"{self._root}/{path}"
 
     def _path(self, name: str) -> str:
         return name.removeprefix(f"{self._root}/")
@@ -110,19 +125,11 @@ class FirestoreStore:
         return random_id()
 
 
-def _answered(query: Query, call: Callable[[Any], list[Any]], request: Any) -> list[Any]:
+def _answered(query: Query, call: Callable[[Any], Answer], request: Any) -> Answer:
     try:
         return call(request)
     except MissingIndex as error:
         raise refused(query, str(error)) from error
-
-
-def _last_read_time(answers: Iterable[Any]) -> datetime:
-    """Return the instant at which all responses of a stream hold.
-
-    They may have several read times, growing; the API guarantees that earlier responses hold at the later ones.
-    """
-    return max(timestamp(answer.read_time) for answer in answers if answer.HasField("read_time"))
 
 
 def _batches(messages: Mapping[int, Any]) -> Iterator[Mapping[int, Any]]:

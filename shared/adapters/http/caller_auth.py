@@ -1,4 +1,4 @@
-"""Authentication of the callers of tasks and schedules: a verified bearer token of the one account that may call.
+"""Authentication of the callers of tasks and schedules: a verified bearer token of an account that may call.
 
 A token is verified in one of two ways. Either by its signature with one of Google's public keys. Or by Cloud Run: it
 authenticates the callers of a private service itself and replaces the token's signature with a fixed text, so that no
@@ -52,19 +52,19 @@ class IdentityTokens:
         return _decoded(token, certs=pem, clock_skew_in_seconds=CLOCK_SKEW_SECONDS)
 
 
-def refusal(request: flask.Request, function: str, account: str) -> Problem | None:
-    """Return the problem that refuses a caller of `function`; None if it is `account`. Raises `Unavailable`.
+def refusal(request: flask.Request, function: str, accounts: frozenset[str]) -> Problem | None:
+    """Return the problem that refuses a caller of `function`; None if it is one of `accounts`. Raises `Unavailable`.
 
-    Without an account callers are not authenticated; in the cloud all are refused: the deployment is incomplete.
+    Without any account callers are not authenticated; in the cloud all are refused: the deployment is incomplete.
     """
     chosen = settings()
-    if not account:
+    if not accounts:
         return (
             PermissionDenied("This deployment does not configure which account may call.") if chosen.in_cloud else None
         )
     try:
         claims = _tokens().claims(_bearer(request))
-        check_claims(claims, Expected(account, chosen.address_of(function)), time.time())
+        check_claims(claims, Expected(accounts, chosen.address_of(function)), time.time())
     except Problem as problem:
         return problem
     return None

@@ -19,13 +19,17 @@ def check_deployed(**calls: Call | None) -> None:
 
 
 def deployed(call: Call, field: str = "continuation") -> Call:
-    """Return the call if this deployment can deliver it. Raises `BadCall` naming what the catalogue has."""
+    """Return the call if this deployment can deliver it. Raises `BadCall` naming what the catalogue has.
+
+    `field` is the call's place, empty for the whole body.
+    """
     chosen = settings()
-    functions = chosen.task_functions
-    _check_listed("function that takes tasks", call.function, functions, f"{field}.function")
+    functions, at = chosen.task_functions, f"{field}." if field else ""
+    _check_listed("function that takes tasks", call.function, functions, f"{at}function")
     tasks = functions.get(call.function) if functions is not None else None
-    _check_listed(f"task of {call.function}", call.task, tasks or None, f"{field}.task")
-    _check_listed("queue for tasks", call.queue, chosen.task_queues, f"{field}.queue")
+    _check_listed(f"task of {call.function}", call.task, tasks or None, f"{at}task")
+    queues = chosen.calling_queues.get(call.function, chosen.task_queues)
+    _check_listed(f"queue for tasks of {call.function}", call.queue, queues, f"{at}queue")
     return call
 
 

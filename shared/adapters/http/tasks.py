@@ -24,9 +24,12 @@ from shared.adapters.http.responses import (
 )
 from shared.adapters.logs import Headers, current_trace
 from shared.adapters.settings import settings
+from shared.core.rules.backoff import NO_BACKOFF
+from shared.core.rules.calls import QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 from shared.core.rules.task_envelope import TaskEnvelope
+from shared.tasks.rules.attempts import Attempt
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Of a task's body: Cloud Tasks' own limit."""
@@ -37,12 +40,19 @@ class TaskDelivery(TaskEnvelope):
     """One delivery of a task. The same `operation` may be delivered again, also concurrently.
 
     ``executions`` counts the earlier deliveries that a process answered, ``retries`` all earlier ones. ``trace`` is a
-    W3C ``traceparent``.
+    W3C ``traceparent``. ``queue`` is the catalogue's name of the queue.
     """
 
     executions: int = 0
     retries: int = 0
     trace: str = ""
+    queue: str = QUEUE_DEFAULT
+
+    def attempt(self, function: str) -> Attempt:
+        """Return this delivery to a function as one attempt of its task."""
+        backoff = settings().queue_backoffs.get(self.queue, NO_BACKOFF)
+        what = function, self.name, self.payload, self.queue, self.trace, backoff.pause_seconds(self.retries + 1)
+        return Attempt(self.operation, self.context, self.executions, self.retries, *what)
 
 
 def task_entry(function: str) -> Callable[[Callable[[TaskDelivery], None]], EntryPoint]:
@@ -52,7 +62,7 @@ def task_entry(function: str) -> Callable[[Callable[[TaskDelivery], None]], Entr
         def handle(request: flask.Request) -> None:
             handler(_delivery(request))
 
-        return _entry_point(function, _Invocation(lambda: settings().tasks_account, handle, "task abandoned"))
+        return _entry_point(function, _Invocation(lambda: settings().task_callers(function), handle, "task abandoned"))
 
     return decorate
 
@@ -64,17 +74,17 @@ def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
         def handle(_: flask.Request) -> None:
             handler()
 
-        account = lambda: settings().scheduler_account  # noqa: E731 - read at each call: tests replace the settings
-        return _entry_point(function, _Invocation(account, handle, "scheduled call abandoned"))
+        accounts = lambda: frozenset(filter(None, [settings().scheduler_account]))  # noqa: E731 - read at each call: tests replace the settings
+        return _entry_point(function, _Invocation(accounts, handle, "scheduled call abandoned"))
 
     return decorate
 
 
 @dataclass(frozen=True, slots=True)
 class _Invocation:
-    """How a function is invoked: the account that may, the handler, and the log message after a permanent error."""
+    """How a function is invoked: the accounts that may, the handler, and the log message after a permanent error."""
 
-    account: Callable[[], str]
+    accounts: Callable[[], frozenset[str]]
     handle: Callable[[flask.Request], None]
     abandoned: str
 
@@ -94,7 +104,7 @@ def _response(function: str, request: flask.Request, invocation: _Invocation) ->
     if request.method != "POST":
         return problem_response(MethodNotAllowed("Queues and schedules POST.", headers={"Allow": "POST"}))
     try:
-        if refused := refusal(request, function, invocation.account()):
+        if refused := refusal(request, function, invocation.accounts()):
             runtime.log().error("caller refused", problem=refused.slug(), detail=refused.detail)
             return problem_response(refused)
         invocation.handle(request)
@@ -119,6 +129,7 @@ def _delivery(request: flask.Request) -> TaskDelivery:
         executions=_count(request.headers, "Execution"),
         retries=_count(request.headers, "Retry"),
         trace=current_trace(),
+        queue=request.headers.get("X-CloudTasks-QueueName", QUEUE_DEFAULT).removeprefix(settings().queue_prefix),
     )
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from shared.batches.operations import counting, propagation
 from shared.batches.operations.headers import read_header
 from shared.batches.rules import ends, outcomes, tree_records
-from shared.batches.rules.batch_run import BatchRun
-from shared.batches.rules.header import header_of_run
+from shared.batches.rules.batch_run import BatchRun, header_path
+from shared.batches.rules.header import REPLACED, Header, header_of, header_of_run
 from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
 from shared.batches.rules.requests import UnitsQuery
 from shared.batches.rules.tree_records import CounterRecord, PageNode
@@ -87,17 +87,30 @@ def _overwritten(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Sna
 
 
 def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
-    """Return whether a redelivered unit has its outcome; if so, propagate along its path instead of running it."""
-    held, counter = ports.store.read(unit.path, unit.counter_path)
+    """Return whether a redelivered unit need not run: it has its outcome, or a sub-batch that will be its outcome.
+
+    If it has its outcome, this propagates along its path.
+    """
+    held, counter, child = ports.store.read(unit.path, unit.counter_path, header_path(unit.sub_batch_id()))
     if counter.data is None:
         return True
     if held.data is None or outcomes.may_overwrite(UnitRecord.from_record(held.data), unit):
-        return False
+        return _has_sub_batch(ports, unit, header_of(child.data))
     try:
         _propagate_if_full(ports, unit, CounterRecord.from_record(counter.data))
     except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
     return True
+
+
+def _has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool:
+    """Return whether a unit has a sub-batch that was sealed; `first` is the header of the unit's first."""
+    header, number = first, 0
+    while header is not None and header.reason == REPLACED:
+        number += 1
+        [read] = ports.store.read(header_path(unit.sub_batch_id(number)))
+        header = header_of(read.data)
+    return header is not None and header.state != "open"
 
 
 def unit_is_live(ports: Ports, unit: PlacedUnit) -> bool:
@@ -124,7 +137,10 @@ def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
 
 @dataclass(frozen=True, slots=True)
 class UnitsPage:
-    """Units with an outcome, by index; `next_page_token` is empty on the last page."""
+    """Units with an outcome, in the order of their indexes; those of the next page need not come after them.
+
+    `next_page_token` is empty on the last page.
+    """
 
     units: list[UnitRecord]
     next_page_token: str = ""
@@ -135,11 +151,12 @@ def list_units(ports: Ports, batch: str, query: UnitsQuery) -> UnitsPage:
     run, _ = read_header(ports, batch)
     listed = read_outcomes(ports, run, query)
     is_full = len(listed) == LIMITS.units_listed_max
-    return UnitsPage(listed, str(listed[-1].unit.index) if is_full else "")
+    by_index = sorted(listed, key=lambda one: one.unit.index)
+    return UnitsPage(by_index, str(listed[-1].unit.index) if is_full else "")
 
 
 def read_outcomes(ports: Ports, run: BatchRun, query: UnitsQuery) -> list[UnitRecord]:
-    """Query a page of the records of units, by index."""
+    """Query a page of the records of units, in the order of their ids: that of `spread`, not of their indexes."""
     where = (Condition(("state",), "==", query.state),) if query.state else ()
     cursor = () if query.after is None else (run.unit_id(query.after),)
     found = ports.store.query(Query(run.units_path, where, limit=LIMITS.units_listed_max, after=cursor))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 
-from shared.batches.rules.header import BatchEnd, Counts, Header
+from shared.batches.rules.header import REPLACED, BatchEnd, Counts, Header
 
 
 def completion(header: Header, failed: int) -> BatchEnd | None:
@@ -31,6 +31,11 @@ def cancellation(counts: Counts) -> BatchEnd:
 def deadline_end(counts: Counts, missing: Sequence[int]) -> BatchEnd:
     """Return the end of a batch at its deadline."""
     return BatchEnd("cancelled", counts, "deadline", tuple(missing))
+
+
+def replacement(header: Header, counts: Counts) -> BatchEnd | None:
+    """Return the end of a sub-batch that was never sealed and whose definition is lost; None if it was sealed."""
+    return BatchEnd("cancelled", counts, REPLACED) if header.state == "open" else None
 
 
 def too_many(failures_max: int | None, failures: int) -> bool:

@@ -3,7 +3,7 @@
     batches/{id}                             header: written a few times in a run
     batches/{id}/pages/{incarnation}-{n}     the payloads of up to 100 units, or the seal's end mark after the last page
     batches/{id}/counters/{incarnation}-…    counters and nodes of the tree (`counter_tree.py`)
-    batches/{id}/units/{incarnation}-{i}     a unit's outcome
+    batches/{id}/units/{incarnation}-{i}     a unit's outcome; see `batch_run.spread`
 
 States: open ─seal→ sealed ─all units finished→ completed; open and sealed also → cancelled (by a caller, at the
 deadline, by too many failures: `reason` says which). An ended batch is removed some days later.
@@ -19,6 +19,9 @@ from shared.batches.rules.units import PlacedUnit
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
+
+REPLACED = "replaced"
+"""The reason for which a sub-batch ends that was not sealed before its unit's task returned another."""
 
 State = Literal["open", "sealed", "completed", "cancelled", "removed"]
 
@@ -143,7 +146,12 @@ class Header:
         return (replace(run.effect_for("deadline"), not_before=self.deadline_at),)
 
     def end_effects(self, run: BatchRun, now: datetime) -> tuple[Effect, ...]:
-        """Return the tasks that follow the end of a batch: its `on_complete`, and completing its parent's unit."""
+        """Return the tasks that follow the end of a batch: its `on_complete`, and completing its parent's unit.
+
+        Nothing follows the end of a sub-batch that another replaces.
+        """
+        if self.reason == REPLACED:
+            return ()
         effects = []
         if self.on_complete is not None:
             completion = {"id": run.batch, **self.summary()}

@@ -116,7 +116,8 @@ class RetryRequest:
 
 @dataclass(frozen=True, slots=True)
 class UnitsQuery:
-    """The units with an outcome to list: those in `state`, or all; those behind an index, or from the first."""
+    """The units with an outcome to list: those in `state`, or all; those behind one in the
+    order of the records' ids, or from the first."""
 
     state: str = ""
     after: int | None = None

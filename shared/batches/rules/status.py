@@ -22,6 +22,11 @@ class BatchStatus:
         """Return the status of a batch that has ended."""
         return cls(batch, header.state, header.counts, header.pages, header.reason, header.missing)
 
+    @property
+    def runs(self) -> bool:
+        """Return whether units may run or be retried."""
+        return self.state in ("open", "sealed")
+
     def to_json(self) -> dict[str, Any]:
         """Return the status as an answer shows it."""
         counts = {**asdict(self.counts), "remaining": self.counts.remaining}

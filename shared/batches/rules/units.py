@@ -41,10 +41,12 @@ class PlacedUnit:
     def run(self) -> BatchRun:
         return BatchRun(self.batch, self.incarnation)
 
-    @property
-    def sub_batch_id(self) -> str:
-        """The id of the sub-batch that is this unit's work: the same in every delivery of an attempt."""
-        return self.run.task_name("child", self.index, self.attempt)
+    def sub_batch_id(self, number: int = 0) -> str:
+        """Return the id of a sub-batch of this unit: the same in every delivery of an attempt.
+
+        Number 0 is its first; each number above is used if the sub-batch below was replaced.
+        """
+        return self.run.task_name("child", self.index, self.attempt, *([number] if number else []))
 
     @property
     def counter(self) -> int:

@@ -45,7 +45,7 @@ class Increment:
 class Marker(Enum):
     """Values that the server computes at the commit."""
 
-    SERVER_TIME = "the commit's time, in whole milliseconds"
+    SERVER_TIME = "when the server processed the request, in whole milliseconds: near the commit's time, seldom equal"
     REMOVE = "this field is removed"
 
 
@@ -152,6 +152,7 @@ class Query:
 
     ``after`` continues behind a record: the values of its `order_by` fields, then its id. Records without one of the
     `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares records' ids.
+    ``bytes_max`` ends a page early: with the record with which its fields take so many bytes (`record_sizes.is_full`).
     """
 
     collection: str
@@ -159,6 +160,7 @@ class Query:
     order_by: tuple[Order, ...] = ()
     limit: int = 100
     after: tuple[Any, ...] = ()
+    bytes_max: int | None = None
 
 
 class Store(Protocol):
@@ -173,6 +175,14 @@ class Store(Protocol):
         """Read records at one instant, in the order of `paths`. All snapshots have the same `read_time`.
 
         Only these `fields` are returned, where they exist; None: all of them.
+        """
+        ...
+
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        """Read all `needed` records and some of the others at one instant; return those read, in this order.
+
+        Reading ends with the record with which the fields of all take `bytes_max`, so at least one of the others, if
+        there are any, is among them. No path may come twice. Which of the others are left out is not defined.
         """
         ...
 

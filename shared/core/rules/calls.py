@@ -38,8 +38,8 @@ class Call:
     delay_seconds: float = 0
 
     @classmethod
-    def from_request(cls, value: Any, field: str) -> Self:
-        """Parse a call in a request; `field` is its place. Raises `BadCall` or `TooLarge` naming the place."""
+    def from_request(cls, value: Any, field: str = "") -> Self:
+        """Parse a call in a request; `field` is its place, empty for the whole body. Raises `BadCall` or `TooLarge`."""
         fields = RequestFields(_object(value, field), BadCall, field).only(*_FIELDS)
         return cls(
             function=fields.value("function"),
@@ -51,11 +51,12 @@ class Call:
 
     def checked(self, field: str) -> Self:
         """Return this call with its delay as a float. Raises `BadCall` or `TooLarge` naming the place below `field`."""
-        _check_name(self.function, _FUNCTION, f"{field}.function")
-        _check_name(self.task, _TASK, f"{field}.task")
-        _check_name(self.queue, _QUEUE, f"{field}.queue")
-        _check_payload(self.payload, f"{field}.payload")
-        return replace(self, delay_seconds=_delay(self.delay_seconds, f"{field}.delay_seconds"))
+        at = f"{field}." if field else ""
+        _check_name(self.function, _FUNCTION, f"{at}function")
+        _check_name(self.task, _TASK, f"{at}task")
+        _check_name(self.queue, _QUEUE, f"{at}queue")
+        _check_payload(self.payload, f"{at}payload")
+        return replace(self, delay_seconds=_delay(self.delay_seconds, f"{at}delay_seconds"))
 
     def after(self, delay_seconds: float) -> Self:
         """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""

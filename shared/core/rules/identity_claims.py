@@ -27,9 +27,9 @@ class Unauthenticated(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The one account that may call, and the audience of its token: the function's address."""
+    """The accounts that may call, and the audience of their tokens: the function's address."""
 
-    account: str
+    accounts: frozenset[str]
     audience: str
 
 
@@ -42,8 +42,8 @@ def check_claims(claims: Mapping[str, Any], expected: Expected, now_seconds: flo
     _require(claims.get("aud") == expected.audience, "The token has another audience.")
     _require(_seconds(claims, "exp") > now_seconds - CLOCK_SKEW_SECONDS, "The token has expired.")
     _require(_seconds(claims, "iat") < now_seconds + CLOCK_SKEW_SECONDS, "The token is not valid yet.")
-    if claims.get("email") != expected.account or claims.get("email_verified") is not True:
-        raise PermissionDenied(f"{str(claims.get('email'))[:100]} may not call this: only a queue or a schedule may.")
+    if claims.get("email") not in expected.accounts or claims.get("email_verified") is not True:
+        raise PermissionDenied(f"{str(claims.get('email'))[:100]} may not call this: only its queues or schedules may.")
 
 
 def _require(holds: bool, otherwise: str) -> None:

@@ -57,9 +57,6 @@ class Limits:
     page_copies_max: int = 1_500
     """Copies that a later one handles, in a few seconds. Fewer and larger pages mean fewer queries."""
 
-    page_copies_bytes: int = 8 * 1024 * 1024
-    """Of a page's documents, if they are as large as the page before; in memory they take several times that."""
-
     group_copies_max: int = 500
     """Copies that are written in one call, between two reads of their source: what BatchWrite takes."""
 
@@ -92,16 +89,28 @@ class Limits:
     task_bytes_max: int = 100 * 1024
     """A task's payload. Cloud Tasks takes 1 MB; the kit's tasks carry references to data, not the data."""
 
+    read_bytes_max: int = 4 * 1024 * 1024
+    """Of documents that one request holds at once, beside one more: a query's page ends with the document that reaches
+    it, and what is read for copies is read in groups that do. In memory it takes several times that."""
+
+    request_memory_bytes_max: int = 80 * 1024 * 1024
+    """Memory that one request on documents adds to its instance at its peak: a test measures the worst ones, with
+    documents of 3,000 texts each. How many requests an instance handles at once follows from it."""
+
+    instance_memory_bytes: int = 128 * 1024 * 1024
+    """Memory of an instance that handles no request: the interpreter, the libraries and their connections."""
+
     query_limit_max: int = 1_000
-    """Documents a query answers at once: one screenful for a program, one page of memory for a function."""
+    """Documents a query answers at once: one screenful for a program. Large ones end a page earlier
+    (`read_bytes_max`)."""
 
     query_limit_default: int = 100
 
     verify_page_documents_max: int = 50
-    """Documents that one task of a verification compares: they and their targets must fit into memory."""
+    """Documents that one task of a verification compares, if they are small (`read_bytes_max`)."""
 
     verify_targets_max: int = 100
-    """Targets read in one call of a verification, for the same reason."""
+    """Targets read in one call of a verification, if they are small."""
 
     verify_moving_seconds: int = 60
     """A difference in documents written so recently is repaired and not counted as drift: an event may be under way."""
@@ -118,6 +127,12 @@ class Limits:
     attempts_max: int = 10
     """Starts of a user's task's code before the kit gives the task up: with the queue's pauses, some minutes."""
 
+    traceback_letters_max: int = 20_000
+    """Of the traceback kept of a task's last error: its end, which names the cause."""
+
+    failures_listed_max: int = 50
+    """Failures in one answer: each has a payload of up to 100 KiB and a traceback."""
+
     # --- documents brought in bulk ---
 
     bulk_puts_max: int = 500
@@ -127,7 +142,8 @@ class Limits:
     """Of the body of a bulk put, which is held in memory as a whole."""
 
     bulk_targets_max: int = 1_000
-    """Targets of the documents of one bulk put: they are read at one instant and held in memory until its end."""
+    """Targets of the documents of one bulk put: as many as can be held together (`read_bytes_max`) are read at one
+    instant; documents with others are put one by one."""
 
     bulk_waves_max: int = depth_max
     """Waves of one bulk put: each writes documents whose targets were written before it, and no copy shows more levels
@@ -228,6 +244,10 @@ class Limits:
     guarded_attempts_max: int = 2
     """Guarded commits of a wait or a signal that may lose the race before it takes the combining path."""
 
+    since_ahead_seconds: float = 0.05
+    """Firestore's time of a request may lie so far ahead of its commit's. Waiters are read by the former and granted by
+    the latter: behind a full page there may be waiters that were created this long before its end."""
+
     grants_page_max: int = 90
     """Waiters that one admit run grants at most: with an alarm they fit into one outbox record of 100 tasks."""
 
@@ -264,6 +284,9 @@ class Limits:
 
     receipts_page_max: int = 200
     """Receipts that one commit of a clean-up deletes."""
+
+    clean_pages_max: int = 20
+    """Commits that one visit of the sweeper spends on a semaphore's old receipts: 4,000 receipts in some seconds."""
 
     # --- mailboxes and objects ---
 

@@ -94,6 +94,11 @@ class NotFound(Problem):
     title = "Not found"
 
 
+class Gone(Problem):
+    status = 410
+    title = "Deleted"
+
+
 class EditsACopy(Problem):
     status = 409
     title = "A copy cannot be edited; edit its source document"
@@ -146,8 +151,15 @@ class UnknownTask(Problem):
 
 
 class GaveUp(Problem):
+    """``error`` and ``traceback`` are those of the last attempt, if it raised; a process that died left none."""
+
     status = 500
     title = "Task failed in every attempt"
+
+    def __init__(self, detail: str, error: str = "", traceback: str = "") -> None:
+        super().__init__(detail)
+        self.error = error
+        self.traceback = traceback
 
 
 class Unavailable(Exception):
@@ -175,6 +187,11 @@ class EnqueueUnconfirmed(PartlyEnqueued, Unavailable):
 
 class DeploymentCannotEnqueue(PartlyEnqueued, Unavailable):
     """The deployment lacks a queue or a right to enqueue. A right may lag behind a first deployment, so retry."""
+
+
+class StillRetried(Problem):
+    status = 409
+    title = "The task is still being retried"
 
 
 class BadBatch(Problem):

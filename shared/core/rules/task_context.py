@@ -1,11 +1,12 @@
-"""The context of a user's task: the lease it was granted, its unit of a batch, the batch that is complete, or nothing.
+"""The context of a user's task: its subject, and the attempt that runs.
 
-It travels in the envelope with the payload, under the name of its kind. A task with a parameter of one of these types
-receives it; times are RFC 3339 texts in the envelope and aware datetimes here.
+The subject is the lease it was granted, its unit of a batch, the batch that is complete, or nothing. It travels in the
+envelope with the payload, under the name of its kind. A task with a parameter of one of these types receives it; times
+are RFC 3339 texts in the envelope and aware datetimes here.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -64,20 +65,49 @@ class Outcome:
     object: Mapping[str, str] | None = None
 
 
-TaskContext = Lease | Unit | Completion | Outcome
-
-KINDS: Mapping[str, type[TaskContext]] = {"lease": Lease, "unit": Unit, "batch": Completion, "outcome": Outcome}
+TaskSubject = Lease | Unit | Completion | Outcome
 
 
-def context_of(context: Mapping[str, Any]) -> TaskContext | None:
-    """Parse the context of an envelope, or return None. Raises `BadTaskEnvelope`."""
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """The attempt that runs: `operation` is the same in every attempt, `attempt` counts the starts of the code from 1.
+
+    After `attempts_max` attempts the task is given up. `trace` is a W3C ``traceparent``.
+    """
+
+    operation: str
+    attempt: int
+    attempts_max: int
+    trace: str = ""
+    _seconds_left: Callable[[], float] = field(default=float, compare=False, repr=False)
+    _cancelled: Callable[[], bool] = field(default=bool, compare=False, repr=False)
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether the task is given up if this attempt fails."""
+        return self.attempt >= self.attempts_max
+
+    def seconds_left(self) -> float:
+        """Return how long this attempt may still run, before Cloud Tasks delivers the task again beside it."""
+        return max(0.0, self._seconds_left())
+
+    def cancelled(self) -> bool:
+        """Return whether nobody wants the result: the batch of this unit has ended. May be some seconds old."""
+        return self._cancelled()
+
+
+KINDS: Mapping[str, type[TaskSubject]] = {"lease": Lease, "unit": Unit, "batch": Completion, "outcome": Outcome}
+
+
+def subject_of(context: Mapping[str, Any]) -> TaskSubject | None:
+    """Parse the subject in the context of an envelope, or return None. Raises `BadTaskEnvelope`."""
     for name, kind in KINDS.items():
         if name in context:
             return _read(kind, context[name], name)
     return None
 
 
-def _read(kind: type[TaskContext], given: Any, name: str) -> TaskContext:
+def _read(kind: type[TaskSubject], given: Any, name: str) -> TaskSubject:
     known = {field.name for field in fields(kind)}
     try:
         return kind(**{part: _part(part, value) for part, value in given.items() if part in known})

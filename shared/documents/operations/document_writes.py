@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from shared.core.operations.ports import Put, Snapshot
 from shared.documents.operations.stored_documents import StoredDocument, tag_of_stamp
 from shared.documents.rules import documents, links
-from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Author, Content, Document
 
 
@@ -18,12 +17,8 @@ class DocumentWrite:
     stored: StoredDocument
 
 
-def put_write(snapshot: Snapshot, content: Content, embedding: Embedding) -> DocumentWrite:
-    """Return the write that replaces what was read by `content` with its links embedded.
-
-    Raises a `Problem` for what cannot be stored.
-    """
-    embedded = links.embed_links(snapshot.id, content, embedding)
+def put_write(snapshot: Snapshot, embedded: Content) -> DocumentWrite:
+    """Return the write by which a user replaces what was read. Raises a `Problem` for what cannot be stored."""
     linked = documents.linked_after_put(Document.from_record(snapshot.data))
     return document_write(snapshot, embedded, "put", linked=linked)
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot
+from shared.core.operations.record_sizes import is_full
 from shared.core.rules import keys
 from shared.core.rules.effects import Decision
+from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NotFound
 from shared.documents.operations import link_inputs
+from shared.documents.operations.document_reads import DocumentRead, Loaded
 from shared.documents.operations.document_writes import put_write
 from shared.documents.operations.stored_documents import StoredDocument, check_precondition
 from shared.documents.rules.documents import COLLECTION, Content, path_of
@@ -24,12 +27,13 @@ from shared.documents.rules.requests import PutRequest
 def put(ports: Ports, request: PutRequest) -> StoredDocument:
     """Store a document, replacing what its key held. Raises a `Problem` for what cannot be stored."""
 
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, StoredDocument]:
-        check_precondition(request.precondition, read[0])
-        made = put_write(read[0], request.content, link_inputs.embedding_from(read[1:]))
+    def decide(read: Loaded) -> Decision[Writes, StoredDocument]:
+        check_precondition(request.precondition, read.own)
+        made = put_write(read.own, read.embed(request.content))
         return Decision((made.write,), made.stored)
 
-    return perform(ports, [path_of(request.key), *link_inputs.input_paths(request.content)], decide)[0]
+    inputs = link_inputs.input_paths(request.content)
+    return perform(ports, DocumentRead(request.key, inputs, lambda _: request.content), decide)[0]
 
 
 def get(ports: Ports, key: str) -> StoredDocument:
@@ -72,10 +76,10 @@ class DocumentPage:
 
 
 def find(ports: Ports, request: FindRequest) -> DocumentPage:
-    """Return a page of the documents that hold or embed what the request asks for."""
-    query = Query(COLLECTION, request.where, request.order_by, request.limit, request.after)
+    """Return a page of the documents that hold or embed what the request asks for, at most `LIMITS.read_bytes_max`."""
+    query = Query(COLLECTION, request.where, request.order_by, request.limit, request.after, LIMITS.read_bytes_max)
     page = ports.store.query(query)
-    token = request.page_token(page[-1].id, page[-1].data or {}) if len(page) == request.limit else ""
+    token = request.page_token(page[-1].id, page[-1].data or {}) if is_full(query, page) else ""
     return DocumentPage([StoredDocument.from_snapshot(one).document for one in page], token)
 
 

@@ -13,9 +13,11 @@ from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.documents.operations import link_inputs
+from shared.documents.operations.document_reads import DocumentRead, Loaded
 from shared.documents.operations.document_writes import put_write
 from shared.documents.operations.stored_documents import StoredDocument, check_precondition
 from shared.documents.rules import documents, patches
+from shared.documents.rules.documents import Content
 from shared.documents.rules.requests import PatchRequest
 
 
@@ -32,13 +34,16 @@ def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
 def _merge(ports: Ports, request: PatchRequest, extra_paths: Sequence[str]) -> tuple[StoredDocument | None, list[str]]:
     """Merge, if all inputs of the merged document's links are among `extra_paths`; return the inputs it needs."""
 
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[StoredDocument | None, list[str]]]:
-        check_precondition(request.precondition, read[0])
-        content = patches.patched(documents.content_of(read[0].data) or {}, request.patch, request.null)
+    def merged(own: Snapshot) -> Content:
+        return patches.patched(documents.content_of(own.data) or {}, request.patch, request.null)
+
+    def decide(read: Loaded) -> Decision[Writes, tuple[StoredDocument | None, list[str]]]:
+        check_precondition(request.precondition, read.own)
+        content = merged(read.own)
         needed = link_inputs.input_paths(content)
-        if not set(needed) <= set(extra_paths):
+        if read.embedded is None and not set(needed) <= set(extra_paths):
             return Decision((), (None, needed))
-        made = put_write(read[0], content, link_inputs.embedding_from(read[1:]))
+        made = put_write(read.own, read.embed(content))
         return Decision((made.write,), (made.stored, needed))
 
-    return perform(ports, [documents.path_of(request.key), *extra_paths], decide)[0]
+    return perform(ports, DocumentRead(request.key, extra_paths, merged), decide)[0]

@@ -9,7 +9,7 @@ For that a deeper copy must never count as smaller. It may be: a mark can be lon
 copy counts with the size of the largest of the less deep ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,16 +49,36 @@ def _links_in(value: Any) -> int:
 def fitted(copies: Mapping[Path, Content], above: str, room: int) -> dict[Path, Content]:
     """Return the copies, each as deep as there is room: `room` is in bytes, beyond a mark at each link."""
     steps = {at: _steps(at, copy, above) for at, copy in copies.items()}
+    levels = fitting_levels({at: _sizes(each) for at, each in steps.items()}, room)
+    return {at: each[levels[at]].copy for at, each in steps.items()}
+
+
+def fitting_levels(sizes: Mapping[Path, Sequence[int]], room: int) -> dict[Path, int]:
+    """Return how deep each copy is shown, 0 for a mark, given the bytes that it counts with at each depth."""
     depth = 0
-    while depth < LIMITS.link_levels_max and sum(_growth(each, depth + 1) for each in steps.values()) <= room:
+    while depth < LIMITS.link_levels_max and sum(_growth(each, depth + 1) for each in sizes.values()) <= room:
         depth += 1
-    room -= sum(_growth(each, depth) for each in steps.values())
-    chosen: dict[Path, Content] = {}
-    for at, each in steps.items():
+    room -= sum(_growth(each, depth) for each in sizes.values())
+    chosen: dict[Path, int] = {}
+    for at, each in sizes.items():
         more = max(deeper for deeper in range(depth, depth + len(each)) if _more(each, depth, deeper) <= room)
         room -= _more(each, depth, more)
-        chosen[at] = each[min(more, len(each) - 1)].copy
+        chosen[at] = min(more, len(each) - 1)
     return chosen
+
+
+def sizes_by_depth(at: Path, copy: Content, above: str) -> tuple[int, ...]:
+    """Return the bytes that a copy counts with, nested deeper and deeper, from its mark on."""
+    return _sizes(_steps(at, copy, above))
+
+
+def nested_to(depth: int, at: Path, copy: Content, above: str) -> Content:
+    """Return a copy nested to a depth that `fitting_levels` has chosen."""
+    return _steps(at, copy, above)[depth].copy
+
+
+def _sizes(steps: Iterable[_Step]) -> tuple[int, ...]:
+    return tuple(step.counted_bytes for step in steps)
 
 
 def _steps(at: Path, copy: Content, above: str) -> list[_Step]:
@@ -76,10 +96,10 @@ def _steps(at: Path, copy: Content, above: str) -> list[_Step]:
     return steps
 
 
-def _growth(steps: list[_Step], depth: int) -> int:
+def _growth(sizes: Sequence[int], depth: int) -> int:
     """Return the bytes that a copy takes beyond its mark."""
-    return steps[min(depth, len(steps) - 1)].counted_bytes - steps[0].counted_bytes
+    return sizes[min(depth, len(sizes) - 1)] - sizes[0]
 
 
-def _more(steps: list[_Step], depth: int, deeper: int) -> int:
-    return _growth(steps, deeper) - _growth(steps, depth)
+def _more(sizes: Sequence[int], depth: int, deeper: int) -> int:
+    return _growth(sizes, deeper) - _growth(sizes, depth)

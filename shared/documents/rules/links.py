@@ -23,7 +23,7 @@ from shared.core.rules.values import Path, same
 from shared.documents.rules import documents
 from shared.documents.rules.copies import Embedding, copy_at, field_of
 from shared.documents.rules.documents import Content, Document
-from shared.documents.rules.fitting import fits_with_any_marks, fitted
+from shared.documents.rules.fitting import MARK, fits_with_any_marks, fitted
 from shared.transforms.rules import transforms
 
 
@@ -97,16 +97,23 @@ def embed_links(key: str, content: Content, embedding: Embedding, hops: int = 0,
     this embedding follows: see `copy_at`.
     """
     found = links(content)
-    _check_count(found)
-    marks = {at: {"key": link["key"], "link_too_large": True} for at, link in found}
-    room = LIMITS.document_bytes_max - size_bytes(with_copies(content, marks))
-    if found and room < 0:
-        raise TooLarge(f"A document has at most {LIMITS.document_bytes_max:,} bytes, a mark at each link included.")
+    room = room_for_copies(content)
     copies = {at: copy_at(at, link, key, embedding, hops=hops, refuse=refuse) for at, link in found}
     embedded = with_copies(content, copies)
     if not found or fits_with_any_marks(embedded, size_bytes(embedded)):
         return embedded
     return with_copies(content, fitted(copies, key, room))
+
+
+def room_for_copies(content: Content) -> int:
+    """Return the bytes left for copies, beyond a mark at each link. Raises `TooLarge` for too many links or bytes."""
+    found = links(content)
+    _check_count(found)
+    marks = {at: {"key": link["key"], MARK: True} for at, link in found}
+    room = LIMITS.document_bytes_max - size_bytes(with_copies(content, marks))
+    if found and room < 0:
+        raise TooLarge(f"A document has at most {LIMITS.document_bytes_max:,} bytes, a mark at each link included.")
+    return room
 
 
 def with_copies(content: Content, copies: Mapping[Path, Content]) -> Content:

@@ -5,13 +5,14 @@ transforms. If any has changed, it starts over before its task is acknowledged: 
 written remains.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from shared.core.operations.perform import pause
-from shared.core.operations.ports import Conflict, Outcome, Ports, Snapshot, Write, WriteResult
+from shared.core.operations.ports import Conflict, Outcome, Ports, Put, Snapshot, Write, WriteResult
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
+from shared.core.rules.record_values import map_bytes
 from shared.documents.operations import link_inputs
 from shared.documents.operations.document_writes import document_write
 from shared.documents.rules import documents, refreshes
@@ -36,26 +37,46 @@ def refresh(ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequenc
     what this call itself wrote in one is no reason to start over: that write has its own event. Raises `Unavailable`
     when the inputs kept changing.
     """
-    everyone = [snapshot.path for snapshot in linking]
+    first = inputs
+    left = _refresh(ports, key, linking, inputs, 1 + (_hops(inputs[:1]) if key else 0))
+    while left:
+        inputs, linking = _read_both(ports, [one.path for one in first], left)
+        changed = [now for then, now in zip(first, inputs, strict=True) if then.update_time != now.update_time]
+        unread = _unread(left, linking)
+        left = [*unread, *_refresh(ports, key, linking, inputs, 1 + _hops(inputs[:1] if key else changed))]
+
+
+def _refresh(ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int) -> list[str]:
+    """Refresh documents as `refresh` does; return those that have become too large to be held together."""
+    held = [snapshot.path for snapshot in linking]
     input_paths = [snapshot.path for snapshot in inputs]
-    hops = 1 + (_hops(inputs[:1]) if key else 0)
+    left: list[str] = []
     for attempt in range(LIMITS.rounds_max):
-        losers, own = write_copies(ports, key, linking, inputs, hops)
-        linking, again = _read_both(ports, losers, input_paths)
+        waiting, own = write_copies(ports, key, linking, inputs, hops)
+        again, linking = _read_both(ports, input_paths, waiting)
         changed = [one for one in link_inputs.changed_inputs(inputs, again) if (one.path, one.update_time) not in own]
         if changed:
-            linking, again = _read_both(ports, everyone, input_paths)
+            waiting = held
+            again, linking = _read_both(ports, input_paths, waiting)
             hops = 1 + _hops(again[:1] if key else changed)
-        elif not losers:
-            return
+        elif not waiting:
+            return left
+        unread = _unread(waiting, linking)
+        left, held = left + unread, [path for path in held if path not in unread]
         inputs = again
         pause(ports, attempt)
     raise Unavailable("a document and those that embed it are written by many clients at once")
 
 
-def _read_both(ports: Ports, ones: Sequence[str], others: Sequence[str]) -> tuple[Sequence[Snapshot], ...]:
-    read = ports.store.read(*ones, *others)
-    return read[: len(ones)], read[len(ones) :]
+def _read_both(ports: Ports, inputs: Sequence[str], documents: Sequence[str]) -> tuple[Sequence[Snapshot], ...]:
+    """Read inputs, and as many documents as can be held together."""
+    read = ports.store.read_some(inputs, documents, LIMITS.read_bytes_max)
+    return read[: len(inputs)], read[len(inputs) :]
+
+
+def _unread(paths: Sequence[str], read: Sequence[Snapshot]) -> list[str]:
+    found = {snapshot.path for snapshot in read}
+    return [path for path in paths if path not in found]
 
 
 def write_copies(
@@ -66,16 +87,34 @@ def write_copies(
     A permanent error is logged and left: a retry would not help, and the other documents must not wait for it.
     """
     embedding = link_inputs.embedding_from(inputs)
-    refreshed = [(snapshot, _refreshed(ports, snapshot, embedding, hops)) for snapshot in linking]
-    writing = [(snapshot, write) for snapshot, write in refreshed if write]
-    outcomes = ports.store.write_each([write for _, write in writing]) if writing else ()
-    for (snapshot, _), outcome in zip(writing, outcomes, strict=True):
-        if isinstance(outcome, Problem):
-            ports.log.error("copy refresh rejected", document=snapshot.id, source=key, reason=outcome.detail)
-    paths = [snapshot.path for snapshot, _ in writing]
-    pairs = zip(paths, outcomes, strict=True)
-    landed = {(path, outcome.update_time) for path, outcome in pairs if isinstance(outcome, WriteResult)}
-    return _losers(paths, outcomes), landed
+    losers: list[str] = []
+    landed: Landed = set()
+    for writes in _in_groups(_refreshed(ports, snapshot, embedding, hops) for snapshot in linking):
+        paths = [write.path for write in writes]
+        outcomes = ports.store.write_each(writes)
+        for path, outcome in zip(paths, outcomes, strict=True):
+            if isinstance(outcome, Problem):
+                name = path.rpartition("/")[2]
+                ports.log.error("copy refresh rejected", document=name, source=key, reason=outcome.detail)
+        losers += _losers(paths, outcomes)
+        pairs = zip(paths, outcomes, strict=True)
+        landed |= {(path, outcome.update_time) for path, outcome in pairs if isinstance(outcome, WriteResult)}
+    return losers, landed
+
+
+def _in_groups(made: Iterable[Write | None]) -> Iterator[list[Write]]:
+    """Iterate over groups of those writes that are any, so large that they can be held together."""
+    group: list[Write] = []
+    total = 0
+    for write in made:
+        if write is not None:
+            group.append(write)
+            total += map_bytes(write.data) if isinstance(write, Put) else 0
+        if total >= LIMITS.read_bytes_max:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group
 
 
 def _losers(paths: Sequence[str], outcomes: Sequence[Outcome]) -> list[str]:

@@ -58,14 +58,15 @@ def verify_copies(
     the records at `extra_paths`, which cost no round trip of their own.
     """
     transform_paths = link_inputs.transform_paths([document.content], targets)
-    read = marks.mark_linked(ports, targets, [*transform_paths, *extra_paths])
-    inputs = len(read) - len(extra_paths)
-    embedding = link_inputs.embedding_from(read[:inputs])
-    for target in targets:
-        refreshed = refreshes.refresh_copies(key, document, embedding.only(target))
-        if refreshed is not refreshes.Refresh.UNCHANGED:
-            tasks.enqueue(ports, event_id, {"key": target, "document": key})
-    return read[inputs:]
+    extras: Sequence[Snapshot] = ()
+    for read in marks.marked_in_groups(ports, targets, [*transform_paths, *extra_paths]):
+        inputs, extras = read[: len(read) - len(extra_paths)], read[len(read) - len(extra_paths) :]
+        embedding = link_inputs.embedding_from(inputs)
+        for target in embedding.sources:
+            refreshed = refreshes.refresh_copies(key, document, embedding.only(target))
+            if refreshed is not refreshes.Refresh.UNCHANGED:
+                tasks.enqueue(ports, event_id, {"key": target, "document": key})
+    return extras
 
 
 def run_link_task(ports: Ports, payload: Mapping[str, Any]) -> None:

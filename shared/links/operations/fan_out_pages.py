@@ -6,7 +6,7 @@ They are the documents that embed a key, or that have links in the field of a tr
 from collections.abc import Iterator, Sequence
 
 from shared.core.operations.ports import Condition, Ports, Query, Snapshot
-from shared.core.rules import values
+from shared.core.operations.record_sizes import is_full, size_bytes
 from shared.core.rules.limits import LIMITS
 from shared.documents.rules import documents, links
 from shared.documents.rules.documents import COLLECTION, RESERVED
@@ -21,9 +21,9 @@ def refresh_page(ports: Ports, event_id: str, key: str, cursor: str, limit: int 
 
     The next page is enqueued first: from then on the chain does not depend on this page.
     """
-    limit = min(limit, LIMITS.page_copies_max)
-    found = ports.store.query(linking_documents(key, cursor, limit))
-    if len(found) == limit:
+    query = linking_documents(key, cursor, min(limit, LIMITS.page_copies_max))
+    found = ports.store.query(query)
+    if is_full(query, found):
         tasks.enqueue(ports, event_id, {"key": key, "cursor": found[-1].id}, copies=next_limit(found))
     for first in range(0, len(found), LIMITS.group_copies_max):
         group = found[first : first + LIMITS.group_copies_max]
@@ -34,25 +34,26 @@ def refresh_page(ports: Ports, event_id: str, key: str, cursor: str, limit: int 
 def linking_documents(key: str, after: str, limit: int) -> Query:
     """Return the query for the documents that embed a key, ordered by their own keys."""
     linking = Condition(LINK_KEYS, "array_contains", key)
-    return Query(COLLECTION, (linking,), limit=limit, after=(after,) if after else ())
+    return Query(COLLECTION, (linking,), (), limit, (after,) if after else (), LIMITS.read_bytes_max)
 
 
 def next_limit(found: Sequence[Snapshot]) -> int:
     """Return how many documents the next page may have, if they are as large as these."""
-    size_bytes = sum(values.size_bytes(snapshot.data) for snapshot in found)
-    return min(LIMITS.page_copies_max, LIMITS.page_copies_bytes * len(found) // size_bytes)
+    total_bytes = sum(map(size_bytes, found))
+    return max(1, min(LIMITS.page_copies_max, LIMITS.read_bytes_max * len(found) // total_bytes))
 
 
 def walk_page(ports: Ports, event_id: str, name: str, cursor: str) -> None:
     """Refresh one page of the documents that have links in a transform's field and come after `cursor`."""
     linking = Condition(LINK_FIELDS, "array_contains", name)
     after = (cursor,) if cursor else ()
-    found = ports.store.query(Query(COLLECTION, (linking,), limit=LIMITS.walk_documents_max, after=after))
-    if len(found) == LIMITS.walk_documents_max:
+    query = Query(COLLECTION, (linking,), (), LIMITS.walk_documents_max, after, LIMITS.read_bytes_max)
+    found = ports.store.query(query)
+    if is_full(query, found):
         tasks.enqueue(ports, event_id, {"transform": name, "cursor": found[-1].id})
     for group, keys in _groups(found, name):
-        inputs = marks.mark_linked(ports, keys, copies.transform_paths(group, keys))
-        copies.refresh(ports, "", group, inputs)
+        for inputs in marks.marked_in_groups(ports, keys, copies.transform_paths(group, keys)):
+            copies.refresh(ports, "", group, inputs)
 
 
 def _groups(found: Sequence[Snapshot], name: str) -> Iterator[tuple[list[Snapshot], list[str]]]:

@@ -3,7 +3,7 @@
 An existing target is marked `linked`. For a missing one a note is written under `wanted`, where its creation looks.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from shared.core.operations.perform import pause
 from shared.core.operations.ports import AlreadyExists, Change, Must, Outcome, Ports, Put, Snapshot, Write, WriteResult
@@ -25,8 +25,22 @@ def wanted_path(key: str) -> str:
     return f"{WANTED}/{key}"
 
 
+def marked_in_groups(
+    ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = ()
+) -> Iterator[tuple[Snapshot, ...]]:
+    """Mark targets as linked; iterate over groups of them that can be held together, each as `mark_linked` returns."""
+    waiting = list(keys)
+    while waiting:
+        marked = mark_linked(ports, waiting, extra_paths)
+        yield marked
+        done = {target.id for target in marked[: len(marked) - len(extra_paths)]}
+        waiting = [key for key in waiting if key not in done]
+
+
 def mark_linked(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = ()) -> tuple[Snapshot, ...]:
     """Mark targets as linked; return them, each as read under its mark, and then the records at `extra_paths`.
+
+    Of targets that are too large to be held together, only the first are marked and returned, one at least.
 
     An existing target is marked in a commit of its own, guarded by the read before it, so what was read is known to
     have been there under the mark. For a missing one a note is written, and then it is read again. Most targets are
@@ -34,11 +48,14 @@ def mark_linked(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = 
     """
     marked: dict[str, Snapshot] = {}
     noted: set[str] = set()
-    waiting = list(keys)
-    (*read,) = ports.store.read(*map(path_of, waiting), *extra_paths)
-    extras = read[len(keys) :]
+    read = ports.store.read_some(extra_paths, [path_of(key) for key in keys], LIMITS.read_bytes_max)
+    extras, read = read[: len(extra_paths)], read[len(extra_paths) :]
+    held = waiting = [each.id for each in read]
     for attempt in range(LIMITS.rounds_max):
-        read = list(ports.store.read(*map(path_of, waiting))) if attempt else read[: len(keys)]
+        if attempt:
+            read = ports.store.read_some((), [path_of(key) for key in waiting], LIMITS.read_bytes_max)
+            waiting = [each.id for each in read]
+            held = [key for key in held if key in marked or key in waiting]
         marked |= {each.id: each for each in read if _is_linked(each, noted)}
         unmarked = [each for each in read if each.id not in marked]
         outcomes = ports.store.write_each([_mark_write(each) for each in unmarked]) if unmarked else ()
@@ -47,7 +64,7 @@ def mark_linked(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = 
         noted |= {each.id for each in landed if each.data is None}
         waiting = [key for key in waiting if key not in marked]
         if not waiting:
-            return (*(marked[key] for key in keys), *extras)
+            return (*(marked[key] for key in held), *extras)
         pause(ports, attempt)
     raise Unavailable("a link's target is written by many clients at once")
 

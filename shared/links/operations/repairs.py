@@ -6,10 +6,11 @@ be none there, and not written.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from shared.core.operations.ports import Ports, Snapshot
+from shared.core.operations.record_sizes import size_bytes
 from shared.core.rules import values
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem
@@ -45,7 +46,11 @@ def inspect(ports: Ports, read: Sequence[Snapshot]) -> Finding:
     transforms = _transforms(ports, read, targets)
     for snapshot in read:
         document = Document.from_record(snapshot.data)
-        mine = [targets[key] for key in links.link_keys(document.content)] if document else []
+        keys = links.link_keys(document.content) if document else []
+        if not all(key in targets for key in keys):
+            _repair_large(ports, snapshot, keys, found)
+            continue
+        mine = [targets[key] for key in keys]
         if document and _differs(snapshot, document, mine, transforms):
             found.note(snapshot.id, (snapshot, *mine))
             if not normalization.normalize_or_report(ports, snapshot.id, _hops(mine), by_another=False):
@@ -56,19 +61,50 @@ def inspect(ports: Ports, read: Sequence[Snapshot]) -> Finding:
 
 
 def _marked_targets(ports: Ports, read: Sequence[Snapshot], found: _PageFindings) -> dict[str, Snapshot]:
-    """Return the targets of these documents, each read under its mark."""
+    """Return targets of these documents, each read under its mark: all, if they can be held together."""
     contents = documents.contents_of(snapshot.data for snapshot in read)
-    keys = sorted({key for content in contents for key in links.link_keys(content)})
+    waiting = sorted({key for content in contents for key in links.link_keys(content)})
     marked: dict[str, Snapshot] = {}
-    for first in range(0, len(keys), LIMITS.verify_targets_max):
-        targets = ports.store.read(*map(documents.path_of, keys[first : first + LIMITS.verify_targets_max]))
-        unmarked = _unmarked(ports, targets)
-        for target in unmarked:
-            found.note(target.id, [target, *(each for each in read if _embeds(each, target.id))])
-        marked |= {target.id: target for target in targets}
-        if unmarked:
-            marked |= {target.id: target for target in marks.mark_linked(ports, [one.id for one in unmarked])}
+    room = LIMITS.read_bytes_max
+    while waiting and room > 0:
+        group = _marked_group(ports, waiting, room, read, found)
+        marked |= group
+        room -= sum(map(size_bytes, group.values()))
+        waiting = [key for key in waiting if key not in group]
     return marked
+
+
+def _marked_group(
+    ports: Ports, waiting: Sequence[str], room: int, read: Sequence[Snapshot], found: _PageFindings
+) -> dict[str, Snapshot]:
+    """Return some of the targets that wait, each read under its mark."""
+    paths = [documents.path_of(key) for key in waiting[: LIMITS.verify_targets_max]]
+    targets = ports.store.read_some((), paths, room)
+    unmarked = _unmarked(ports, targets)
+    for target in unmarked:
+        found.note(target.id, [target, *(each for each in read if _embeds(each, target.id))])
+    marked = {target.id: target for target in targets}
+    for again in marks.marked_in_groups(ports, [one.id for one in unmarked]):
+        marked |= {target.id: target for target in again}
+    return marked
+
+
+def _repair_large(ports: Ports, snapshot: Snapshot, keys: Sequence[str], found: _PageFindings) -> None:
+    """Mark the targets of a document whose targets cannot be held together, and normalize it."""
+    waiting = list(keys)
+    read, hops = [snapshot], 0
+    while waiting:
+        group = _marked_group(ports, waiting, LIMITS.read_bytes_max, [snapshot], found)
+        waiting = [key for key in waiting if key not in group]
+        hops = max(hops, _hops(list(group.values())))
+        read += [replace(target, data=None) for target in group.values()]
+    try:
+        if normalization.normalize(ports, snapshot.id, hops, by_another=False):
+            found.note(snapshot.id, read)
+    except Problem as problem:
+        normalization.report(ports, snapshot.id, problem)
+        found.note(snapshot.id, read)
+        found.refused.append(snapshot.id)
 
 
 def _embeds(snapshot: Snapshot, key: str) -> bool:

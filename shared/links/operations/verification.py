@@ -18,6 +18,7 @@ from typing import Any
 
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Must, Order, Ports, Put, Query, Snapshot
+from shared.core.operations.record_sizes import is_full
 from shared.core.rules import keys
 from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
@@ -82,7 +83,8 @@ def verify_page(ports: Ports, run: str, cursor: str) -> None:
     if walk is None or not walk.awaits(cursor):
         return
     after = (cursor,) if cursor else ()
-    read = ports.store.query(Query(documents.COLLECTION, limit=LIMITS.verify_page_documents_max, after=after))
+    query = Query(documents.COLLECTION, (), (), LIMITS.verify_page_documents_max, after, LIMITS.read_bytes_max)
+    read = ports.store.query(query)
     found = repairs.inspect(ports, read)
     last_key = read[-1].id if read else cursor
 
@@ -90,7 +92,7 @@ def verify_page(ports: Ports, run: str, cursor: str) -> None:
         walk = Verification.from_record(run, now[0].data)
         if walk is None or not walk.awaits(cursor):
             return Decision((), False)
-        counted = walk.count_page(found, last_key, now[0].read_time, more=len(read) == LIMITS.verify_page_documents_max)
+        counted = walk.count_page(found, last_key, now[0].read_time, more=is_full(query, read))
         effects = () if counted.ended_at else (counted.next_page_task(),)
         return Decision((Put(path_of(run), counted.to_record(), now[0].guard),), True, effects)
 

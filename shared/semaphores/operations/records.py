@@ -23,9 +23,11 @@ from shared.core.rules.times import microseconds
 from shared.semaphores.rules.leases import Release
 from shared.semaphores.rules.semaphores import path_of
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition
+from shared.semaphores.rules.wait_queue import head_of
 from shared.semaphores.rules.waiters import Waiter
 
 SINCE = OrderBy(("since",))
+READ_ON_FACTOR = 4
 EXPIRES_AT = OrderBy(("expires_at",))
 
 
@@ -50,7 +52,9 @@ def incarnation_of(snapshot: Snapshot) -> int:
 
 def read_waiter(snapshot: Snapshot) -> Waiter | None:
     """Return the wait of a record, if there is one."""
-    return None if snapshot.data is None else Waiter.from_record(snapshot.id, snapshot.data, snapshot.update_time)
+    if snapshot.data is None:
+        return None
+    return Waiter.from_record(snapshot.id, snapshot.data, snapshot.update_time, snapshot.create_time)
 
 
 def read_release(snapshot: Snapshot) -> Release | None:
@@ -59,7 +63,7 @@ def read_release(snapshot: Snapshot) -> Release | None:
 
 
 def waiters_query(name: str, limit: int, after: tuple[datetime, str] | None = None) -> Query:
-    """Return the query of the head of the wait queue. Only a record in the queue has `since`."""
+    """Return the query of the first waiters by `since`. Only a record in the queue has that field."""
     return Query(f"{path_of(name)}/waiters", order_by=(SINCE,), limit=limit, after=after or ())
 
 
@@ -69,15 +73,34 @@ def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
         return loaded
     path = path_of(loaded.name)
     releases = _found(store, Query(f"{path}/releases", limit=reads.releases))
-    waiters = _found(store, waiters_query(loaded.name, reads.waiters, reads.after))
+    waiters, more = _read_waiters(store, loaded.name, reads)
     receipts = _found(store, Query(f"{path}/waiters", order_by=(EXPIRES_AT,), limit=reads.receipts))
     return replace(
         loaded,
         reads=reads,
-        waiters=tuple(one for snapshot in waiters if (one := read_waiter(snapshot))),
+        waiters=waiters,
+        more_waiters=more,
         releases=tuple(left for snapshot in releases if (left := read_release(snapshot))),
         receipts=tuple(one for snapshot in receipts if (one := read_waiter(snapshot))),
     )
+
+
+def _read_waiters(store: Store, name: str, reads: QueueReads) -> tuple[tuple[Waiter, ...], bool]:
+    """Read waiters, and whether there may be more behind them.
+
+    In order: with one that is only to compare, and more of them at one instant where the first is not certain.
+    """
+    limit = reads.waiters + 1 if reads.in_order and reads.waiters else reads.waiters
+    while True:
+        found = _found(store, waiters_query(name, limit, reads.after))
+        page = tuple(one for snapshot in found if (one := read_waiter(snapshot)))
+        more = 0 < limit == len(page)
+        if not reads.in_order:
+            return page, more
+        head = head_of(page, more=more)
+        if head or not more:
+            return head[: reads.waiters], more or len(head) > reads.waiters
+        limit *= READ_ON_FACTOR
 
 
 def _found(store: Store, query: Query) -> tuple[Snapshot, ...]:
@@ -103,17 +126,19 @@ def waiter_write(name: str, transition: WaiterTransition, now: datetime) -> Writ
     path = waiter_path(name, waiter.id)
     match transition.kind:
         case "created":
-            return put_waiter(path, waiter, now, waiter.version or Must.NOT_EXIST)
+            return put_waiter(path, waiter, now, Must.NOT_EXIST)
         case "left":
             return leave(path, waiter, now)
         case "requeued":
             return requeue(path, waiter)
+        case "kept":
+            return _change(path, {"expires_at": _expiry(now)}, waiter.version)
         case "removed":
             return Delete(path, waiter.version)
 
 
 def put_waiter(path: str, waiter: Waiter, now: datetime, guard: Guard) -> Write:
-    """Write a wait's record; its place in the wait queue is the server's time of this commit."""
+    """Write a wait's record; its place in the wait queue is its create time, and `since` is near that."""
     place = {"since": SERVER_TIME} if waiter.state == "waiting" else {"expires_at": _expiry(now)}
     return Put(path, waiter.to_record() | {"joined": SERVER_TIME} | place, guard)
 

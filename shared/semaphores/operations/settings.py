@@ -14,6 +14,7 @@ from shared.semaphores.rules import upkeep as rules
 from shared.semaphores.rules.requests import SemaphoreSettings, SettingsPatch, check_name
 from shared.semaphores.rules.semaphores import COLLECTION, Semaphore, path_of
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition
+from shared.semaphores.rules.wait_queue import head_of
 
 Json = dict[str, Any]
 
@@ -83,7 +84,8 @@ def get(ports: Ports, name: str) -> Json:
     """Return a semaphore with its leases and the head of its wait queue. Raises `NoSemaphore`."""
     loaded = load(ports, name)
     found = map(read_waiter, ports.store.query(waiters_query(name, LIMITS.waiters_shown_max)))
-    waiters = [one.to_json() for one in found if one and one.incarnation == loaded.incarnation]
+    in_order = head_of([one for one in found if one], more=False)
+    waiters = [one.to_json() for one in in_order if one.incarnation == loaded.incarnation]
     return loaded.semaphore.to_json(name, loaded.now) | {"waiters": waiters}
 
 

@@ -2,7 +2,8 @@
 
 One field, `sweep_at`, says when a semaphore must be looked at for any of these reasons; a sweep that finds nothing due
 costs one read. Every visit moves `sweep_at` past now: by the commit of what it changed, or else by postponing it. The
-clean-up is the kit's own and guarded, not a time-to-live policy: a receipt is deleted only when its lease is over.
+clean-up is the kit's own and guarded, not a time-to-live policy: a receipt is deleted only when the semaphore's record
+has no lease of its wait.
 """
 
 from contextlib import suppress
@@ -52,8 +53,16 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
     admitted = change(ports, SemaphoreReads(name, admission.admit_reads), admission.admit).committed
     if not rules.clean_up_due(semaphore, snapshot.read_time):
         return admitted is not None
-    cleaned = change(ports, SemaphoreReads(name, rules.clean_up_reads), rules.clean_up).committed
-    return admitted is not None or cleaned is not None
+    return _clean_up(ports, name) or admitted is not None
+
+
+def _clean_up(ports: Ports, name: str) -> bool:
+    """Delete old receipts, some pages of them; return whether that changed the semaphore."""
+    for page in range(LIMITS.clean_pages_max):
+        changed = change(ports, SemaphoreReads(name, rules.clean_up_reads), rules.clean_up)
+        if not rules.clean_up_due(changed.transition.semaphore, changed.loaded.now):
+            return page > 0 or changed.committed is not None
+    return True
 
 
 def _postpone(ports: Ports, snapshot: Snapshot) -> None:

@@ -51,7 +51,7 @@ def guarded(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     """
     lease_of = partial(rules.granted_before, request=request)
     reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), request.id, 1, lease_of)
-    return change(ports, reads, partial(rules.wait, request=request), attempts_max=LIMITS.guarded_attempts_max).answer
+    return _decide(ports, reads, request, LIMITS.guarded_attempts_max)
 
 
 def combine(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
@@ -71,7 +71,15 @@ def repeated(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
     """Answer a wait that has a record, which was created before the permits were lowered, perhaps; else as `wait`."""
     lease_of = partial(rules.granted_before, request=request)
     reads = SemaphoreReads(name, partial(rules.wait_reads, request=request), request.id, lease_of=lease_of)
-    return change(ports, reads, partial(rules.wait, request=request)).answer
+    return _decide(ports, reads, request)
+
+
+def _decide(ports: Ports, reads: SemaphoreReads, request: WaitRequest, attempts_max: int | None = None) -> WaitAnswer:
+    """Decide a wait; once more, when this has deleted its record of an earlier semaphore of the name."""
+    while True:
+        answer = change(ports, reads, partial(rules.wait, request=request), attempts_max=attempts_max).answer
+        if answer is not rules.STALE_RECORD:
+            return answer
 
 
 def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:

@@ -19,7 +19,7 @@ from shared.semaphores.rules.wait_queue import grant_waiters, mode_after
 
 def admit_reads(_: Loaded) -> QueueReads:
     """Read a page of waiters and of releases."""
-    return QueueReads(LIMITS.grants_page_max, LIMITS.releases_page_max)
+    return QueueReads(LIMITS.grants_page_max, LIMITS.releases_page_max, in_order=True)
 
 
 def refuse(loaded: Loaded) -> Transition[Semaphore]:
@@ -36,11 +36,10 @@ def check_due(now: datetime, not_before: datetime | None) -> None:
 def admit(loaded: Loaded) -> Transition[None]:
     """Apply releases, grant from the head of the wait queue, delete stale waiters, and set the mode that follows."""
     granted = grant_waiters(loaded, reduce(_apply, loaded.releases, loaded.semaphore))
-    page_full = len(loaded.waiters) == LIMITS.grants_page_max
-    remaining = page_full or bool(granted.remaining)
+    remaining = loaded.more_waiters or bool(granted.remaining)
     mode = mode_after(loaded.semaphore.mode, found=bool(loaded.waiters), remaining=remaining)
     fits = granted.remaining and granted.remaining[0].permits <= granted.semaphore.free(loaded.now)
-    more_waiters = (page_full and not granted.remaining) or bool(granted.refused)
+    more_waiters = (loaded.more_waiters and not granted.remaining) or bool(granted.refused)
     more_releases = len(loaded.releases) == LIMITS.releases_page_max
     removed = tuple(WaiterTransition("removed", one) for one in granted.stale)
     return Transition(

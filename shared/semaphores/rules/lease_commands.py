@@ -38,7 +38,7 @@ def end_reads(loaded: Loaded, command: EndLease) -> QueueReads:
     if lease is None or loaded.semaphore.mode == "open":
         return QueueReads()
     free = loaded.semaphore.end(lease).free(loaded.now)
-    return QueueReads(waiters=max(0, min(free, LIMITS.grants_page_max)))
+    return QueueReads(waiters=max(0, min(free, LIMITS.grants_page_max)), in_order=True)
 
 
 def end_lease(loaded: Loaded, command: EndLease) -> Transition[datetime | None]:
@@ -76,12 +76,13 @@ def _passed_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) ->
     mode = semaphore.mode
     if loaded.reads.waiters:
         mode = mode_after(mode, found=False, remaining=bool(loaded.waiters))
+    more = loaded.more_waiters and not granted.remaining and granted.semaphore.free(loaded.now) > 0
     return Transition(
         granted.semaphore.moved_to(mode, loaded.now),
         answer,
         granted.transitions,
         effects=granted.tasks(loaded),
-        nudge=mode == "opening" or bool(granted.stale or granted.refused),
+        nudge=mode == "opening" or more or bool(granted.stale or granted.refused),
         evicted=granted.evicted,
     )
 

@@ -56,8 +56,7 @@ def continuation_task(name: str, waiter: Waiter, lease: LeaseRecord, now: dateti
     """Return the continuation of a grant, under a name of its own for each grant."""
     task = name_of(path_of(name), waiter.incarnation, waiter.id, lease.grant, "continuation")
     context = {"semaphore": name} | lease.granted().to_json()
-    if waiter.release_on_return:
-        context["release_on_return"] = True
+    context |= waiter.asked()
     return waiter.continuation.effect(task, now, lease=context)
 
 

@@ -22,12 +22,14 @@ Answer = TypeVar("Answer")
 class QueueReads:
     """How many waiters, releases and receipts a decision needs besides the semaphore's record; 0: none.
 
-    `after` is the place in the wait queue, a time and an id, behind which the waiters are read.
+    `in_order`: those at the head, in their order; else whichever come first by `since`. `after` is the place in the
+    latter, a time and an id, behind which the waiters are read.
     """
 
     waiters: int = 0
     releases: int = 0
     receipts: int = 0
+    in_order: bool = False
     after: tuple[datetime, str] | None = None
 
 
@@ -37,7 +39,8 @@ class Loaded:
 
     `wait` is the record of the wait in question, read with the semaphore's if `wait_read`; `release` that of its lease,
     if it has one and its release was left to an admit run, read with them at one instant. `waiters` (the head of the
-    wait queue), `releases` and `receipts` were queried after it. `update_time` is the last commit of the semaphore.
+    wait queue), `releases` and `receipts` were queried after it; `more_waiters`: there may be others behind those.
+    `update_time` is the last commit of the semaphore.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Loaded:
     release: Release | None = None
     reads: QueueReads = QueueReads()
     waiters: tuple[Waiter, ...] = ()
+    more_waiters: bool = False
     releases: tuple[Release, ...] = ()
     receipts: tuple[Waiter, ...] = ()
 
@@ -64,10 +68,11 @@ class WaiterTransition:
     """What happens to a waiter's record, guarded by the version of `waiter`, which is the waiter as it follows.
 
     ``created``: written whole, at the end of the wait queue or as the receipt of an immediate grant. ``left``: out of
-    the wait queue, kept as a receipt. ``requeued``: back in its old place. ``removed``: deleted.
+    the wait queue, kept as a receipt. ``requeued``: back in its old place. ``kept``: a receipt for longer. ``removed``:
+    deleted.
     """
 
-    kind: Literal["created", "left", "requeued", "removed"]
+    kind: Literal["created", "left", "requeued", "kept", "removed"]
     waiter: Waiter
 
 

@@ -8,6 +8,7 @@ from shared.semaphores.rules.requests import SemaphoreSettings
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition, unchanged
 from shared.semaphores.rules.wait_queue import refuse
+from shared.semaphores.rules.waiters import Waiter
 
 
 def create(settings: SemaphoreSettings) -> Semaphore:
@@ -74,13 +75,20 @@ def clean_up_reads(loaded: Loaded) -> QueueReads:
 
 
 def clean_up(loaded: Loaded) -> Transition[None]:
-    """Delete receipts that are old, except those of a held lease, and set the time of the next clean-up."""
+    """Delete receipts that are old, keep those whose lease is in the record, and set the time of the next clean-up.
+
+    A receipt that is kept gets a later time: it must not come first in every clean-up, before all that can be deleted.
+    """
     if not clean_up_due(loaded.semaphore, loaded.now):
         return unchanged(loaded, None)
-    held = {lease.id for lease in loaded.semaphore.leases}
-    old = [one for one in loaded.receipts if one.expires_at and one.expires_at <= loaded.now and one.id not in held]
-    removed = tuple(WaiterTransition("removed", one) for one in old)
-    return Transition(replace(loaded.semaphore, clean_at=_next_clean_up(loaded)), None, removed)
+    old = [one for one in loaded.receipts if one.expires_at and one.expires_at <= loaded.now]
+    done = tuple(WaiterTransition("kept" if _is_needed(one, loaded) else "removed", one) for one in old)
+    return Transition(replace(loaded.semaphore, clean_at=_next_clean_up(loaded)), None, done)
+
+
+def _is_needed(receipt: Waiter, loaded: Loaded) -> bool:
+    """Return whether the semaphore's record has a lease of this wait, live or not: its loss is noted at the receipt."""
+    return any(lease.id == receipt.id for lease in loaded.semaphore.leases)
 
 
 def clean_up_due(semaphore: Semaphore, now: datetime) -> bool:

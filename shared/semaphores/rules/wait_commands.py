@@ -71,11 +71,20 @@ def check_permits(loaded: Loaded, request: WaitRequest) -> None:
 
 # --- with a continuation ---
 
+STALE_RECORD = WaitAnswer()
+"""Not for a caller: the record of an earlier semaphore was deleted."""
+
 
 def wait(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
-    """Grant the permits, or append the waiter to the wait queue. Raises `BadSemaphore`."""
+    """Grant the permits, or append the waiter to the wait queue. Raises `BadSemaphore`.
+
+    A record of an earlier semaphore of this name is deleted first: written anew, it would keep its create time, which
+    is a place in the wait queue. The answer is `STALE_RECORD` then, and the wait is to be decided again.
+    """
     if loaded.wait and loaded.wait.incarnation == loaded.incarnation:
         return repeat(loaded, loaded.wait, granted_before(loaded, request))
+    if loaded.wait:
+        return Transition(loaded.semaphore, STALE_RECORD, (WaiterTransition("removed", loaded.wait),))
     check_permits(loaded, request)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
     waiter = new_waiter(loaded, request)
@@ -122,7 +131,7 @@ def close(loaded: Loaded, answer: WaitAnswer) -> Transition[WaitAnswer]:
 
 
 def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
-    """Return the waiter that a request asks for; it replaces one of an earlier semaphore of this name."""
+    """Return the waiter that a request asks for."""
     assert request.continuation is not None, "only a wait with a continuation has a record"
     return Waiter(
         id=request.id,
@@ -133,7 +142,6 @@ def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
         release_on_return=request.release_on_return,
         on_timeout=request.on_timeout,
         deadline_at=_after(loaded.now, request.deadline_seconds),
-        version=loaded.wait.version if loaded.wait else None,
     )
 
 

@@ -1,12 +1,12 @@
-"""The wait queue: free permits go to the waiters at its head, in the order of the server's commit times.
+"""The wait queue: free permits go to the waiters at its head, in the order of their records' create times.
 
 One rule grants, whatever frees the permits: a signal grants its own in the same commit, an admit run grants all that
 are free. It also ends the waits that want more permits than the semaphore has by now: nobody behind them could go on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import accumulate
 
 from shared.core.rules.effects import Effect
@@ -50,6 +50,19 @@ class Granted:
         """Return the continuations of the waiters that got permits, and the `on_timeout` of those that are refused."""
         granted = tuple(continuation_task(loaded.name, one.waiter, one.lease, loaded.now) for one in self.grants)
         return granted + refusals(loaded, self.refused)
+
+
+def head_of(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
+    """Return the waiters of the first page by `since` that come first by create time, in that order.
+
+    If there may be `more` behind the page, those whose create time lies close to its end are left out: another one,
+    behind it by `since`, may have been created before them.
+    """
+    in_order = sorted(page, key=lambda one: (one.created_at, one.id))
+    if not more or page[-1].since is None:
+        return tuple(in_order)
+    certain_until = page[-1].since - timedelta(seconds=LIMITS.since_ahead_seconds)
+    return tuple(one for one in in_order if one.created_at is not None and one.created_at < certain_until)
 
 
 def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
@@ -103,7 +116,7 @@ def refuse(loaded: Loaded, after: Semaphore) -> Transition[Semaphore]:
     tasks = refusals(loaded, refused)
     if len(refused) < len(hopeless):
         tasks += (refuse_task(loaded.name, loaded.incarnation, refused[-1], loaded.now),)
-    elif loaded.waiters and len(loaded.waiters) == loaded.reads.waiters:
+    elif loaded.waiters and loaded.more_waiters:
         tasks += (refuse_task(loaded.name, loaded.incarnation, loaded.waiters[-1], loaded.now),)
     return Transition(after, after, left, effects=tasks, nudge=bool(refused))
 

@@ -1,9 +1,10 @@
 """A waiter: a wait with a continuation, in the wait queue or past it.
 
-A waiter's record has the field `since` for as long as it is in the wait queue, and only then: a query ordered by it
-finds the queue, in the order of the server's commit times, and nothing else. The record stays afterwards as a receipt:
-a wait that is delivered again is recognised, and answered with what is true then. `joined` keeps its place, so that a
-grant that was lost goes back to it.
+The order of the wait queue is that of the records' create times. No query can order by these, so a waiter's record has
+the field `since`, which is near its create time, for as long as it is in the wait queue, and only then: a query
+ordered by it finds the queue and nothing else, page by page. The record stays afterwards as a receipt: a wait that is
+delivered again is recognised, and answered with what is true then. `joined` keeps `since`, so that a grant that was
+lost goes back to its old place.
 """
 
 from collections.abc import Mapping
@@ -52,7 +53,8 @@ class Waiter:
     """A wait with a continuation. `grant` is the token of its last grant.
 
     `incarnation` is the create time of the semaphore it waits for, in microseconds: it has no claim on a later
-    semaphore of the same name. `version` is the record's update time, None if it is not known to exist.
+    semaphore of the same name. `created_at` and `version` are the record's create and update time, None if it is not
+    known to exist.
     """
 
     id: str
@@ -69,6 +71,7 @@ class Waiter:
     since: datetime | None = None
     expires_at: datetime | None = None
     version: datetime | None = None
+    created_at: datetime | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields of its record, except `joined`, `since` and `expires_at`, which depend on its commit."""
@@ -77,14 +80,21 @@ class Waiter:
         return plain | calls
 
     @classmethod
-    def from_record(cls, id_: str, record: Mapping[str, Any], version: datetime | None) -> Self:
+    def from_record(
+        cls, id_: str, record: Mapping[str, Any], version: datetime | None, created_at: datetime | None
+    ) -> Self:
         """Read a record."""
         calls = {name: Call.from_record(record[name]) for name in _CALLS if record.get(name)}
-        return cls(id=id_, version=version, **(dict(record) | calls))
+        return cls(id=id_, version=version, created_at=created_at, **(dict(record) | calls))
 
     def to_json(self) -> dict[str, Any]:
         """Return the waiter as `GET` shows it."""
         return {"id": self.id, "since": self.since, "permits": self.permits}
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the wait asked for, where that is not the default: the same wait can be made again of it."""
+        defaults = {"permits": 1, "lease_seconds": None, "release_on_return": False}
+        return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
 
     def is_late(self, now: datetime) -> bool:
         """Return whether its deadline is over."""

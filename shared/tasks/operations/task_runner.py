@@ -14,46 +14,46 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from shared.batches.operations import batches
 from shared.batches.operations import units as batch_units
+from shared.batches.operations.sub_batches import populate_sub_batch
 from shared.batches.rules.outcomes import failed, succeeded
 from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import Problem
-from shared.core.rules.task_context import Lease, TaskContext, Unit, context_of
+from shared.core.rules.task_context import Lease, TaskSubject, Unit, subject_of
 from shared.core.rules.times import rfc3339
 from shared.semaphores.operations import semaphores
 from shared.tasks.operations import attempts
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 
 IsLive = Callable[[PlacedUnit], bool]
 """Returns whether a unit should run, since its batch has not ended; may be some seconds old."""
 
-Code = Callable[[TaskContext | None], Json | BatchSpec]
-"""The user's function, with its arguments bound except for the context. What it returns is a unit's result; a
-`BatchSpec` is a batch whose completion is the result."""
+Code = Callable[[TaskSubject | None, Start], Json | BatchSpec]
+"""The user's function, with its arguments bound except for its subject and its start. What it returns is a unit's
+result; a `BatchSpec` is a batch whose completion is the result."""
 
 
 def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLive, code: Code) -> None:
     """Run the code as the table above shows. Raises `Problem` for a permanent error; anything else is to be retried."""
 
-    def started(context: TaskContext | None) -> Json | BatchSpec:
-        return attempts.start(ports, attempt, retry_limits, lambda: code(context))
+    def started(subject: TaskSubject | None) -> Json | BatchSpec:
+        return attempts.start(ports, attempt, retry_limits, lambda start: code(subject, start))
 
-    match context_of(attempt.context):
+    match subject_of(attempt.context):
         case Lease():
             _run_with_lease(ports, attempt.context["lease"], started)
         case Unit() as unit:
             placed = PlacedUnit.from_record(attempt.context["unit"])
             if is_live(placed) and not (attempt.is_repeated and batch_units.resume_unit(ports, placed)):
                 _run_unit(ports, placed, lambda: started(unit))
-        case context:
-            started(context)
+        case subject:
+            started(subject)
 
 
-def _run_with_lease(ports: Ports, granted: Mapping[str, Any], code: Code) -> None:
+def _run_with_lease(ports: Ports, granted: Mapping[str, Any], code: Callable[[Lease], object]) -> None:
     claimed = semaphores.claim(ports, granted)
     if claimed is None:
         ports.log.info("lease lost, task dropped", semaphore=granted["semaphore"], lease=granted["id"])
@@ -86,7 +86,7 @@ def _run_unit(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpe
     try:
         returned = code()
         if isinstance(returned, BatchSpec):
-            batches.populate(ports, unit.sub_batch_id, returned, parent=unit)
+            populate_sub_batch(ports, unit, returned)
             return
         outcome = succeeded(returned)
     except Problem as problem:

@@ -12,10 +12,10 @@ its first delivery refused; without the third, a task would be started once too 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from shared.core.rules.problems import GaveUp
+from shared.core.rules.calls import QUEUE_DEFAULT, Call
 
 COLLECTION = "attempts"
 
@@ -25,13 +25,20 @@ class Attempt:
     """One delivery of the task `operation`: its `context`, and how many deliveries came before it.
 
     `executions` counts those that a process answered, `retries` all: Cloud Tasks does not document whether a delivery
-    that was answered with 5xx is an execution.
+    that was answered with 5xx is an execution. `function`, `task`, `payload`, `queue` and `trace` are what was
+    delivered, to be kept if the task is given up; `pause_seconds` is the least time to the next delivery.
     """
 
     operation: str
     context: Mapping[str, Any]
     executions: int = 0
     retries: int = 0
+    function: str = ""
+    task: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    queue: str = QUEUE_DEFAULT
+    trace: str = ""
+    pause_seconds: float = 0
 
     @property
     def is_repeated(self) -> bool:
@@ -43,6 +50,22 @@ class Attempt:
         """Return the path of the record that counts the starts of this task's code."""
         return f"{COLLECTION}/{self.operation}"
 
+    @property
+    def call(self) -> Call:
+        """Return the call that was delivered."""
+        return Call(self.function, self.task, self.payload, self.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a task's code: its number, from 1, and how many starts before it raised and were noted."""
+
+    number: int
+    errors: int = 0
+
+
+FIRST = Start(1)
+
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
@@ -53,7 +76,6 @@ class RetryLimits:
 
     attempts_max: int
 
-    def check(self, starts: int) -> None:
-        """Raise `GaveUp` if the start that was just counted is one too many."""
-        if starts > self.attempts_max:
-            raise GaveUp(f"Gave up after {self.attempts_max} attempts.")
+    def allow(self, start: Start) -> bool:
+        """Return whether the start that was just counted may happen."""
+        return start.number <= self.attempts_max

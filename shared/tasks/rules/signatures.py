@@ -2,7 +2,7 @@
 
 They are checked twice: when a call is made (`check`: the caller's code is wrong, a `TypeError`) and when it arrives
 (`bind`: the request is wrong, a `Problem`; it may come over HTTP or from an older deployment). A parameter whose type
-is `Lease`, `Unit` or `Completion` is no argument: `bind` fills it with the task's context.
+is `Lease`, `Unit`, `Completion` or `TaskContext` is no argument: `bind` fills it.
 """
 
 import inspect
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
 from shared.core.rules.problems import BadArgument
-from shared.core.rules.task_context import KINDS, TaskContext
+from shared.core.rules.task_context import KINDS, TaskContext, TaskSubject
 
+_FILLED = (*KINDS.values(), TaskContext)
 _PASSED_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _JSON_TYPES = {int: "int", float: "float", str: "str", bool: "bool", type(None): "None", list: "list", dict: "dict"}
 
@@ -33,12 +34,12 @@ class WrongArguments(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a task takes: `arguments` by name with their annotations, the `required` ones, and its `contexts`."""
+    """What a task takes: `arguments` by name with their annotations, the `required` ones, and what is `filled`."""
 
     task: str
     arguments: Mapping[str, Any]
     required: frozenset[str]
-    contexts: Mapping[str, type[TaskContext]]
+    filled: Mapping[str, type[TaskSubject | TaskContext]]
 
     @classmethod
     def from_function(cls, function: Callable[..., Any]) -> Self:
@@ -48,10 +49,10 @@ class Signature:
         parameters = inspect.signature(function).parameters
         for each in parameters.values():
             _check_parameter(f"{name}: the parameter {each.name!r}", each, hints.get(each.name, Any))
-        contexts = {each: hints[each] for each in parameters if hints.get(each) in KINDS.values()}
-        arguments = {each: hints.get(each, Any) for each in parameters if each not in contexts}
+        filled = {each: hints[each] for each in parameters if hints.get(each) in _FILLED}
+        arguments = {each: hints.get(each, Any) for each in parameters if each not in filled}
         required = frozenset(each for each in arguments if parameters[each].default is inspect.Parameter.empty)
-        return cls(name, arguments, required, contexts)
+        return cls(name, arguments, required, filled)
 
     @classmethod
     def from_method(cls, function: Callable[..., Any]) -> Self:
@@ -59,7 +60,7 @@ class Signature:
         first, *_ = inspect.signature(function).parameters
         whole = cls.from_function(function)
         arguments = {name: kind for name, kind in whole.arguments.items() if name != first}
-        return cls(whole.task, arguments, whole.required - {first}, whole.contexts)
+        return cls(whole.task, arguments, whole.required - {first}, whole.filled)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Check arguments against the annotations. Raises `WrongArguments`."""
@@ -71,16 +72,19 @@ class Signature:
         if missing := sorted(self.required - values.keys()):
             raise WrongArguments(f"{self.task} needs the argument {missing[0]!r}.", missing[0])
 
-    def bind(self, payload: Mapping[str, Any], context: TaskContext | None) -> dict[str, Any]:
-        """Return the function's arguments. Raises `BadArgument`, also where it needs a context of another kind."""
+    def bind(
+        self, payload: Mapping[str, Any], subject: TaskSubject | None, context: TaskContext | None = None
+    ) -> dict[str, Any]:
+        """Return the function's arguments. Raises `BadArgument`, also where it needs a subject of another kind."""
         try:
             self.check(payload)
         except WrongArguments as error:
             raise BadArgument(str(error), field=error.argument) from error
-        for name, kind in self.contexts.items():
-            if not isinstance(context, kind):
+        filled = {name: context if kind is TaskContext else subject for name, kind in self.filled.items()}
+        for name, kind in self.filled.items():
+            if not isinstance(filled[name], kind):
                 raise BadArgument(f"{self.task} needs a {kind.__name__} ({name!r}), and runs without one.", field=name)
-        return {**payload, **dict.fromkeys(self.contexts, context)}
+        return {**payload, **filled}
 
 
 def type_errors(value: Any, annotation: Any, at: str) -> Iterator[str]:
@@ -136,7 +140,7 @@ def _json_errors(value: Any, at: str) -> Iterator[str]:
 def _check_parameter(what: str, parameter: inspect.Parameter, annotation: Any) -> None:
     if parameter.kind not in _PASSED_BY_NAME:
         raise TypeError(f"{what} cannot be passed by name: arguments of a task travel as a JSON object")
-    if annotation not in KINDS.values() and not is_json_type(annotation):
+    if annotation not in _FILLED and not is_json_type(annotation):
         raise TypeError(f"{what} is a {_type_name(annotation)}: annotate it with a JSON type, or a Lease or a Unit")
 
 

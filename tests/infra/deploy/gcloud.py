@@ -33,7 +33,7 @@ def answers() -> dict[str, Any]:
     return {
         "--version": "Google Cloud SDK 528.0.0",
         "auth list": ACCOUNT,
-        "auth application-default print-access-token": TOKEN,
+        "auth print-access-token": TOKEN,
         "auth print-identity-token": TOKEN,
         f"projects describe {PROJECT}": {"lifecycleState": "ACTIVE"},
         f"billing projects describe {PROJECT}": {"billingEnabled": True},
@@ -43,6 +43,8 @@ def answers() -> dict[str, Any]:
         f"functions runtimes list --region={REGION}": "python312\npython313",
         f"functions list --v2 --regions={REGION}": [],
         "firestore databases list": [],
+        "tasks queues list": "",
+        "tasks queues purge": "",
         "scheduler jobs describe dev-sweep": {"lastAttemptTime": "2026-01-01T00:00:00Z", "status": {}},
     }
 

@@ -1,22 +1,33 @@
-"""What comes after what: agreement before a change, a second try for one error only, and a guard before destruction."""
+"""What comes after what: agreement before a change, another try for what passes, and a guard before destruction."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from infra.deploy import flow, smoke, target
+from infra.deploy import flow, prerequisites, smoke, target
+from infra.deploy.clock import Clock
 from infra.deploy.commands import CommandFailed, Outcome
-from infra.deploy.flow import EVENTARC_LAG, EVENTARC_PAUSE_SECONDS, Aborted, Flow, confirmation
+from infra.deploy.flow import Aborted, Flow, confirmation
 from infra.deploy.plans import Plan, read
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.script import CREATES_ONE, Script
 from tests.infra.workspace import INFRA
 
+NO_WAIT = Clock(sleep=lambda _: None)
 DONE = Outcome(0, "Apply complete!")
-LAG = Outcome(1, f"Error: {EVENTARC_LAG}. If you recently started to use Eventarc, it may take a few minutes")
-OTHER = Outcome(1, "Error: quota exceeded")
-EXISTS = Outcome(1, "googleapi: Error 409: Database already exists. Please use another database_id")
+LAG = Outcome(
+    1,
+    """Error: Error creating function: googleapi: Error 400: Permission denied while using the Eventarc Service Agent.
+
+  with module.function["link_fan_out"].google_cloudfunctions2_function.function,
+  on modules/function/main.tf line 55""",
+)
+LATE = Outcome(1, "Error: googleapi: Error 400: Service account kit@p does not exist., badRequest")
+UNAVAILABLE = Outcome(1, "Error: googleapi: Error 503: The service is currently unavailable.")
+OTHER = Outcome(1, "Error: Error 400: Invalid value\n\n  with a.b,\n")
+EXISTS = Outcome(1, "Error: googleapi: Error 409: Database already exists. Please use another database_id")
 
 
 @pytest.fixture
@@ -34,35 +45,112 @@ def deploy(place: target.Target) -> Callable[..., tuple[list[str], list[float]]]
 
     def act(script: Script, answer: str = "y") -> tuple[list[str], list[float]]:
         said, pauses = list[str](), list[float]()
-        deployed = Flow(place, said.append, lambda _: answer, script, pauses.append, base_url="http://x/").deploy()
+        deployed = Flow(
+            place, said.append, lambda _: answer, script, Clock(sleep=pauses.append), base_url="http://x/"
+        ).deploy()
         assert deployed
         return said, pauses
 
     return act
 
 
-def test_eventarcs_late_rights_are_worth_one_more_try(deploy: Callable[..., tuple[list[str], list[float]]]) -> None:
-    script = Script(**{"terraform apply": [LAG, DONE]})
-    _, pauses = deploy(script)
-    assert pauses == [EVENTARC_PAUSE_SECONDS]
-    assert (script.count("terraform plan"), script.count("terraform apply")) == (2, 2)
+def test_late_rights_are_waited_for_longer_each_time_and_the_reason_is_said(
+    deploy: Callable[..., tuple[list[str], list[float]]],
+) -> None:
+    script = Script(**{"terraform apply": [LAG, LAG, LAG, DONE]})
+    said, pauses = deploy(script)
+    assert pauses == [120, 180, 300]
+    assert (script.count("terraform plan"), script.count("terraform apply")) == (4, 4)
+    reason = next(line for line in said if line.startswith("Not yet: "))
+    assert "Eventarc's agent" in reason
+    assert 'module.function["link_fan_out"]' in reason
+    assert "Trying again in 120 s (try 2 of at most 8)." in said
 
 
 @pytest.mark.parametrize(
     ("outcomes", "tries", "hint"),
     [
-        ([LAG, LAG], 2, "run the command again"),
-        ([OTHER], 1, "run the command again"),
-        ([EXISTS], 1, "create_database = false"),
+        ([LAG, LAG, LAG, LAG], 4, "Waiting was tried"),
+        ([LAG, LATE, LAG, LATE, LAG, LATE, UNAVAILABLE, UNAVAILABLE], 8, "Waiting was tried"),
+        ([OTHER], 1, "not among those that are known to pass"),
+        ([LAG, EXISTS], 2, "create_database = false"),
+        ([Outcome(1, LAG.text + "\n" + OTHER.text)], 1, "Google said for a.b: Error 400: Invalid value"),
     ],
 )
-def test_a_second_lag_and_any_other_error_end_it(
+def test_a_refusal_met_four_times_an_eighth_apply_and_what_does_not_pass_end_it_with_what_to_do(
     deploy: Callable[..., tuple[list[str], list[float]]], outcomes: list[Outcome], tries: int, hint: str
 ) -> None:
     script = Script(**{"terraform apply": list(outcomes)})
-    with pytest.raises(CommandFailed, match=f"terraform apply failed.*{hint}"):
+    with pytest.raises(CommandFailed) as failed:
         deploy(script)
+    assert hint in str(failed.value)
+    assert "To do: " in str(failed.value)
     assert script.count("terraform apply") == tries
+
+
+def test_a_plan_is_tried_again_too(deploy: Callable[..., tuple[list[str], list[float]]]) -> None:
+    off = Outcome(1, error="Error: Error 403: Cloud Tasks API has not been used in project 1 before or it is disabled.")
+    _, pauses = deploy(Script(**{"terraform plan": [off, ""]}))
+    assert pauses == [60]
+
+
+BUCKET = f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state"
+SERVICES = f"gcloud services list --enabled --project={PROJECT}"
+READY_APIS = "cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
+NOT_ENABLED = Outcome(1, error="reason: SERVICE_DISABLED")
+
+
+@pytest.fixture
+def fresh() -> Script:
+    """Return the answers of a project in which nothing was done, and then what was offered."""
+    changes = {BUCKET: [None, "there"], SERVICES: [NOT_ENABLED, READY_APIS], "gcloud services enable": ""}
+    return Script(**changes)
+
+
+def test_a_fresh_project_is_one_command_and_three_questions(place: target.Target, fresh: Script) -> None:
+    asked, said = list[str](), list[str]()
+
+    def agree(question: str) -> str:
+        asked.append(question)
+        return "y"
+
+    assert Flow(place, said.append, agree, fresh, NO_WAIT, base_url="http://x/").deploy()
+    assert asked == ["Enable them? [y/N] ", "Apply it? [y/N] ", "Apply it? [y/N] "]
+    [enabled] = [each for each in fresh.asked if each.startswith("gcloud services enable")]
+    assert enabled.startswith(f"gcloud services enable {READY_APIS} artifactregistry.googleapis.com")
+    assert len(enabled.split()) <= prerequisites.APIS_AT_ONCE + len(["gcloud", "services", "enable", "--project"])
+    assert (fresh.count("terraform init"), fresh.count("terraform apply")) == (2, 2)
+
+
+def test_what_was_offered_and_not_wanted_is_not_done(place: target.Target, fresh: Script) -> None:
+    with pytest.raises(Aborted, match="not confirmed"):
+        Flow(place, lambda _: None, lambda _: "n", fresh).deploy()
+    assert fresh.count("gcloud services enable") + fresh.count("terraform init") == 0
+
+
+def test_nothing_is_offered_while_something_else_is_missing(place: target.Target, fresh: Script) -> None:
+    fresh.answers[f"gcloud billing projects describe {PROJECT}"] = '{"billingEnabled": false}'
+    with pytest.raises(Aborted, match=r"(?s)Billing is off.*APIs are off"):
+        Flow(place, lambda _: None, lambda _: "y", fresh).deploy()
+    assert fresh.count("gcloud services enable") == 0
+
+
+def test_a_plan_offers_nothing_and_changes_nothing(place: target.Target, fresh: Script) -> None:
+    with pytest.raises(Aborted, match=r"(?s)APIs are off.*make bootstrap"):
+        Flow(place, lambda _: None, lambda _: "y", fresh).plan()
+    assert fresh.count("gcloud services enable") == 0
+
+
+def test_a_half_made_queue_is_kept_and_a_half_made_function_is_replaced(
+    deploy: Callable[..., tuple[list[str], list[float]]],
+) -> None:
+    queue, function = 'google_cloud_tasks_queue.queue["tasks"]', "module.function.google_cloudfunctions2_function.b"
+    again = {"change": {"actions": ["delete", "create"]}, "action_reason": "replace_because_tainted"}
+    half_made = json.dumps({"resource_changes": [{"address": each, **again} for each in (queue, function)]})
+    script = Script(**{"terraform show": [half_made, CREATES_ONE], "terraform untaint": ""})
+    deploy(script)
+    untainted = [asked for asked in script.asked if asked.startswith("terraform untaint")]
+    assert [asked.rpartition(" ")[2] for asked in untainted] == [queue]
 
 
 @pytest.mark.parametrize("answer", ["", "n", "no", "sure"])
@@ -78,15 +166,15 @@ def test_nothing_is_applied_without_confirmation(
 def test_a_plan_is_applied_only_if_one_was_kept(place: target.Target) -> None:
     script = Script()
     with pytest.raises(Aborted, match="no saved plan to apply"):
-        Flow(place, lambda _: None, lambda _: "y", script).deploy(planned=True)
+        Flow(place, lambda _: None, lambda _: "y", script).deploy(saved=True)
     assert script.count("terraform apply") == 0
 
 
 def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: target.Target) -> None:
     script = Script(**{"terraform apply": [LAG, DONE]})
-    steps = Flow(place, lambda _: None, lambda _: "", script, lambda _: None, base_url="http://x/")
+    steps = Flow(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/")
     steps.plan()
-    assert steps.deploy(planned=True)
+    assert steps.deploy(saved=True)
     assert (script.count("terraform plan"), script.count("terraform apply")) == (2, 2)
 
 
@@ -105,12 +193,12 @@ def test_nothing_is_destroyed_without_its_words(typed: str) -> None:
 
 @pytest.mark.parametrize("goal", ["smoke", "plan", "kept plan"])
 def test_without_a_login_terraform_is_not_started_and_the_command_is_named(place: target.Target, goal: str) -> None:
-    script = Script(**{"gcloud auth list": None, "gcloud auth application-default": None})
+    script = Script(**{"gcloud auth list": None})
     steps = Flow(place, lambda _: None, lambda _: "y", script)
     commands: dict[str, Callable[[], object]] = {
         "smoke": steps.smoke,
         "plan": steps.plan,
-        "kept plan": lambda: steps.deploy(planned=True),
+        "kept plan": lambda: steps.deploy(saved=True),
     }
     with pytest.raises(Aborted, match="gcloud auth login"):
         commands[goal]()

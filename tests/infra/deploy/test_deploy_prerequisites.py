@@ -40,12 +40,6 @@ def with_settings(**settings: str) -> target.Target:
     [
         ("terraform version", '{"terraform_version": "1.8.5"}', "Terraform 1.8.5 is too old", "Install a newer one"),
         ("gcloud auth list", "", "no active account", "gcloud auth login"),
-        (
-            "gcloud auth application-default print-access-token",
-            None,
-            "no credentials",
-            "gcloud auth application-default login",
-        ),
         (f"gcloud projects describe {PROJECT}", None, "finds no active project", f"gcloud projects create {PROJECT}"),
         (
             f"gcloud billing projects describe {PROJECT}",
@@ -54,8 +48,6 @@ def with_settings(**settings: str) -> target.Target:
             "billing projects",
         ),
         (SERVICES, None, "may not see the APIs", "--role=roles/serviceusage.serviceUsageAdmin"),
-        (SERVICES, "run.googleapis.com", "APIs are off", "gcloud services enable cloudresourcemanager.googleapis.com"),
-        (f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state", None, "no bucket", "make bootstrap"),
         ("gcloud functions regions list", "europe-west1", "us-central1 is no region", "gcloud functions regions list"),
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
@@ -63,10 +55,7 @@ def with_settings(**settings: str) -> target.Target:
         ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", 'database_location = "eur3"'),
     ],
 )
-def test_what_is_missing_is_reported_with_its_remedy(
-    monkeypatch: pytest.MonkeyPatch, begin: str, answer: Any, said: str, remedy: str
-) -> None:
-    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN", raising=False)
+def test_what_is_missing_is_reported_with_its_remedy(begin: str, answer: Any, said: str, remedy: str) -> None:
     text = refusal(Script(**{begin: answer}))
     assert re.search(rf"  - [^\n]*{re.escape(said)}[^\n]*\n      [^\n]*{re.escape(remedy)}", text), text
     assert text.count("  - ") == 1

@@ -1,13 +1,16 @@
 """The smoke test names each step that fails, and deletes everything it created."""
 
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pytest
 
+from infra import http_client
 from infra.deploy import deployment_client, smoke, target
+from infra.deploy.clock import Clock
 from infra.deploy.commands import CommandFailed
 from infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
+from tests.infra.deploy.deployment import Deployment
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
 from tests.infra.deploy.script import Script
 
@@ -15,71 +18,30 @@ DEV = target.read(PROJECT, "dev")
 DESCRIBE = "gcloud scheduler jobs describe dev-sweep"
 
 
-class Deployment:
-    """A deployment in memory, as `DeploymentClient` sees it; its flags say what works."""
+class VirtualClock:
+    """A clock that goes on only when somebody sleeps."""
 
-    def __init__(self, *, follows: bool = True, private: bool = True, excludes: bool = True) -> None:
-        self.follows, self.private, self.excludes = follows, private, excludes
-        self.kept: dict[str, dict[str, Any]] = {}
-        self.put: list[str] = []
+    def __init__(self) -> None:
+        self.at = 0.0
 
-    def __call__(self, *_: object) -> Self:
-        return self
+    def now(self) -> float:
+        return self.at
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is held open."""
-
-    def status(self, _: str, *, signed: bool = True) -> int:
-        return 200 if signed or not self.private else 403
-
-    def request(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = ()) -> Any:
-        kind, _, rest = path.partition("/")
-        answer = getattr(self, f"_{method}_{kind}".replace("-", "_").lower(), None)
-        if answer:
-            return answer(rest, body)
-        if method == "PUT":
-            self.put.append(path)
-            self.kept[path] = {**body}
-        elif method == "DELETE":
-            self.kept.pop(path)
-        elif path not in self.kept and 404 not in expect:
-            raise SmokeTestFailed(f"{path}: 404")
-        return self.kept.get(path)
-
-    def _get_documents(self, key: str, _: Any) -> Any:
-        found = self.kept.get(f"documents/{key}", {})
-        source = self.kept.get(f"documents/{found.get('source', {}).get('key')}", {})
-        return {**found, "source": source if self.follows else {"name": "before"}}
-
-    def _post_semaphore_wait(self, _: str, body: Any) -> Any:
-        return {"acquired": body["id"] == "first" or not self.excludes, "lease": {"id": "a lease"}}
-
-    def _post_semaphore_signal(self, _: str, __: Any) -> Any:
-        return {"released": True}
-
-    def _post_batches(self, *_: Any) -> None:
-        """Take a batch."""
-
-    def _post_batch_complete(self, *_: Any) -> None:
-        """Take a result."""
-
-    def _get_batches(self, *_: Any) -> Any:
-        return {"state": "completed", "size": smoke.UNITS, "succeeded": smoke.UNITS, "failed": 0}
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
 
 
-def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> list[str]:
-    """Run the smoke test with short timeouts; return the steps that failed."""
-    monkeypatch.setattr(smoke, "DeploymentClient", deployment)
-    for timeout in ("REACHED_SECONDS", "FOLLOWED_SECONDS", "SCHEDULED_SECONDS"):
-        monkeypatch.setattr(smoke, timeout, -1.0)
+def smoked(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> tuple[list[str], float]:
+    """Run the smoke test in no time; return its lines, and how long it would have taken."""
+    clock = VirtualClock()
+    deployment.now = clock.now
+    transport = httpx.MockTransport(deployment)
+    monkeypatch.setattr(http_client, "client", lambda *_: httpx.Client(transport=transport))
     said: list[str] = []
-    passed = smoke.passes(smoke.Site(DEV, "http://x/", ACCOUNT, script), said.append)
-    failed = [line for line in said if line.startswith("  FAILED")]
-    assert passed == (not failed)
-    return failed
+    site = smoke.Site(DEV, "http://x/", ACCOUNT, script, Clock(clock.now, clock.sleep))
+    passed = smoke.passes(site, said.append)
+    assert passed == (not any(line.startswith("  FAILED") for line in said))
+    return said, clock.at
 
 
 @pytest.mark.parametrize(
@@ -96,13 +58,51 @@ def failures(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Sc
     ],
 )
 def test_each_failure_is_reported_and_everything_is_removed(
-    monkeypatch: pytest.MonkeyPatch, flags: dict[str, bool], answers: dict[str, Any], said: list[str]
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], answers: dict[str, Any], said: list[str]
 ) -> None:
     deployment = Deployment(**flags)
-    failed = failures(monkeypatch, deployment, Script(**answers))
+    lines, _ = smoked(monkeypatch, deployment, Script(**answers))
+    failed = [line for line in lines if line.startswith("  FAILED")]
     assert [text for text, line in zip(said, failed, strict=True) if text not in line] == []
     assert len(deployment.put) >= 4
     assert deployment.kept == {}
+
+
+def test_a_fresh_deployments_refusals_and_its_silent_trigger_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Deployment(known_at=240, fires_at=359)
+    lines, seconds = smoked(monkeypatch, late, Script())
+    assert [line for line in lines if line.startswith("  FAILED")] == []
+    assert 359 < seconds < 390
+    sources = [path for path in late.put if path.endswith("-source")]
+    assert len(sources) == 1 + 120 / smoke.CHANGED_AGAIN_SECONDS + 1
+
+
+def test_what_is_refused_for_longer_than_five_minutes_and_a_dead_trigger_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, seconds = smoked(monkeypatch, Deployment(known_at=10_000), Script())
+    assert "documents?where" in next(line for line in lines if "functions answer" in line)
+    assert deployment_client.REACHED_SECONDS < seconds < 2 * deployment_client.REACHED_SECONDS
+    lines, _ = smoked(monkeypatch, Deployment(fires_at=10_000), Script())
+    assert next(line for line in lines if line.startswith("  FAILED")).endswith("the copy is unchanged after 300 s")
+
+
+def test_the_documents_of_a_test_that_was_cut_are_deleted_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Deployment(kept={"documents/left": {"smoke_test_key": "left", "smoke_test_at": 1}})
+    smoked(monkeypatch, left, Script())
+    assert left.kept == {}
+
+
+def test_a_test_that_is_cut_still_deletes_its_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = Deployment(follows=False)
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    transport = httpx.MockTransport(cut)
+    monkeypatch.setattr(http_client, "client", lambda *_: httpx.Client(transport=transport))
+    with pytest.raises(KeyboardInterrupt):
+        smoke.passes(smoke.Site(DEV, "http://x/", ACCOUNT, Script(), Clock(sleep=interrupted)), lambda _: None)
+    assert len(cut.put) > 2
+    assert cut.kept == {}
 
 
 def test_a_person_has_one_token_and_a_service_account_one_for_each_function() -> None:

@@ -107,6 +107,13 @@ def _member(value: Value, project: str, place: str, name: str) -> dict[str, Any]
     return {"id": "/".join([resource, value["role"], value["member"], *condition]), "etag": "BwY="}
 
 
+def _identity_pool(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    pool = f"locations/global/workloadIdentityPools/{value['workload_identity_pool_id']}"
+    own = value.get("workload_identity_pool_provider_id")
+    path = f"{pool}/providers/{own}" if own else pool
+    return {"id": f"projects/{project}/{path}", "name": f"projects/{number(project)}/{path}", "state": "ACTIVE"}
+
+
 def _project(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     own = value["project_id"] if isinstance(value.get("project_id"), str) else project
     return {"id": f"projects/{own}", "project_id": own, "number": number(own), "name": own}
@@ -123,6 +130,8 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_firestore_database": _database,
     "google_firestore_field": _field,
     "google_firestore_index": _index,
+    "google_iam_workload_identity_pool": _identity_pool,
+    "google_iam_workload_identity_pool_provider": _identity_pool,
     "google_project": _project,
     "google_project_iam_member": _member,
     "google_service_account": _service_account,

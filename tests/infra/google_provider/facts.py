@@ -9,6 +9,17 @@ which a block takes exactly one, and `AT_MOST_ONE_OF` those that exclude each ot
 SHARED_BY_DEPLOYMENTS = frozenset({"google_project_service"})
 """Kinds that may be created twice and outlive who created them: an interface of Google's, once it is turned on."""
 
+MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
+    "google_artifact_registry_repository_iam_member",
+    "google_cloud_run_service_iam_member",
+    "google_cloud_tasks_queue_iam_member",
+    "google_firestore_field",
+    "google_project_iam_member",
+    "google_service_account_iam_member",
+    "google_storage_bucket_object",
+}
+"""Kinds whose creation sets what is there already: a right, an object, the settings of a field."""
+
 ACCOUNT = r"[a-z]([-a-z0-9]{4,28}[a-z0-9])"
 SERVICE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 DURATION = r"[0-9]+(\.[0-9]{1,9})?s"
@@ -32,6 +43,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "google_firestore_database": {"name": r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]"},
     "google_firestore_field": {"field": r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"},
+    "google_iam_workload_identity_pool": {"workload_identity_pool_id": r"[a-z0-9-]{4,32}", "display_name": r".{0,32}"},
+    "google_iam_workload_identity_pool_provider": {"workload_identity_pool_provider_id": r"[a-z0-9-]{4,32}"},
+    "google_logging_metric": {"name": r"[A-Za-z0-9_./-]{1,100}"},
     "google_service_account": {"account_id": ACCOUNT, "display_name": r".{0,100}"},
     "google_storage_bucket": {"name": r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]"},
 }
@@ -47,6 +61,11 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_firestore_database": frozenset({"name", "location_id", "project"}),
     "google_firestore_field": frozenset({"database", "collection", "field", "project"}),
     "google_firestore_index": frozenset({"database", "collection", "query_scope", "fields", "project"}),
+    "google_iam_workload_identity_pool": frozenset({"workload_identity_pool_id", "project"}),
+    "google_iam_workload_identity_pool_provider": frozenset(
+        {"workload_identity_pool_id", "workload_identity_pool_provider_id", "project"}
+    ),
+    "google_logging_metric": frozenset({"name", "project"}),
     "google_monitoring_alert_policy": frozenset({"project"}),
     "google_monitoring_dashboard": frozenset({"project"}),
     "google_monitoring_notification_channel": frozenset({"project"}),
@@ -55,11 +74,12 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_service_account": frozenset({"account_id", "project"}),
     "google_service_account_iam_member": frozenset({"service_account_id", "role", "member"}),
     "google_storage_bucket": frozenset({"name", "location", "project"}),
-    "google_storage_bucket_object": frozenset({"bucket", "name", "source_md5hash"}),
+    "google_storage_bucket_object": frozenset({"bucket", "name", "source"}),  # not source_md5hash: it updates
 }
 
 ONE_OF: dict[tuple[str, str], frozenset[str]] = {
     ("google_cloud_scheduler_job", ""): frozenset({"http_target", "pubsub_target", "app_engine_http_target"}),
+    ("google_iam_workload_identity_pool_provider", ""): frozenset({"aws", "oidc", "saml", "x509"}),
     ("google_firestore_index", "fields"): frozenset({"order", "array_config", "vector_config", "search_config"}),
     ("google_storage_bucket_object", ""): frozenset({"source", "content", "content_wo"}),
 }
@@ -74,3 +94,28 @@ AT_MOST_ONE_OF: dict[tuple[str, str], frozenset[str]] = {
 
 EVENT_SECONDS_MAX = 540
 """For a function to handle an event; others have 3,600."""
+
+API_OF: dict[str, tuple[str, ...]] = {
+    "google_artifact_registry_repository": ("artifactregistry.googleapis.com",),
+    "google_artifact_registry_repository_iam_member": ("artifactregistry.googleapis.com",),
+    "google_cloud_run_service_iam_member": ("run.googleapis.com",),
+    "google_cloud_scheduler_job": ("cloudscheduler.googleapis.com",),
+    "google_cloud_tasks_queue": ("cloudtasks.googleapis.com",),
+    "google_cloud_tasks_queue_iam_member": ("cloudtasks.googleapis.com",),
+    "google_cloudfunctions2_function": (
+        "cloudfunctions.googleapis.com",
+        "cloudbuild.googleapis.com",
+        "run.googleapis.com",
+    ),
+    "google_firestore_database": ("firestore.googleapis.com",),
+    "google_firestore_field": ("firestore.googleapis.com",),
+    "google_firestore_index": ("firestore.googleapis.com",),
+    "google_monitoring_alert_policy": ("monitoring.googleapis.com",),
+    "google_monitoring_dashboard": ("monitoring.googleapis.com",),
+    "google_monitoring_notification_channel": ("monitoring.googleapis.com",),
+    "google_service_account": ("iam.googleapis.com",),
+    "google_service_account_iam_member": ("iam.googleapis.com",),
+    "google_storage_bucket": ("storage.googleapis.com",),
+    "google_storage_bucket_object": ("storage.googleapis.com",),
+}
+"""The APIs that must be enabled before a resource of a kind can be made."""

@@ -48,6 +48,9 @@ MESSAGES = {
     "ApplyRequest": "text:type_name:1 DynamicValue:prior_state:2 DynamicValue:planned_state:3"
     " DynamicValue:config:4 bytes:planned_private:5",
     "ApplyResponse": "DynamicValue:new_state:1 bytes:private:2 *Diagnostic:diagnostics:3 bool:legacy_type_system:4",
+    "ImportRequest": "text:type_name:1 text:id:2",
+    "Imported": "text:type_name:1 DynamicValue:state:2 bytes:private:3",
+    "ImportResponse": "*Imported:imported_resources:1 *Diagnostic:diagnostics:2",
     "DataRequest": "text:type_name:1 DynamicValue:config:2",
     "DataResponse": "DynamicValue:state:1 *Diagnostic:diagnostics:2",
 }
@@ -62,6 +65,7 @@ CALLS = {
     "ReadResource": ("ReadRequest", "ReadResponse"),
     "PlanResourceChange": ("PlanRequest", "PlanResponse"),
     "ApplyResourceChange": ("ApplyRequest", "ApplyResponse"),
+    "ImportResourceState": ("ImportRequest", "ImportResponse"),
     "ReadDataSource": ("DataRequest", "DataResponse"),
     "GetFunctions": ("Empty", "Empty"),
     "StopProvider": ("Empty", "Empty"),

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import grpc
 
+from tests.infra.google_provider.delays import Delays
 from tests.infra.google_provider.protocol import provider_calls
 from tests.infra.google_provider.servicer import Cloud, Servicer
 
@@ -24,10 +25,11 @@ THREADS = 16
 
 
 class GoogleProvider:
-    """A provider with a cloud of its own; enter it to serve."""
+    """A provider with a cloud of its own, which may have `delays`; enter it to serve."""
 
-    def __init__(self) -> None:
+    def __init__(self, delays: Delays | None = None) -> None:
         self._servicer = Servicer(json.loads(SCHEMA.read_text("utf-8")))
+        self._servicer.cloud.delays = delays
         self._folder = tempfile.TemporaryDirectory(prefix="google-provider-")
         self._socket = f"{self._folder.name}/socket"
         self._server = grpc.server(futures.ThreadPoolExecutor(THREADS), options=UNBOUNDED)
@@ -61,6 +63,7 @@ class GoogleProvider:
             "TF_REATTACH_PROVIDERS": json.dumps({SOURCE: attach}),
             "TF_CLI_CONFIG_FILE": os.devnull,
             "TF_IN_AUTOMATION": "1",
+            "TF_VAR_rights_seconds": "0",  # here a right is true at once
             "CHECKPOINT_DISABLE": "1",
         }
 

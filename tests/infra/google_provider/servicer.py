@@ -7,9 +7,11 @@ resource; applying refuses to create what exists, as the services do.
 import json
 import threading
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tests.infra.google_provider import computed, facts
+from tests.infra.google_provider.delays import Delays, Refused
 from tests.infra.google_provider.protocol import message
 from tests.infra.google_provider.refusals import refusals
 from tests.infra.google_provider.values import (
@@ -40,22 +42,30 @@ class Operation:
 class Cloud:
     """What exists, by kind and id, and all that was done, in order."""
 
-    existing: set[tuple[str, str]] = field(default_factory=set)
+    existing: dict[tuple[str, str], Value] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
+    delays: Delays | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def record(self, verb: str, kind: str, value: Value) -> str:
-        """Run a call; return why it was refused, or nothing."""
+    def record(self, verb: str, kind: str, value: Value) -> Refused | None:
+        """Run a call; return why it was refused, if it was."""
         with self.lock:
-            known = (kind, value["id"])
-            if verb == "create" and known in self.existing and kind not in facts.SHARED_BY_DEPLOYMENTS:
-                return f"409: {kind} {value['id']} exists already"
+            refused = self._refusal(kind, value) if verb == "create" else None
+            if refused and not refused.made:
+                return refused
             self.operations.append(Operation(verb, kind, value))
             if verb != "delete":
-                self.existing.add(known)
-            elif kind not in facts.SHARED_BY_DEPLOYMENTS:
-                self.existing.remove(known)
-            return ""
+                self.existing[kind, value["id"]] = value
+            elif kind not in facts.SHARED_BY_DEPLOYMENTS and value.get("deletion_policy") != "ABANDON":
+                del self.existing[kind, value["id"]]
+                if self.delays:
+                    self.delays.deleted(kind, value)
+            return refused
+
+    def _refusal(self, kind: str, value: Value) -> Refused | None:
+        if (kind, value["id"]) in self.existing and kind not in facts.MADE_TWICE:
+            return Refused(f"googleapi: Error 409: {kind} {value['id']} already exists")
+        return self.delays.refusal(kind, value) if self.delays else None
 
 
 class Servicer:
@@ -72,6 +82,10 @@ class Servicer:
         return block
 
     def GetProviderSchema(self, _: Any) -> Any:  # noqa: N802 - the protocol's name, as are the following
+        return self._schema_message
+
+    @cached_property
+    def _schema_message(self) -> Any:
         entries = {
             section: [message("Entry", key=kind, value=schema_message(block)) for kind, block in blocks.items()]
             for section, blocks in self.schema.items()
@@ -106,7 +120,19 @@ class Servicer:
         return message("UpgradeResponse", upgraded_state=encoded(empty(self._block(request)) | stored))
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
-        return message("ReadResponse", new_state=request.current_state, private=request.private)
+        state = decoded(request.current_state)
+        found = self.cloud.existing.get((request.type_name, state["id"]))
+        if found is None and request.type_name not in facts.SHARED_BY_DEPLOYMENTS:
+            return message("ReadResponse", new_state=encoded(None))
+        bare = state.keys() == {"id"} or all(
+            each is None for name, each in state.items() if name != "id" and each != []
+        )
+        return message("ReadResponse", new_state=encoded(found if bare else state), private=request.private)
+
+    def ImportResourceState(self, request: Any) -> Any:  # noqa: N802
+        state = empty(self._block(request)) | {"id": request.id}
+        imported = message("Imported", type_name=request.type_name, state=encoded(state))
+        return message("ImportResponse", imported_resources=[imported])
 
     def PlanResourceChange(self, request: Any) -> Any:  # noqa: N802
         before, after = decoded(request.prior_state), decoded(request.proposed_new_state)
@@ -127,7 +153,9 @@ class Servicer:
         verb = "delete" if after is None else "update" if before else "create"
         refused = self.cloud.record(verb, request.type_name, after or before)
         if refused:
-            return message("ApplyResponse", new_state=encoded(before), diagnostics=[_error(refused, ())])
+            left = after if refused.made and not refused.lost else before
+            diagnostics = [_error(refused.text, ())]
+            return message("ApplyResponse", new_state=encoded(left), diagnostics=diagnostics, legacy_type_system=True)
         return message("ApplyResponse", new_state=encoded(after), legacy_type_system=True)
 
     def ReadDataSource(self, request: Any) -> Any:  # noqa: N802

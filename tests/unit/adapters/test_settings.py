@@ -38,7 +38,10 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_KEYS_URL": "http://h:3/certs",
             "SIGNALBOX_SIGNATURES": "removed",
             "K_SERVICE": "documents",
+            "SIGNALBOX_CALLING_QUEUES": '{"kitchen": ["slow"]}',
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
+            "SIGNALBOX_QUEUE_BACKOFFS": '{"tasks": [0.2, 60, 8]}',
+            "SIGNALBOX_TIMEOUT_SECONDS": "60",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -59,6 +62,9 @@ def test_every_setting_has_its_variable() -> None:
         True,
         True,
         (dataclasses.astuple(parse("documents", ["a.b", "-c"])),),
+        {"kitchen": {"slow"}},
+        {"tasks": (0.2, 60, 8)},
+        60,
     )
 
 
@@ -82,6 +88,7 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}',
             "SIGNALBOX_TASK_QUEUES": "[]",
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
+            "SIGNALBOX_QUEUE_BACKOFFS": '{"slow": [10, 600, 3]}',
         }
     )
     assert from_environment(environment_of(chosen)) == chosen
@@ -95,3 +102,22 @@ def test_the_platforms_project_counts_when_the_kits_own_is_not_set() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         from_environment({}).project = "other"  # type: ignore[misc]
+
+
+def test_a_queue_calls_as_an_account_of_its_own_and_only_its_own_functions() -> None:
+    settings = from_environment(
+        {
+            "SIGNALBOX_TASKS_ACCOUNT": "qu-{queue}@p.example",
+            "SIGNALBOX_CALLING_QUEUES": '{"link_refresh": ["links"], "mine": ["later", "tasks"]}',
+        }
+    )
+    assert settings.account_of("links") == "qu-links@p.example"
+    assert settings.task_callers("link_refresh") == {"qu-links@p.example"}
+    assert settings.task_callers("mine") == {"qu-later@p.example", "qu-tasks@p.example"}
+    assert settings.task_callers("documents") == frozenset()
+
+
+def test_one_account_for_all_queues_may_call_every_function() -> None:
+    settings = from_environment({"SIGNALBOX_TASKS_ACCOUNT": "tasks@p.example"})
+    assert settings.task_callers("anything") == {"tasks@p.example"}
+    assert from_environment({}).task_callers("anything") == frozenset()

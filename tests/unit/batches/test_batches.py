@@ -2,7 +2,8 @@
 
 import pytest
 
-from shared.batches.operations import batches, units
+from shared.batches.operations import units
+from shared.batches.operations.sub_batches import populate_sub_batch
 from shared.batches.operations.sweep import sweep
 from shared.batches.operations.tasks import run_batch_task
 from shared.batches.rules.outcomes import UnitOutcome, succeeded
@@ -157,11 +158,11 @@ def test_a_sub_batch_completes_its_parents_unit(harness: BatchHarness) -> None:
     run_batch_task(harness.ports, harness.tasks[0].task, harness.tasks.pop(0).payload)
     parent = PlacedUnit.from_record(harness.tasks.pop().context["unit"])
     spec = BatchSpec(units=squares(2), task=Call.from_request(TASK, "task"), sealed=True)
-    batches.populate(harness.ports, parent.sub_batch_id, spec, parent)
+    populate_sub_batch(harness.ports, parent, spec)
     harness.run_tasks(broken_at(1))
     assert [completion["state"] for completion in harness.completions] == ["completed"]
     result = harness.request("GET", "/b/units")[1]["units"][0]["result"]
-    assert result == {"batch": parent.sub_batch_id, "state": "completed", "size": 2, "succeeded": 1, "failed": 1}
+    assert result == {"batch": parent.sub_batch_id(), "state": "completed", "size": 2, "succeeded": 1, "failed": 1}
 
 
 def test_the_default_deadline_is_a_week(harness: BatchHarness) -> None:

@@ -24,14 +24,24 @@ def test_an_invalid_query_for_units_is_refused(harness: BatchHarness, query: str
     assert harness.request("GET", f"/b/units?{query}")[1]["type"] == "urn:signalbox:problem:bad-query"
 
 
-def test_units_are_listed_in_pages_in_the_order_of_their_indexes(harness: BatchHarness) -> None:
+def test_units_are_listed_in_pages_each_in_the_order_of_their_indexes(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(150))
     harness.run_tasks()
     first = harness.request("GET", "/b/units?state=succeeded")[1]
     second = harness.request("GET", f"/b/units?state=succeeded&page_token={first['next_page_token']}")[1]
-    assert [unit["index"] for unit in first["units"] + second["units"]] == list(range(150))
-    assert second["units"][0] == {"index": 100, "state": "succeeded", "attempt": 0, "result": "painted"}
+    indexes = [[unit["index"] for unit in page["units"]] for page in (first, second)]
+    assert sorted(indexes[0] + indexes[1]) == list(range(150))
+    assert indexes == [sorted(indexes[0]), sorted(indexes[1])]
+    assert first["units"][0] == {"index": 0, "state": "succeeded", "attempt": 0, "result": "painted"}
     assert "next_page_token" not in second
+
+
+@pytest.mark.parametrize("state", ["", "?state=succeeded"])
+def test_the_units_of_one_page_are_listed_in_the_order_of_their_indexes(harness: BatchHarness, state: str) -> None:
+    harness.request("POST", "/", batch(LIMITS.units_listed_max - 1))
+    harness.run_tasks()
+    listed = harness.request("GET", f"/b/units{state}")[1]["units"]
+    assert [unit["index"] for unit in listed] == list(range(LIMITS.units_listed_max - 1))
 
 
 def test_a_failed_unit_is_listed_and_counted_and_can_be_retried(harness: BatchHarness) -> None:

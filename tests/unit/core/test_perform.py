@@ -41,7 +41,8 @@ class Lossy:
 
     def __init__(self, world: OperationsPlatform) -> None:
         self._store = world.store
-        self.read, self.query, self.count = self._store.read, self._store.query, self._store.count
+        self.read, self.read_some = self._store.read, self._store.read_some
+        self.query, self.count = self._store.query, self._store.count
         self.write_each, self.new_id = self._store.write_each, self._store.new_id
         self.losing = True
 

@@ -206,6 +206,9 @@ class Contested:
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         return self._world.store.read(*paths, fields=fields)
 
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        return self._world.store.read_some(needed, others, bytes_max)
+
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
         if self._left:
             self._left -= 1
@@ -250,6 +253,11 @@ def test_only_metadata_is_read_of_a_replaced_document_and_all_of_a_target() -> N
     class Watched(Contested):
         def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
             found = super().read(*paths, fields=fields)
+            read.update((one.path, one.data) for one in found)
+            return found
+
+        def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+            found = super().read_some(needed, others, bytes_max)
             read.update((one.path, one.data) for one in found)
             return found
 

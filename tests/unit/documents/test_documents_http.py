@@ -135,6 +135,9 @@ def test_an_unavailable_store_is_503_with_retry_after(client: FlaskClient, world
         def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
             raise Unavailable(f"no answer about {len(paths)} records, {fields}")
 
+        def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+            raise Unavailable(f"no answer about {len(needed)} records, {len(others)} others, {bytes_max}")
+
     runtime.bind(replace(world.ports, store=Away()))
     answer = client.put("/a", json={})
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

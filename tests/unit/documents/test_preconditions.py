@@ -146,6 +146,9 @@ class Overtaken:
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         return self._world.store.read(*paths, fields=fields)
 
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        return self._world.store.read_some(needed, others, bytes_max)
+
     def commit(self, writes: Sequence[Write]) -> Committed:
         if self._others:
             self._others.pop()()

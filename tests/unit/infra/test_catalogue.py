@@ -81,6 +81,38 @@ def test_calls_may_name_what_is_a_users_own_and_takes_tasks_and_queues_that_neve
     assert (catalogue.task_functions, catalogue.task_queues) == ({"tidy": frozenset({"sweep"})}, frozenset({"later"}))
 
 
+def test_a_queue_that_the_kit_keeps_for_itself_carries_no_users_task(root: Path) -> None:
+    tidy = {"invoked_by": ["queue"], "folder": "elsewhere/tidy", "tasks": ["sweep"]}
+    keep = {"invoked_by": ["queue"], "queues": ["inner"]}
+    queues = {"later": QUEUE, "inner": QUEUE}
+    catalogue = parse({"functions": {"keep": keep, "tidy": tidy}, "queues": queues}, root)
+    assert catalogue.task_queues == {"later"}
+    assert catalogue.calling_queues == {"keep": {"inner"}, "tidy": {"later"}}
+
+
+def test_a_function_may_name_the_queues_that_call_it(root: Path) -> None:
+    tidy = {"invoked_by": ["queue"], "folder": "elsewhere/tidy", "tasks": ["sweep"]}
+    queues = {"later": QUEUE, "soon": QUEUE, "lossy": QUEUE | {"attempts_max": 5}}
+    catalogue = parse({"functions": {"tidy": tidy | {"queues": ["soon"]}}, "queues": queues}, root)
+    assert catalogue.calling_queues == {"tidy": {"soon"}}
+    assert catalogue.task_queues == {"later", "soon"}
+    for wrong, complaint in (
+        ({"queues": ["nowhere"]}, "queues names no queue: 'nowhere'"),
+        ({"queues": ["lossy"]}, "give up tasks: say attempts_max: -1"),
+        (
+            {"queues": ["soon"], "tasks": [], "invoked_by": ["people"]},
+            "queues are its callers: add queue to invoked_by",
+        ),
+    ):
+        with pytest.raises(CatalogueError, match=complaint):
+            parse({"functions": {"tidy": tidy | wrong}, "queues": queues}, root)
+
+
+def test_a_function_for_queues_that_no_queue_may_call_is_refused(root: Path) -> None:
+    with pytest.raises(CatalogueError, match="no queue may call it: name one in its queues"):
+        parse({"functions": {"keep": {"invoked_by": ["queue"]}}, "queues": {"a": QUEUE | {"attempts_max": 1}}}, root)
+
+
 def test_an_instance_is_sized_as_the_catalogue_declares(root: Path) -> None:
     small = {"memory": "1Gi", "cpu": 0.5, "concurrency": 1, "timeout_seconds": 30, "instances_max": 2}
     keep = parse(function(**small), root).functions["keep"]

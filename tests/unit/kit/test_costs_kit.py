@@ -65,4 +65,34 @@ def test_a_first_delivery_of_a_task_costs_nothing_unless_it_fails(harness: Harne
 def test_each_later_delivery_costs_one_round_trip_and_one_write(harness: Harness) -> None:
     counted = Cost(round_trips=1, writes=1)
     assert [harness.deliver_task(rinse(), retries=retries).cost for retries in (1, 2)] == [counted] * 2
-    assert harness.deliver_task(rinse(broken=True), retries=3).cost == counted
+
+
+def test_an_error_costs_a_write_that_notes_it_and_one_when_it_is_over(harness: Harness) -> None:
+    harness.deliver_task(rinse(broken=True))
+    noted = Cost(round_trips=2, writes=2)
+    assert harness.deliver_task(rinse(broken=True), retries=1).cost == noted
+    assert harness.deliver_task(rinse(), retries=2).cost == noted
+
+
+def test_a_task_that_is_given_up_costs_two_reads_and_two_writes_beside_its_count(harness: Harness) -> None:
+    for retries in range(10):
+        harness.deliver_task(rinse(broken=True), retries=retries)
+    assert harness.deliver_task(rinse(broken=True), retries=10).cost == Cost(round_trips=5, reads=2, writes=3)
+
+
+def test_a_problem_costs_one_read_and_one_write(harness: Harness) -> None:
+    unknown = Effect("wipe", "tasks", "kitchen", "wipe", {}, path="/tasks/wipe")
+    assert harness.deliver_task(unknown).cost == Cost(round_trips=2, reads=1, writes=1)
+
+
+def test_a_retry_of_a_failure_costs_two_records_read_and_an_outbox(harness: Harness) -> None:
+    harness.deliver_task(Effect("wipe", "tasks", "kitchen", "wipe", {}, path="/tasks/wipe"))
+    assert harness.post("failures/wipe/retry").status == 202
+    handled = [values for message, values in harness.log.infos if message == "handled"][-1]
+    assert {name: handled[name] for name in ("reads", "writes", "deletes", "tasks", "round_trips")} == {
+        "reads": 4,
+        "writes": 2,
+        "deletes": 1,
+        "tasks": 1,
+        "round_trips": 5,
+    }

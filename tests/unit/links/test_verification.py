@@ -209,6 +209,7 @@ def test_a_walk_that_begins_while_another_does_is_unavailable(embedding: Operati
             self.store, self.reads = embedding.store, 0
             self.query, self.count, self.commit = self.store.query, self.store.count, self.store.commit
             self.write_each, self.new_id = self.store.write_each, self.store.new_id
+            self.read_some = self.store.read_some
 
         def read(self, *paths: str, fields: Sequence[Field] | None = None) -> Any:
             self.reads += 1

@@ -113,6 +113,24 @@ def test_a_signal_that_passes_the_permit_on(world: World) -> None:
     assert passing == Cost(round_trips=5, reads=2, writes=3, deletes=1, tasks=2)
 
 
+def test_a_signal_reads_one_waiter_more_than_it_grants_to_know_their_order(world: World) -> None:
+    lease = world.hold("a")
+    for id_ in "bcdef":
+        world.wait(id_)
+        world.pass_time(1)
+    passing = cost(lambda: semaphores.signal(world.ports, "s", SignalRequest(lease)))
+    assert passing == Cost(round_trips=5, reads=3, writes=3, deletes=1, tasks=2)
+
+
+def test_a_signal_reads_on_where_waits_came_close_together(world: World) -> None:
+    lease = world.hold("a")
+    for index in range(100):
+        world.wait(f"w{index}")
+        world.pass_time(0.01)
+    passing = cost(lambda: semaphores.signal(world.ports, "s", SignalRequest(lease)))
+    assert passing == Cost(round_trips=6, reads=1 + 2 + 8, writes=3, deletes=1, tasks=2)
+
+
 def test_a_signal_that_passes_the_permit_on_when_the_alarm_is_early_enough(world: World) -> None:
     lease = world.hold("a")
     world.wait("b")

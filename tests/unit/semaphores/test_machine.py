@@ -603,7 +603,10 @@ def lowered_to_one(*wanted: int, payload_bytes: int = 0) -> Transition[Semaphore
     queue = tuple(waiter(f"w{index}", permits=each, on_timeout=late) for index, each in enumerate(wanted))
     before = replace(loaded("closed held"), semaphore=replace(loaded("closed held").semaphore, permits=3))
     reads = upkeep.settings_reads(before, SETTINGS)
-    return upkeep.change_settings(replace(before, reads=reads, waiters=queue[: reads.waiters]), SETTINGS)
+    page = queue[: reads.waiters]
+    return upkeep.change_settings(
+        replace(before, reads=reads, waiters=page, more_waiters=len(page) == reads.waiters), SETTINGS
+    )
 
 
 def test_lowering_the_permits_ends_the_waits_that_want_more() -> None:
@@ -730,9 +733,8 @@ def test_a_confirmed_waiter_of_an_earlier_semaphore_is_retried() -> None:
         wait_commands.confirm(loaded("open free"), incarnation=1)
 
 
-def test_a_new_waiter_replaces_the_record_of_an_earlier_semaphore_under_its_guard() -> None:
+def test_the_record_of_an_earlier_semaphore_is_deleted_before_a_new_waiter_is_created() -> None:
     old = waiter("x", incarnation=1)
     transition = wait_commands.wait(loaded("open held", wait=old, wait_read=True), WaitRequest("x", CALL))
-    assert [(one.kind, one.waiter.version, one.waiter.state) for one in transition.waiters] == [
-        ("created", old.version, "waiting")
-    ]
+    assert transition.answer is wait_commands.STALE_RECORD
+    assert transition.waiters == (WaiterTransition("removed", old),)

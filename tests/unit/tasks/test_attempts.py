@@ -2,18 +2,16 @@
 
 import pytest
 
-from shared.core.rules.problems import GaveUp
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 
 
 @pytest.mark.parametrize("starts", [1, 2, 3])
 def test_a_task_may_be_started_up_to_its_limit(starts: int) -> None:
-    RetryLimits(attempts_max=3).check(starts)
+    assert RetryLimits(attempts_max=3).allow(Start(starts))
 
 
 def test_a_start_beyond_the_limit_gives_the_task_up() -> None:
-    with pytest.raises(GaveUp, match=r"Gave up after 3 attempts\."):
-        RetryLimits(attempts_max=3).check(4)
+    assert not RetryLimits(attempts_max=3).allow(Start(4))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from shared.batches.rules.outcomes import UnitOutcome
 from shared.core.operations.ports import Committed, Ports, Put, Write
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import BadValue, GaveUp, Problem, Unavailable
-from shared.core.rules.task_context import Completion, Lease, TaskContext, Unit
+from shared.core.rules.task_context import Completion, Lease, TaskSubject, Unit
 from shared.tasks.operations import task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 from shared.testing.clock import ManualClock
 from shared.testing.memory_store import MemoryStore
 from shared.testing.recorded_log import RecordedLog
@@ -54,7 +54,7 @@ class FakeOperations:
     def complete_unit(self, _: Ports, unit: Any, outcome: UnitOutcome) -> None:
         self.calls.append((outcome.state, unit.index, outcome.text))
 
-    def code(self, context: TaskContext | None) -> Json:
+    def code(self, context: TaskSubject | None, _: Start) -> Json:
         self.calls.append(("run", context))
         if isinstance(self.returned, Exception):
             raise self.returned

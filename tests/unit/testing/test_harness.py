@@ -110,7 +110,7 @@ def test_a_run_that_does_not_raise_retries_until_the_task_is_given_up(harness: H
     assert outcome() == ["completed", 1, 1]
     assert len(printer.runs) == 10
     assert [(each.what, str(each.exception)) for each in harness.abandoned] == [
-        ("printer/clean", "Gave up after 10 attempts.")
+        ("printer/clean", "Gave up after 10 attempts. Last error: RuntimeError: out of ink")
     ]
 
 

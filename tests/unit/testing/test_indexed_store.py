@@ -96,7 +96,7 @@ def test_the_kits_own_queries_need_no_index_that_the_catalogue_does_not_declare(
 
 
 EXEMPT = re.compile(r"never_searched = \{(.*?)\n  \}", re.DOTALL)
-EXEMPT_FIELDS = re.compile(r"^ +(\w+) += \[(.*)\]$", re.MULTILINE)
+EXEMPT_FIELDS = re.compile(r"^ +(\w+) += \[(.*?)\]$", re.MULTILINE | re.DOTALL)
 
 
 def exempt() -> set[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shared.core.operations.ports import (
+    SERVER_TIME,
     AlreadyExists,
     Change,
     Conflict,
@@ -46,6 +47,15 @@ def test_what_was_put_does_not_change_with_the_callers_data() -> None:
     data["l"].append(3)  # type: ignore[attr-defined]
     first = {"m": {"x": 1}, "l": [{"y": 1}]}
     assert [snapshot.data for snapshot in store.read("d/a", "d/b")] == [{**first, "n": first}, {"l": [first]}]
+
+
+def test_a_servers_time_is_in_milliseconds_and_may_stray_from_the_commits() -> None:
+    strays = iter([timedelta(milliseconds=7), timedelta(milliseconds=-7)])
+    store = MemoryStore(stopped, stray=lambda: next(strays))
+    ahead, behind = (store.commit([Put(f"d/{id_}", {"at": SERVER_TIME})]).commit_time for id_ in "ab")
+    values = [snapshot.data["at"] for snapshot in store.read("d/a", "d/b") if snapshot.data]
+    earlier = behind - timedelta(milliseconds=7)
+    assert values == [ahead.replace(microsecond=7_000), earlier.replace(microsecond=993_000)]
 
 
 def test_what_was_read_can_be_changed_without_changing_the_record() -> None:

@@ -113,7 +113,8 @@ class Changing:
 
     def __init__(self, world: OperationsPlatform, transform: Any) -> None:
         self._store, self._transform = world.store, transform
-        self.read, self.query, self.count = self._store.read, self._store.query, self._store.count
+        self.read, self.read_some = self._store.read, self._store.read_some
+        self.query, self.count = self._store.query, self._store.count
         self.commit, self.new_id = self._store.commit, self._store.new_id
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:

@@ -1,0 +1,67 @@
+# GitHub Actions, if `github_repository` is set: its runs exchange the token that GitHub gives them for one of an account
+# (Workload Identity Federation), so there is no key. What runs on main may deploy; everything else of the repository,
+# pull requests included, may only read.
+
+locals {
+  github = var.github_repository == null ? {} : { repository = var.github_repository }
+
+  # To plan is to read everything that is deployed: resources, the policies on them, and the state.
+  reading = [
+    "roles/iam.securityReviewer",
+    "roles/storage.bucketViewer",
+    "roles/storage.objectViewer",
+    "roles/viewer",
+  ]
+}
+
+resource "google_iam_workload_identity_pool" "github" {
+  for_each                  = local.github
+  workload_identity_pool_id = "signalbox-github"
+  display_name              = "Signalbox on GitHub"
+  depends_on                = [google_project_service.api]
+}
+
+# GitHub has one issuer for everybody, so the condition is what keeps other repositories out.
+resource "google_iam_workload_identity_pool_provider" "github" {
+  for_each                           = local.github
+  workload_identity_pool_id          = google_iam_workload_identity_pool.github[each.key].workload_identity_pool_id
+  workload_identity_pool_provider_id = "actions"
+  display_name                       = "GitHub Actions"
+  attribute_condition                = "assertion.repository == '${each.value}'"
+  attribute_mapping = {
+    "google.subject"       = "assertion.sub"
+    "attribute.repository" = "assertion.repository"
+    "attribute.branch"     = "assertion.repository + '@' + assertion.ref"
+  }
+  oidc {
+    issuer_uri = "https://token.actions.githubusercontent.com"
+  }
+}
+
+resource "google_service_account_iam_member" "github_deploys" {
+  for_each           = local.github
+  service_account_id = google_service_account.deployer.name
+  role               = "roles/iam.workloadIdentityUser"
+  member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.github[each.key].name}/attribute.branch/${each.value}@refs/heads/main"
+}
+
+resource "google_service_account" "planner" {
+  for_each     = local.github
+  account_id   = "signalbox-planner"
+  display_name = "Plans Signalbox, and may only read"
+  depends_on   = [google_project_service.api]
+}
+
+resource "google_service_account_iam_member" "github_plans" {
+  for_each           = local.github
+  service_account_id = google_service_account.planner[each.key].name
+  role               = "roles/iam.workloadIdentityUser"
+  member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.github[each.key].name}/attribute.repository/${each.value}"
+}
+
+resource "google_project_iam_member" "planner" {
+  for_each = toset(var.github_repository == null ? [] : local.reading)
+  project  = var.project_id
+  role     = each.key
+  member   = google_service_account.planner["repository"].member
+}

@@ -1,0 +1,129 @@
+"""Go back: functions to the revisions before the last deployment, or the data to its last backup. Nothing is built.
+
+A rollback moves traffic only. The revisions of one deployment are those made within an hour before the newest one that
+serves; a function that it did not change keeps what it has. A restore makes a database of its own from a backup: the
+one in use stays as it is until the environment's file names the other.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from infra.catalogue import load
+from infra.deploy.commands import CommandFailed, Run
+from infra.deploy.flow import Aborted
+from infra.deploy.target import Target
+
+ONE_DEPLOYMENT = timedelta(hours=1)
+SERVICE_LABEL = "serving.knative.dev/service"
+ROLLED_BACK = """Rolled back. The next deployment that changes a function moves its traffic to the new revision. To move
+one forward as it is: gcloud run services update-traffic NAME --to-latest --region={region} --project={project}"""
+RESTORED = """Restored into {database}; {old} is unchanged. To use it, set in infra/environments/{environment}.tfvars
+  database        = "{database}"
+  create_database = false
+and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other
+database: empty the queues first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A function's traffic: from the revision that serves to the one before it."""
+
+    service: str
+    serving: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The steps of `make rollback` and `make restore`, with the programs they run, their output and confirmation."""
+
+    target: Target
+    say: Callable[[str], None]
+    agree: Callable[[str], str]
+    run: Run
+
+    def rollback(self) -> None:
+        """Send the traffic of every function that the last deployment changed to its revision before that."""
+        services = self._listed("run", "services", "list", f"--region={self.target.region}")
+        revisions = self._listed("run", "revisions", "list", f"--region={self.target.region}")
+        names = {self.target.service(name) for name in load(self.target.infra / "catalogue.yaml").functions}
+        found = moves(names, services, revisions)
+        if not found:
+            raise Aborted(f"Nothing to roll back: no function of {self.target.environment} has an earlier revision.")
+        for move in found:
+            self.say(f"  {move.service}: {move.serving} -> {move.before}")
+        self._agreed(f"Send the traffic of these {len(found)} functions back? [y/N] ")
+        for move in found:
+            where = (f"--region={self.target.region}", "--quiet")
+            self._gcloud("run", "services", "update-traffic", move.service, f"--to-revisions={move.before}=100", *where)
+        self.say(ROLLED_BACK.format(region=self.target.region, project=self.target.project))
+
+    def restore(self) -> None:
+        """Restore the newest backup of the environment's database into a new one."""
+        backups = self._listed("firestore", "backups", "list", f"--location={self.target.database_location}")
+        backup = newest(backups, self.target.database)
+        if backup is None:
+            raise Aborted(f"There is no finished backup of {self.target.database}: only prod makes some, once a day.")
+        database = f"{self.target.database}-{_time(backup['snapshotTime']):%Y%m%d-%H%M}"
+        self.say(f"The newest backup of {self.target.database} is of {backup['snapshotTime']}.")
+        self._agreed(f"Restore it into the new database {database}? [y/N] ")
+        source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
+        self._gcloud("firestore", "databases", "restore", source, into)
+        self.say(RESTORED.format(database=database, old=self.target.database, environment=self.target.environment))
+
+    def _listed(self, *command: str) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json.loads(self._gcloud(*command, "--format=json") or "[]")
+        return listed
+
+    def _gcloud(self, *command: str) -> str:
+        outcome = self.run(("gcloud", *command, f"--project={self.target.project}"), folder=self.target.root)
+        if not outcome.ok:
+            raise CommandFailed(outcome.error.strip())
+        return outcome.text
+
+    def _agreed(self, question: str) -> None:
+        if self.agree(question).strip().lower() not in ("y", "yes"):
+            raise Aborted("Stopped: this was not confirmed, and not done (YES=1 confirms it in advance).")
+
+
+def moves(names: set[str], services: list[dict[str, Any]], revisions: list[dict[str, Any]]) -> list[Move]:
+    """Return how to undo the last deployment of the functions with these names."""
+    serving = {each["metadata"]["name"]: _serving(each) for each in services if each["metadata"]["name"] in names}
+    made = {each["metadata"]["name"]: _time(each["metadata"]["creationTimestamp"]) for each in revisions}
+    since = max((made[each] for each in serving.values() if each in made), default=None)
+    found = []
+    for service, revision in sorted(serving.items()):
+        if since is None or revision not in made or made[revision] < since - ONE_DEPLOYMENT:
+            continue
+        older = [each for each in revisions if _ready_before(each, service, made[revision])]
+        if older:
+            last = max(older, key=lambda each: _time(each["metadata"]["creationTimestamp"]))
+            found.append(Move(service, revision, last["metadata"]["name"]))
+    return found
+
+
+def newest(backups: list[dict[str, Any]], database: str) -> Mapping[str, Any] | None:
+    """Return the newest finished backup of a database."""
+    own = [each for each in backups if each["database"].endswith(f"/databases/{database}") and each["state"] == "READY"]
+    return max(own, key=lambda each: _time(each["snapshotTime"]), default=None)
+
+
+def _serving(service: Mapping[str, Any]) -> str:
+    traffic: list[dict[str, Any]] = service.get("status", {}).get("traffic", [])
+    shares = {each.get("revisionName", ""): each.get("percent", 0) for each in traffic}
+    return max(shares, key=shares.__getitem__, default="")
+
+
+def _ready_before(revision: Mapping[str, Any], service: str, made: datetime) -> bool:
+    metadata = revision["metadata"]
+    conditions = revision.get("status", {}).get("conditions", ())
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    own = metadata.get("labels", {}).get(SERVICE_LABEL) == service
+    return ready and own and _time(metadata["creationTimestamp"]) < made
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

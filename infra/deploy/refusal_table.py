@@ -1,0 +1,209 @@
+"""The refusals of Google's that are known: their text, meaning and source, and what to do about them.
+
+`waits` are the seconds before the second, third and fourth try, so they also say how often; without any, waiting does
+not help. IAM documents "typically 2 minutes, potentially 7 minutes or longer" for a right, so its waits sum up to ten.
+"""
+
+from dataclasses import dataclass
+
+RIGHTS = (120.0, 180.0, 300.0)
+APIS = (60.0, 120.0, 180.0)
+SHORT = (30.0, 60.0, 120.0)
+AGAIN = "Run the command again in some minutes: it goes on from what exists."
+PROPAGATION = "https://cloud.google.com/iam/docs/access-change-propagation"
+CONSTRAINTS = "https://cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints"
+ISSUES = "https://github.com/hashicorp/terraform-provider-google/issues"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refusal: `text` is a pattern of what is printed, `waits` the seconds before each further try."""
+
+    name: str
+    text: str
+    meaning: str
+    source: str
+    waits: tuple[float, ...] = ()
+    remedy: str = AGAIN
+
+
+FOR_A_WHILE = (
+    Refusal(
+        "sources",
+        r"Access to bucket gcf-v2-sources-\S+ denied|does not have storage\.objects\.get access",
+        "The account that builds functions has its right to read their sources, but not everywhere yet.",
+        f"{ISSUES}/20571, {PROPAGATION}",
+        RIGHTS,
+    ),
+    Refusal(
+        "repository",
+        r"Unable to retrieve the repository metadata",
+        "Cloud Functions may not see the repository of images yet: its own rights in a new project come late.",
+        "https://github.com/firebase/firebase-tools/issues/5588",
+        RIGHTS,
+    ),
+    Refusal(
+        "eventarc",
+        r"Permission denied while using the Eventarc Service Agent",
+        "Eventarc's agent was made when its API was enabled, and has no rights yet.",
+        f"{ISSUES}/25294, https://cloud.google.com/eventarc/docs/troubleshooting",
+        RIGHTS,
+    ),
+    Refusal(
+        "api",
+        r"API has not been used in project \S+ before or it is disabled|SERVICE_DISABLED|accessNotConfigured",
+        "An API was enabled a moment ago, and not all of Google's servers know it.",
+        f"{ISSUES}/8214",
+        APIS,
+    ),
+    Refusal(
+        "firestore",
+        r"too much contention on these|cross-transaction contention|underlying data changed|BootstrapDatabase",
+        "Firestore makes the settings of fields and indexes of a new database one after the other.",
+        f"https://github.com/firebase/firebase-tools/issues/1119, {ISSUES}/16329",
+        SHORT,
+    ),
+    Refusal(
+        "account",
+        r"Service account \S+ does not exist|serviceAccount:\S+ does not exist",
+        "A service account was made a moment ago, and is not known everywhere yet.",
+        "https://cloud.google.com/iam/docs/service-accounts-create",
+        APIS,
+    ),
+    Refusal(
+        "rights",
+        r"Permission '?(iam\.serviceAccounts\.actAs|[a-zA-Z]+\.[a-zA-Z.]+)'? denied|does not have permission to act as",
+        "The account that deploys lacks a right, or got it a moment ago.",
+        PROPAGATION,
+        RIGHTS,
+        "If it goes on, ask the project's owner for the right that is named; `make bootstrap` grants Cloud Build's.",
+    ),
+    Refusal(
+        "builds",
+        r"Build failed with status: EXPIRED|concurrent builds|Quota exceeded for quota metric '[^']*(Build|mutation)",
+        "More functions are built at once than the project's quota allows; those that wait come next.",
+        "https://github.com/firebase/firebase-tools/issues/7268, https://cloud.google.com/build/quotas",
+        APIS,
+    ),
+    Refusal(
+        "token",
+        r"invalid authentication credentials|Error 401",
+        "The login's token has ended: it holds for an hour. The next try takes a new one.",
+        "https://cloud.google.com/docs/authentication/token-types",
+        (1.0, 1.0, 1.0),
+        "gcloud auth login",
+    ),
+    Refusal(
+        "internal",
+        r"Error 50[0234]\b|Error code (13|14), message: (?!Build failed)|connection reset by peer|handshake timeout",
+        "A server of Google's failed.",
+        "https://cloud.google.com/apis/design/errors#error_retries",
+        SHORT,
+    ),
+)
+
+FOR_GOOD = (
+    Refusal(
+        "queue name",
+        r"queue cannot be created because a queue with this name existed too recently",
+        "A queue of this name was deleted: its name stays taken, for 3 days as documented, for 7 as reported.",
+        "https://cloud.google.com/tasks/docs/deleting-appengine-queues-and-tasks",
+        remedy="Set another prefix in infra/environments/ENV.tfvars, or deploy again after 7 days.",
+    ),
+    Refusal(
+        "database exists",
+        r"Database already exists",
+        "The database is there, and is not in Terraform's state: an earlier deployment left it, or you made it.",
+        "https://cloud.google.com/firestore/docs/manage-databases",
+        remedy="`make adopt` takes it into the state; or set create_database = false in infra/environments/ENV.tfvars.",
+    ),
+    Refusal(
+        "exists",
+        r"already exists|alreadyExists|already own it|Error 409: Requested entity",
+        "It is there, and is not in Terraform's state: an earlier deployment was killed before it could save it.",
+        "infra/README.md#when-a-deployment-is-interrupted",
+        remedy="make adopt",
+    ),
+    Refusal(
+        "region",
+        r"due to quota restrictions, cannot run builds in this region",
+        "New and trial projects may build in some regions only.",
+        "https://cloud.google.com/build/docs/locations#restricted_regions_for_some_projects",
+        remedy="Deploy to another region (REGION=us-central1 or europe-west1), or ask Google's support to lift it.",
+    ),
+    Refusal(
+        "instances",
+        r"maxScale may not exceed|Quota exceeded for total allowable CPU|CpuAllocPerProjectRegion",
+        "The project's quota of processors in this region is smaller than the functions' largest number of instances.",
+        "https://cloud.google.com/run/quotas",
+        remedy="Set a smaller instances_max in infra/catalogue.yaml, or ask for more at IAM & Admin, Quotas.",
+    ),
+    Refusal(
+        "members",
+        r"do(es)? not belong to a permitted customer|iam\.allowedPolicyMemberDomains|is not in permitted organization",
+        "The organisation lets rights be given to its own members only (domain-restricted sharing): never to allUsers.",
+        "https://cloud.google.com/resource-manager/docs/organization-policy/restricting-domains",
+        remedy="Remove `public: true` and foreign invokers, or ask the organisation's administrator for an exception "
+        "from constraints/iam.allowedPolicyMemberDomains for this project.",
+    ),
+    Refusal(
+        "ingress",
+        r"cloudfunctions\.allowedIngressSettings|run\.allowedIngress",
+        "The organisation does not let functions be called from outside: those for people need ALLOW_ALL.",
+        CONSTRAINTS,
+        remedy="Ask the organisation's administrator to allow ALLOW_ALL beside ALLOW_INTERNAL_ONLY in "
+        "constraints/cloudfunctions.allowedIngressSettings (and run.allowedIngress: all) for this project.",
+    ),
+    Refusal(
+        "locations",
+        r"gcp\.resourceLocations",
+        "The organisation does not let resources be made in this region.",
+        CONSTRAINTS,
+        remedy="Deploy to an allowed region (REGION=…, database_location), or ask the organisation's administrator for "
+        "this one in constraints/gcp.resourceLocations.",
+    ),
+    Refusal(
+        "accounts",
+        r"iam\.disableServiceAccountCreation|Service account creation is not allowed",
+        "The organisation does not let this project make service accounts; the kit makes one for each function.",
+        CONSTRAINTS,
+        remedy="Ask the organisation's administrator for an exception from "
+        "constraints/iam.disableServiceAccountCreation.",
+    ),
+    Refusal(
+        "policy",
+        r"violated? (one or more )?(Org Polic|organization polic)|orgpolicy:|Constraint '?constraints/",
+        "A policy of the organisation forbids it; what Google said names the constraint.",
+        CONSTRAINTS,
+        remedy="Ask the organisation's administrator for an exception from that constraint for this project.",
+    ),
+    Refusal(
+        "billing",
+        r"BILLING_DISABLED|requires billing|billing (account )?.{0,80}(disabled|not enabled|closed)",
+        "Billing is off, or its account is closed.",
+        "https://cloud.google.com/billing/docs/how-to/modify-project",
+        remedy="gcloud billing projects link PROJECT --billing-account=ACCOUNT (gcloud billing accounts list)",
+    ),
+    Refusal(
+        "lock",
+        r"Error acquiring the state lock",
+        "Another deployment of this environment runs, or one was killed and left its lock.",
+        "infra/README.md#when-a-deployment-is-interrupted",
+        remedy="Wait for the other deployment; if there is none, `terraform force-unlock ID` in infra/.",
+    ),
+    Refusal(
+        "build",
+        r"Build failed",
+        "The function's own code or requirements do not build.",
+        "https://cloud.google.com/functions/docs/troubleshooting",
+        remedy="Follow the address of the build's log in what Google said, correct the function, and deploy again.",
+    ),
+)
+
+ORGANISATION = ("members", "ingress", "locations", "accounts", "policy")
+TABLE = (
+    *(each for each in FOR_GOOD if each.name in ORGANISATION),
+    *FOR_A_WHILE,
+    *(each for each in FOR_GOOD if each.name not in ORGANISATION),
+)
+"""In the order of matching: a policy's refusal also says that permission was denied, which waiting would not mend."""

@@ -1,0 +1,76 @@
+"""Reload a running stack whenever its files change, and announce how it went."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from infra import catalogue as catalogues
+from infra.local.child import ROOT
+from infra.local.reload import NotReloaded
+from infra.local.stack import Stack, StackError
+from infra.local.watcher import Watcher
+from infra.packaging.sources import is_test
+
+NAMED_MAX = 2
+
+Announce = Callable[[str, str], None]
+"""Called with a line, and with a traceback or an empty text."""
+
+
+class DevLoop:
+    """Watches `shared/`, the functions' folders and the catalogue of a stack from `start` to `stop`."""
+
+    def __init__(self, stack: Stack, announce: Announce, catalogue: Path = catalogues.CATALOGUE) -> None:
+        self._stack = stack
+        self._announce = announce
+        self._catalogue = catalogue.resolve()
+        self._watcher = Watcher(self._changed)
+        self._failed = False
+
+    def start(self) -> None:
+        self._watch()
+        self._watcher.start()
+
+    def stop(self) -> None:
+        self._watcher.stop()
+
+    def _watch(self) -> None:
+        trees = [ROOT / "shared", *self._stack.folders, *self._named_folders()]
+        self._watcher.watch(trees=trees, folders=[self._catalogue.parent, self._catalogue.parent.parent])
+
+    def _named_folders(self) -> Iterable[Path]:
+        """Return the folders that the catalogue names now, if it can be read: one may be the next to be corrected."""
+        try:
+            return [function.folder for function in catalogues.load(self._catalogue).functions.values()]
+        except (catalogues.CatalogueError, OSError):
+            return []
+
+    def _changed(self, paths: list[Path]) -> None:
+        self._watch()
+        if not self._failed and not (paths := [path for path in paths if self._counts(path)]):
+            return
+        started = time.monotonic()
+        try:
+            self._stack.reload()
+        except NotReloaded as error:
+            self._failed = True
+            self._announce(f"not reloaded, the last good version serves: {error}", error.trace)
+        except StackError:
+            return  # the stack has ended, and says so itself
+        else:
+            self._failed = False
+            self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths)}", "")
+
+    def _counts(self, path: Path) -> bool:
+        """Return whether a file is part of what is served."""
+        if path.is_relative_to(ROOT / "shared"):
+            return path.suffix == ".py" or not path.exists()
+        if is_test(path):
+            return False
+        return path == self._catalogue or any(path.is_relative_to(folder) for folder in self._stack.folders)
+
+
+def _named(paths: list[Path]) -> str:
+    names = [str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path) for path in paths]
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

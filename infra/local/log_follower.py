@@ -1,0 +1,53 @@
+"""Follow the logs of a stack's services while they grow."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+POLL_SECONDS = 0.1
+BYTES_AT_ONCE = 2**20
+
+
+class LogFollower:
+    """Calls `show` with pairs of a service and a line, of all that came since the last call."""
+
+    def __init__(
+        self, files: Sequence[Path], show: Callable[[Iterable[tuple[str, str]]], None], from_end: bool = False
+    ) -> None:
+        self._offsets = {file: file.stat().st_size if from_end else 0 for file in files}
+        self._show = show
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Show what has come until now, and end."""
+        self._stopping.set()
+        self._thread.join()
+        self.read()
+
+    def read(self) -> None:
+        """Show the lines that are new."""
+        lines = [(file.stem, line) for file in self._offsets for line in self._new_lines(file)]
+        if lines:
+            self._show(lines)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(POLL_SECONDS):
+            self.read()
+
+    def _new_lines(self, file: Path) -> list[str]:
+        try:
+            if file.stat().st_size <= self._offsets[file]:
+                return []
+            with file.open("rb") as log:
+                log.seek(self._offsets[file])
+                whole, _, _ = log.read(BYTES_AT_ONCE).rpartition(b"\n")
+        except OSError:
+            return []
+        if not whole:
+            return []
+        self._offsets[file] += len(whole) + 1
+        return whole.decode("utf-8", "replace").split("\n")

@@ -1,0 +1,70 @@
+"""Watch files and report changes, without a cost while nothing changes: the operating system tells (``watchdog``)."""
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
+
+QUIET_SECONDS = 0.08
+"""A change is reported when none has followed for so long: an editor may save a file in several steps."""
+
+CHANGES = frozenset({"created", "modified", "moved", "deleted"})
+IGNORED_SUFFIXES = (".pyc", ".swp", ".swx", ".tmp", "~")
+
+
+class Watcher(FileSystemEventHandler):
+    """Calls `changed` with the paths that have changed, in a thread of its own, one call at a time."""
+
+    def __init__(self, changed: Callable[[list[Path]], None]) -> None:
+        self._changed = changed
+        self._paths: SimpleQueue[Path | None] = SimpleQueue()
+        self._observer = Observer()
+        self._watched: set[Path] = set()
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+
+    def start(self) -> None:
+        self._observer.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._observer.stop()
+        self._paths.put(None)
+
+    def watch(self, trees: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
+        """Watch folders, `trees` with all below them. Those that are watched or that do not exist are left out."""
+        for recursive, paths in ((True, trees), (False, folders)):
+            for path in {each.resolve() for each in paths} - self._watched:
+                if path.is_dir():
+                    self._observer.schedule(self, str(path), recursive=recursive)
+                    self._watched.add(path)
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        if event.event_type not in CHANGES:
+            return
+        for name in (event.src_path, event.dest_path):
+            path = Path(str(name))
+            if name and not _ignored(path) and not (event.is_directory and event.event_type == "modified"):
+                self._paths.put(path)
+
+    def _run(self) -> None:
+        while paths := self._next_change():
+            self._changed(paths)
+
+    def _next_change(self) -> list[Path]:
+        """Wait for a change and for what follows it at once; empty: stopped."""
+        path, paths = self._paths.get(), set[Path]()
+        while path is not None:
+            paths.add(path)
+            try:
+                path = self._paths.get(timeout=QUIET_SECONDS)
+            except Empty:
+                return sorted(paths)
+        return []
+
+
+def _ignored(path: Path) -> bool:
+    hidden = path.name.startswith(".") or path.parent.name == "__pycache__" or path.name == "__pycache__"
+    return hidden or path.name.endswith(IGNORED_SUFFIXES) or path.name == "4913"  # Vim's probe

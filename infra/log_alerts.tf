@@ -1,0 +1,56 @@
+# Alerts on log lines of which the first one counts: a rate would hide them. Each is sent once an hour at most.
+
+locals {
+  service_names = join(" OR ", [for function in local.functions : "\"${function.service}\""])
+  job_names     = join(" OR ", [for name in keys(local.schedules) : "\"${local.begin}${name}\""])
+  errors        = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND severity=\"ERROR\""
+  given_up      = "${local.errors} AND jsonPayload.message=(\"task abandoned\" OR \"event abandoned\" OR \"scheduled call abandoned\")"
+
+  log_alerts = merge({
+    refusals = {
+      title  = "Tasks cannot be enqueued"
+      filter = "${local.errors} AND jsonPayload.message=(\"deployment cannot enqueue\" OR \"task refused\")"
+    }
+    given_up = {
+      title  = "Tasks or events are given up"
+      filter = local.given_up
+    }
+    }, local.job_names == "" ? {} : {
+    schedules = {
+      title  = "A schedule's call failed" # Cloud Scheduler publishes no metric, only its log
+      filter = "resource.type=\"cloud_scheduler_job\" AND resource.labels.job_id=(${local.job_names}) AND severity>=\"ERROR\""
+    }
+  })
+}
+
+# For the dashboard. An alert on it would fail on a first deployment: a metric's name is unknown for up to ten minutes.
+resource "google_logging_metric" "given_up" {
+  name        = "${local.begin}signalbox-given-up"
+  description = "Tasks, events and scheduled calls that ended for good without success."
+  filter      = local.given_up
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+  }
+  depends_on = [google_project_service.api]
+}
+
+resource "google_monitoring_alert_policy" "logged" {
+  for_each              = local.log_alerts
+  display_name          = "${local.begin}signalbox: ${each.value.title}"
+  combiner              = "OR"
+  notification_channels = local.channels
+  conditions {
+    display_name = each.value.title
+    condition_matched_log {
+      filter = each.value.filter
+    }
+  }
+  alert_strategy {
+    auto_close = "3600s"
+    notification_rate_limit {
+      period = "3600s"
+    }
+  }
+  depends_on = [google_project_service.api]
+}

@@ -1,0 +1,116 @@
+"""The status and the logs of a deployment, by `gcloud` and Firestore's REST interface."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from infra import http_client
+from infra.catalogue import Catalogue, load
+from infra.deploy.commands import CommandFailed, Run, run
+from infra.deploy.target import Target
+from infra.status.report import Outbox, Part, Queue, Sweep
+
+ERRORS_MAX = 10
+TASKS_MAX = 1_000
+OUTBOX_MAX = 300
+REST_SECONDS_MAX = 30
+Fetch = Callable[[str, str, Mapping[str, object]], Any]
+"""Called with an address, a token and the body of a POST; returns the JSON that is answered."""
+
+
+def fetch(url: str, token: str, body: Mapping[str, object]) -> Any:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    answer = http_client.send(
+        "POST", url, content=json.dumps(body).encode(), headers=headers, timeout_seconds=REST_SECONDS_MAX
+    )
+    return json.loads(answer)
+
+
+class CloudSource:
+    """Reads a deployment as the user whom `gcloud` knows."""
+
+    def __init__(self, target: Target, run: Run = run, fetch: Fetch = fetch) -> None:
+        self._target = target
+        self._run = run
+        self._fetch = fetch
+
+    def parts(self) -> Sequence[Part]:
+        listed = self._json("functions", "list", "--v2", f"--regions={self._target.region}")
+        states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "?")) for each in listed}
+        named = sorted(self._names("functions"))
+        return [Part(name, states.get(name, "not deployed").lower(), states.get(name) == "ACTIVE") for name in named]
+
+    def queues(self) -> Sequence[Queue]:
+        listed = self._json("tasks", "queues", "list", self._location)
+        states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "?")) for each in listed}
+        return [self._queue(name, states[name]) for name in sorted(states.keys() & self._names("queues"))]
+
+    def _queue(self, name: str, state: str) -> Queue:
+        waiting = len(self._json("tasks", "list", f"--queue={name}", self._location, f"--limit={TASKS_MAX}"))
+        return Queue(name, waiting, None, waiting == TASKS_MAX, state)
+
+    def outbox(self) -> Outbox:
+        target, query = self._target, {"from": [{"collectionId": "outbox"}], "limit": OUTBOX_MAX}
+        parent = f"https://firestore.googleapis.com/v1/projects/{target.project}/databases/{target.database}"
+        token = self._gcloud("auth", "print-access-token").strip()
+        answered = self._fetch(f"{parent}/documents:runQuery", token, {"structuredQuery": query})
+        created = [_time(each["document"]["createTime"]) for each in answered if "document" in each]
+        oldest = (datetime.now(UTC) - min(created)).total_seconds() if created else None
+        return Outbox(len(created), oldest, len(created) == OUTBOX_MAX)
+
+    def last_sweep(self) -> Sweep:
+        job = self._json("scheduler", "jobs", "describe", self._target.service("sweep"), self._location)
+        if not (attempted := job.get("lastAttemptTime")):
+            return Sweep(None)
+        ago = (datetime.now(UTC) - _time(attempted)).total_seconds()
+        return Sweep(ago, not job.get("status", {}).get("code"))
+
+    def errors(self) -> Sequence[Mapping[str, Any]]:
+        return self._errors
+
+    def log(self, condition: str, count: int) -> list[dict[str, Any]]:
+        """Return the newest log entries of the functions that fulfil a condition, the newest last."""
+        names = " OR ".join(f'"{name}"' for name in sorted(self._names("functions")))
+        ours = ('resource.type="cloud_run_revision"', f"resource.labels.service_name=({names})")
+        filters = " AND ".join(filter(None, (*ours, condition)))
+        found = self._json("logging", "read", filters, f"--limit={count}", "--freshness=1d")
+        return [entry_of(each) for each in reversed(found)]
+
+    @property
+    def _location(self) -> str:
+        return f"--location={self._target.region}"
+
+    def _names(self, section: str) -> frozenset[str]:
+        """Return the names in the cloud of a section's entries: another environment may share the project."""
+        return frozenset(map(self._target.service, getattr(self._catalogue, section)))
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        return load()
+
+    @cached_property
+    def _errors(self) -> list[dict[str, Any]]:
+        return self.log("severity>=ERROR", ERRORS_MAX)
+
+    def _json(self, *arguments: str) -> Any:
+        return json.loads(self._gcloud(*arguments, f"--project={self._target.project}", "--format=json") or "[]")
+
+    def _gcloud(self, *arguments: str) -> str:
+        outcome = self._run(("gcloud", *arguments), folder=self._target.root)
+        if not outcome.ok:
+            raise CommandFailed((outcome.error or outcome.text).strip() or f"gcloud {' '.join(arguments)} failed")
+        return outcome.text
+
+
+def entry_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of Cloud Logging as the functions wrote it."""
+    text = {"message": "printed", "text": str(entry.get("textPayload", "")).rstrip()}
+    service = entry.get("resource", {}).get("labels", {}).get("service_name", "")
+    named = {"function": service, "severity": entry.get("severity", "DEFAULT"), "time": entry.get("timestamp", "")}
+    return {**named, **(entry.get("jsonPayload") or text)}
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,132 @@
+"""What a stack is doing, in lines: what runs, queues, outbox, the last sweep, recent errors.
+
+A section turns what a `Source` knows into lines. A capability that has something to show adds a method to `Source`, to
+both of its sources, and a section to `SECTIONS`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+OUTBOX_SECONDS = 120
+"""A record older than this was left by a process that died, and the sweeper has not enqueued it yet."""
+
+SWEEP_SECONDS = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    text: str
+    well: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that runs, and whether it does."""
+
+    name: str
+    state: str
+    well: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Counts of a queue; None where they are not known. `more` stands behind a count that is only a lower bound."""
+
+    name: str
+    waiting: int
+    running: int | None = None
+    more: bool = False
+    state: str = "RUNNING"
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Records in the outbox, and the age of the oldest; `more`: only the first were read."""
+
+    records: int
+    oldest_seconds: float | None = None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """How long ago the last run of the sweeper was, and whether it ended well; None: no run is known."""
+
+    seconds_ago: float | None
+    well: bool = True
+
+
+class Source(Protocol):
+    """Where a status is read: this machine's stack, or a deployment."""
+
+    def parts(self) -> Sequence[Part]: ...
+
+    def queues(self) -> Sequence[Queue]: ...
+
+    def outbox(self) -> Outbox: ...
+
+    def last_sweep(self) -> Sweep: ...
+
+    def errors(self) -> Sequence[Mapping[str, Any]]:
+        """Return the log entries of recent errors, the newest last."""
+
+
+def parts(source: Source) -> Iterator[Line]:
+    for part in source.parts():
+        yield Line(part.name, part.state, part.well)
+
+
+def queues(source: Source) -> Iterator[Line]:
+    for queue in source.queues():
+        running = "" if queue.running is None else f", {queue.running:,} in delivery"
+        state = "" if queue.state == "RUNNING" else f", {queue.state.lower()}"
+        counted = f"{queue.waiting:,}{'+' if queue.more else ''} waiting{running}{state}"
+        yield Line(f"queue {queue.name}", counted, not state)
+
+
+def outbox(source: Source) -> Iterator[Line]:
+    found = source.outbox()
+    if not found.records:
+        yield Line("outbox", "empty")
+        return
+    age = found.oldest_seconds or 0
+    text = f"{found.records:,}{'+' if found.more else ''} records, the oldest {duration(age)} old"
+    yield Line("outbox", text, age < OUTBOX_SECONDS)
+
+
+def sweep(source: Source) -> Iterator[Line]:
+    last = source.last_sweep()
+    if last.seconds_ago is None:
+        yield Line("last sweep", "none is known", well=False)
+        return
+    failed = "" if last.well else ", and it failed"
+    yield Line(
+        "last sweep", f"{duration(last.seconds_ago)} ago{failed}", last.well and last.seconds_ago < SWEEP_SECONDS
+    )
+
+
+def errors(source: Source) -> Iterator[Line]:
+    found = source.errors()
+    yield Line("recent errors", f"{len(found)}" if found else "none", not found)
+
+
+SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox, sweep, errors)
+
+
+def lines_of(source: Source) -> Iterator[Line]:
+    """Return all lines. A section that cannot be read says why, and the others follow."""
+    for section in SECTIONS:
+        try:
+            yield from section(source)
+        except Exception as error:  # noqa: BLE001 - a status shows what it can
+            yield Line(section.__name__, f"cannot be read: {error}", well=False)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its largest unit."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,92 @@
+"""`DATA=folder`: a stack goes on where the one before it ended, with its waiters and queues."""
+
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from infra.local import processes
+from infra.local.stack import Stack, StackError
+from shared.adapters.settings import EMBEDDED
+from tests.emulator.waiting import eventually
+
+SECONDS_MAX = 30.0
+CATALOGUE = """
+functions:
+  documents: {{folder: {root}/functions/documents, invoked_by: [people]}}
+  semaphores: {{folder: {root}/functions/semaphores, invoked_by: [people], enqueues: [admit, tasks]}}
+  semaphore_signal: {{folder: {root}/functions/semaphore_signal, invoked_by: [people], enqueues: [admit, tasks]}}
+  semaphore_admit: {{folder: {root}/functions/semaphore_admit, invoked_by: [queue], enqueues: [admit, tasks]}}
+  batches: {{folder: {root}/functions/batches, invoked_by: [people], enqueues: [batches, tasks]}}
+  batch_expand: {{folder: {root}/functions/batch_expand, invoked_by: [queue], enqueues: [batches, tasks]}}
+  waiters: {{folder: waiters, invoked_by: [people, queue], enqueues: [admit, tasks, batches], tasks: [work]}}
+queues:
+  admit: &queue {{dispatches_per_second: 100, concurrent_max: 4, attempts_max: -1, backoff_min_seconds: 0.1,
+    backoff_max_seconds: 1, doublings_max: 4}}
+  tasks: *queue
+  batches: *queue
+"""
+WAITERS = """
+from shared.kit import Function, Lease, Request, batch, documents, semaphore
+
+app = Function("waiters")
+
+
+@app.http("POST", "/{name}")
+def wait(request: Request, name: str) -> bool:
+    semaphore("door").ensure(permits=1, lease_seconds=600)
+    return semaphore("door").wait(work.call(name=name), id=name)
+
+
+@app.task
+def work(lease: Lease, name: str) -> None:
+    documents.put(f"worked-{name}", {"lease": lease.id})
+
+
+waiters = app.entry_point()
+"""
+
+
+@pytest.fixture(params=["emulator", EMBEDDED])
+def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if request.param == EMBEDDED:
+        monkeypatch.setenv("SIGNALBOX_STORE", EMBEDDED)
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "waiters").mkdir()
+    (tmp_path / "waiters" / "main.py").write_text(WAITERS)
+    root = Path(__file__).parents[2]
+    (tmp_path / "infra" / "catalogue.yaml").write_text(CATALOGUE.format(root=root))
+    return tmp_path
+
+
+def stack_of(project: Path, port: int) -> Stack:
+    return Stack(port, project / ".local", catalogue=project / "infra" / "catalogue.yaml", data=project / "data")
+
+
+def test_documents_semaphores_batches_and_queues_outlive_a_restart(project: Path) -> None:
+    port = processes.free_port()
+    with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
+        http.put("documents/town", json={"name": "stuffville"}).raise_for_status()
+        http.post("batches", json={"id": "b1", "units": [1, 2]}).raise_for_status()
+        assert http.post("waiters/first").json() is True
+        assert http.post("waiters/second").json() is False
+        lease = eventually(lambda: http.get("documents/worked-first").json().get("lease"))
+    with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
+        assert http.get("documents/town").json()["name"] == "stuffville"
+        assert http.get("batches/b1").json()["size"] == 2
+        assert http.get("semaphores/door").json()["free"] == 0
+        http.post("semaphore-signal/door", json={"lease": lease}).raise_for_status()
+        assert eventually(lambda: http.get("documents/worked-second").json().get("lease"))
+
+
+def test_a_kept_queue_calls_the_port_that_it_was_made_for(project: Path) -> None:
+    with stack_of(project, port := processes.free_port()):
+        pass
+    with pytest.raises(StackError, match=f"start with PORT={port}"), stack_of(project, processes.free_port()):
+        pass
+
+
+def test_a_second_ctrl_c_does_not_stop_the_saving() -> None:
+    with processes.interrupts_ignored():
+        signal.raise_signal(signal.SIGINT)

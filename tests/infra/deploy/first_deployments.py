@@ -1,0 +1,160 @@
+"""Deploy for the first time into a project with Google's delays, once for each seed, on a virtual clock.
+
+    python -m tests.infra.deploy.first_deployments --seeds 100
+
+The real `make deploy` (but for make, and the packaging) with the real Terraform, on a stand-in for Google that refuses
+what a new project refuses. Each seed must end deployed, with nothing left to do, or with a message that names what to
+do. Prints a line for each seed; the exit status is 1 if one ends otherwise.
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import httpx
+
+from infra import http_client
+from infra.catalogue import load
+from infra.deploy import flow
+from infra.deploy.commands import CommandFailed, Outcome
+from infra.deploy.flow import Flow
+from infra.deploy.refusals import UNKNOWN
+from infra.packaging.__main__ import build
+from tests.infra.deploy.deployment import Deployment
+from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.project import Project
+from tests.infra.deploy.script import Script
+from tests.infra.google_provider.delays import Delays
+from tests.infra.google_provider.server import GoogleProvider
+
+BUCKET = f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state"
+SERVICES = f"gcloud services list --enabled --project={PROJECT}"
+FIRST = "cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
+ENABLED_SECONDS = 30.0
+TO_DO = re.compile(r"^  To do: (.*)$", re.MULTILINE)
+REASON = re.compile(r"^Not yet: (.*?)[.:] ?", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a seed's deployment ended."""
+
+    seed: int
+    deployed: bool
+    applies: int
+    minutes: float
+    reasons: tuple[str, ...]
+    to_do: str
+
+    @property
+    def right(self) -> bool:
+        return self.deployed or (bool(self.to_do) and UNKNOWN.remedy not in self.to_do)
+
+    def __str__(self) -> str:
+        how = "deployed" if self.deployed else f"stopped: {self.to_do}" if self.to_do else "FAILED"
+        return f"{self.seed:5}  {self.applies} applies  {self.minutes:4.0f} min  {how}\n" + "".join(
+            f"         {reason}\n" for reason in self.reasons
+        )
+
+
+class Gcloud(Script):
+    """The answers of a project in which nothing was done; enabling an API takes time and begins its delay."""
+
+    def __init__(self) -> None:
+        later = {BUCKET: [None, *["there"] * 3], SERVICES: ["", *[FIRST] * 3]}
+        super().__init__(**later, **{"gcloud services enable": ""})
+        self.delays: Delays | None = None
+
+    def __call__(self, command: Sequence[str], **options: object) -> Outcome:
+        if self.delays and list(command[:3]) == ["gcloud", "services", "enable"]:
+            self.delays.clock.sleep(ENABLED_SECONDS)
+            for api in command[3:-1]:
+                self.delays.enabled(api)
+        return super().__call__(command, **options)
+
+
+def first_deployment(seed: int, folder: Path, zips: Path) -> Ended:
+    """Deploy into a project of its own, then plan again."""
+    with GoogleProvider() as google:
+        project = Project(folder, google, zips, gcloud := Gcloud())
+        google.cloud.delays = gcloud.delays = delays = Delays(seed, project.clock)
+        known_at, fires_at = delays.late("callers", 280), delays.late("trigger", 120)
+        functions = Deployment(now=project.clock.now, known_at=known_at, fires_at=fires_at)
+        steps = project.flow(said := list[str]())
+        with _calling(functions):
+            deployed, stopped = _tried(steps)
+        left = not steps.plan().empty if deployed else False
+    to_do = "" if deployed else " / ".join(dict.fromkeys(TO_DO.findall(stopped)))
+    reasons = tuple(f"{count} x {reason}" for reason, count in Counter(REASON.findall("\n".join(said))).items())
+    return Ended(seed, deployed and not left, project.applies, project.clock.now() / 60, reasons, to_do)
+
+
+def _tried(steps: Flow) -> tuple[bool, str]:
+    try:
+        return steps.deploy(), ""
+    except CommandFailed as error:
+        return False, str(error)
+
+
+def _calling(functions: Deployment) -> Any:
+    """Let a deployment in memory answer the smoke test; its delays count from the first call."""
+
+    def client(*_: object) -> httpx.Client:
+        return httpx.Client(transport=httpx.MockTransport(functions.from_now_on()))
+
+    return mock.patch.object(http_client, "client", client)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the seeds, two at a time, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.infra.deploy.first_deployments", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="first-deployments-") as folder, ProcessPoolExecutor(2) as pool:
+        zips = Path(folder, "dist")
+        build(load(), (), zips)
+        seeds = range(options.first, options.first + options.seeds)
+        ended = []
+        for each in pool.map(partial(_alone, folder=Path(folder), zips=zips), seeds):
+            ended.append(each)
+            sys.stdout.write(str(each))
+            sys.stdout.flush()
+    sys.stdout.write(f"{_summary(ended)}\n")
+    return 0 if all(each.right for each in ended) else 1
+
+
+def _alone(seed: int, folder: Path, zips: Path) -> Ended:
+    with mock.patch.object(flow, "build", return_value=[]), tempfile.TemporaryDirectory(dir=folder) as own:
+        return first_deployment(seed, Path(own), zips)
+
+
+def _summary(ended: Sequence[Ended]) -> str:
+    through = [each for each in ended if each.deployed]
+    applies = Counter(each.applies for each in through)
+    stopped = Counter(each.to_do for each in ended if not each.deployed and each.to_do)
+    return json.dumps(
+        {
+            "seeds": len(ended),
+            "deployed": len(through),
+            "by applies": dict(sorted(applies.items())),
+            "longest, minutes": round(max((each.minutes for each in through), default=0.0)),
+            "stopped with what to do": dict(stopped),
+            "failed": [each.seed for each in ended if not each.right],
+        },
+        indent=2,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

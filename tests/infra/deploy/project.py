@@ -1,0 +1,56 @@
+"""A copy of the project whose `Flow` runs in this process: the real Terraform on the stand-in, gcloud from a table."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from infra.deploy import commands, target
+from infra.deploy.clock import Clock
+from infra.deploy.commands import Outcome
+from infra.deploy.flow import Flow
+from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.script import Script
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.virtual_clock import VirtualClock
+from tests.infra.workspace import INFRA, LOCAL_STATE, Workspace
+
+
+class Project:
+    """A folder, a clock by which everything in it waits, and what `make deploy` there uses. The state is in a file."""
+
+    def __init__(self, folder: Path, google: GoogleProvider, zips: Path, gcloud: Script) -> None:
+        self.folder, self.google, self.gcloud = folder, google, gcloud
+        self.applies = 0
+        Workspace(folder, google, zips)
+        for name in ("functions", "examples", "shared"):
+            (folder / name).symlink_to(INFRA.parent / name)
+        (folder / "infra" / "bootstrap" / "backend_override.tf").write_text(LOCAL_STATE)
+        (programs := folder / "bin").mkdir()
+        self.clock = VirtualClock(programs)
+        self._environment = google.environment() | {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "TF_VAR_rights_seconds": "120",
+        }
+
+    def flow(self, said: list[str], answer: str = "y") -> Flow:
+        """Return the commands, which write to a list, and whose every question is answered so."""
+        place = target.read(PROJECT, "dev", root=self.folder)
+        clock = Clock(self.clock.now, self.clock.sleep)
+        return Flow(
+            place, said.append, lambda question: answer if "Type" in question else "y", self.run, clock, "http://x/"
+        )
+
+    def terraform(self, *arguments: str) -> Outcome:
+        """Run Terraform as the deployment did."""
+        data = {"TF_DATA_DIR": str(target.read(PROJECT, "dev", root=self.folder).work)}
+        return self.run(("terraform", *arguments), folder=self.folder / "infra", environment=data)
+
+    def run(self, command: Sequence[str], *, environment: Any = None, **options: Any) -> Outcome:
+        """Run a program; what Terraform is told of a bucket for its state is left out."""
+        if command[0] == "gcloud":
+            return self.gcloud(command)
+        if command[1] == "apply" and options["folder"].name == "infra":
+            self.applies += 1
+        given = [each for each in command if not each.startswith("-backend-config")]
+        return commands.run(given, environment=self._environment | (environment or {}), **options)

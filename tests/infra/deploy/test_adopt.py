@@ -1,0 +1,112 @@
+"""What exists and is not in the state is taken into it: queues that a destroy kept, and what a killed apply left."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from infra.catalogue import load
+from infra.deploy import adoption, flow, smoke
+from infra.deploy.commands import CommandFailed
+from infra.deploy.plans import Plan, read
+from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.project import Project
+from tests.infra.deploy.script import Script
+from tests.infra.google_provider.server import GoogleProvider
+
+QUEUE = 'google_cloud_tasks_queue.queue["tasks"]'
+
+
+def ids(plan: Plan) -> Mapping[str, str]:
+    return adoption.importable(plan, PROJECT, "us-central1")
+
+
+def test_what_is_named_by_its_values_has_an_id_and_rights_have_none() -> None:
+    values = {
+        QUEUE: {"name": "dev-tasks", "location": "us-central1", "project": None},
+        "google_storage_bucket.sources": {"name": "sources"},
+        'module.function["a"].google_cloudfunctions2_function.function': {"name": "a", "location": "us-central1"},
+        "google_project_iam_member.build_logs": {"role": "r", "member": "m"},
+        'google_service_account.kit["build"]': {"account_id": "kit-build"},
+    }
+    changes = [{"address": each, "change": {"actions": ["create"], "after": after}} for each, after in values.items()]
+    assert list(ids(read({"resource_changes": changes})).values()) == [
+        f"projects/{PROJECT}/locations/us-central1/queues/dev-tasks",
+        "sources",
+        f"projects/{PROJECT}/locations/us-central1/functions/a",
+        f"projects/{PROJECT}/serviceAccounts/kit-build@{PROJECT}.iam.gserviceaccount.com",
+    ]
+
+
+def test_what_is_absent_is_left_out_and_any_other_error_is_raised(tmp_path: Path) -> None:
+    absent = f"""Error: Cannot import non-existent remote object
+
+While attempting to import an existing object to
+"{QUEUE}", but the provider"""
+    tried: list[str] = []
+
+    def plan() -> Plan:
+        tried.append((tmp_path / adoption.FILE).read_text())
+        if len(tried) == 1:
+            raise CommandFailed(absent)
+        return Plan(imported=("a.b",))
+
+    assert adoption.adopted(tmp_path, {QUEUE: "q", "a.b": "b"}, plan, CommandFailed).imported == ("a.b",)
+    assert (tried[0].count("import {"), tried[1].count("import {")) == (2, 1)
+    assert not (tmp_path / adoption.FILE).exists()
+
+    def fails() -> Plan:
+        raise CommandFailed("Error: quota")
+
+    with pytest.raises(CommandFailed, match="quota"):
+        adoption.adopted(tmp_path, {"a.b": "b"}, fails, CommandFailed)
+
+
+@pytest.fixture
+def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Return a project that is prepared, in which nothing is deployed."""
+    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(smoke, "passes", lambda *_: True)
+    return Project(tmp_path / "clone", own_google, zips, Script())
+
+
+def test_a_deployment_after_a_destroy_takes_up_the_queues(project: Project) -> None:
+    steps = project.flow([], answer="dev")
+    project.flow([]).deploy()
+    steps.destroy()
+    kept = [name.rpartition("/")[2] for kind, name in project.google.cloud.existing if kind == adoption.QUEUE]
+    purged = [each.split()[4] for each in project.gcloud.asked if each.startswith("gcloud tasks queues purge")]
+    assert sorted(purged) == sorted(kept)
+
+    project.gcloud.answers["gcloud tasks queues list"] = "\n".join(kept)
+    said = list[str]()
+    assert project.flow(said).deploy()
+    adopted = [line for line in "\n".join(said).splitlines() if line.startswith("  adopts")]
+    assert len(adopted) == len(kept) == len(load().queues)
+    assert steps.plan().empty
+
+
+LOST = (
+    QUEUE,
+    "google_firestore_database.database[0]",
+    "google_storage_bucket.sources",
+    'google_service_account.kit["build"]',
+    'google_cloud_scheduler_job.schedule["sweep"]',
+    "google_project_iam_member.build_logs",
+    'module.function["sweep"].google_cloudfunctions2_function.function',
+)
+
+
+def test_what_a_killed_apply_left_is_adopted(project: Project) -> None:
+    project.flow([]).deploy()
+    before = frozenset(project.google.cloud.existing)
+    project.terraform("state", "rm", *LOST)
+    with pytest.raises(CommandFailed, match="make adopt"):
+        project.flow([]).deploy()
+    said = list[str]()
+    project.flow(said).adopt()
+    adopted = {line.split()[1] for line in "\n".join(said).splitlines() if line.startswith("  adopts")}
+    assert adopted <= set(LOST)
+    assert adopted >= {"google_storage_bucket.sources", "google_firestore_database.database[0]"}
+    assert (project.flow([]).plan().empty, frozenset(project.google.cloud.existing)) == (True, before)
+    assert not any(project.folder.glob("infra/*.generated.tf"))

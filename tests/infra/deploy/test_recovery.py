@@ -1,0 +1,79 @@
+"""A rollback undoes the last deployment and no other; a restore leaves the database that is in use."""
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.deploy import recovery, target
+from infra.deploy.flow import Aborted
+from infra.deploy.recovery import Move, Recovery, moves, newest
+from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.script import Script
+
+DEV = target.read(PROJECT, "dev")
+
+
+def service(name: str, revision: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": {"traffic": [{"revisionName": revision, "percent": 100}]}}
+
+
+def revision(of: str, number: int, at: str, ready: str = "True") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": f"{of}-{number}",
+            "labels": {recovery.SERVICE_LABEL: of},
+            "creationTimestamp": f"2026-05-0{at}:00Z",
+        },
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+SERVICES = [service("dev-sweep", "dev-sweep-3"), service("dev-batches", "dev-batches-1"), service("other", "other-2")]
+REVISIONS = [
+    revision("dev-sweep", 1, "1T10:00"),
+    revision("dev-sweep", 2, "2T10:00", ready="False"),
+    revision("dev-sweep", 3, "3T10:00"),
+    revision("dev-batches", 1, "1T10:01"),
+    revision("dev-batches", 0, "1T09:00"),
+    revision("other", 1, "1T10:00"),
+    revision("other", 2, "3T10:30"),
+]
+
+
+def test_what_the_last_deployment_changed_goes_back_to_the_last_revision_that_was_ready() -> None:
+    found = moves({"dev-sweep", "dev-batches"}, SERVICES, REVISIONS)
+    assert found == [Move("dev-sweep", "dev-sweep-3", "dev-sweep-1")]
+    assert moves({"dev-nothing"}, SERVICES, REVISIONS) == []
+
+
+def test_a_rollback_moves_traffic_after_it_was_confirmed() -> None:
+    listed = {"gcloud run services list": json.dumps(SERVICES), "gcloud run revisions list": json.dumps(REVISIONS)}
+    script = Script(**listed, **{"gcloud run services update-traffic": ""})
+    with pytest.raises(Aborted, match="not confirmed"):
+        Recovery(DEV, lambda _: None, lambda _: "", script).rollback()
+    assert script.count("gcloud run services update-traffic") == 0
+    Recovery(DEV, lambda _: None, lambda _: "y", script).rollback()
+    assert script.asked[-1].startswith("gcloud run services update-traffic dev-sweep --to-revisions=dev-sweep-1=100 ")
+
+
+def test_the_newest_finished_backup_is_restored_beside_the_database() -> None:
+    name = f"projects/{PROJECT}/databases/signalbox-dev"
+    made = ((1, name, "READY"), (2, name, "READY"), (3, name, "CREATING"), (4, "projects/p/databases/x", "READY"))
+    backups = [
+        {"name": f"b/{day}", "database": database, "snapshotTime": f"2026-05-0{day}T03:00:00Z", "state": state}
+        for day, database, state in made
+    ]
+    found = newest(backups, "signalbox-dev")
+    assert found is not None
+    assert found["name"] == "b/2"
+    script = Script(**{"gcloud firestore backups list": json.dumps(backups), "gcloud firestore databases restore": ""})
+    said: list[str] = []
+    Recovery(DEV, said.append, lambda _: "y", script).restore()
+    assert "restore --source-backup=b/2 --destination-database=signalbox-dev-20260502-0300 " in script.asked[-1]
+    assert "create_database = false" in said[-1]
+
+
+def test_without_a_backup_nothing_is_restored() -> None:
+    with pytest.raises(Aborted, match="no finished backup"):
+        Recovery(DEV, lambda _: None, lambda _: "y", Script(**{"gcloud firestore backups list": "[]"})).restore()

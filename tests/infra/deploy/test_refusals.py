@@ -1,0 +1,76 @@
+"""What Google refuses is recognised by its own words, and told apart by whether waiting helps."""
+
+import re
+
+import pytest
+
+from infra.deploy import refusals
+from infra.deploy.refusal_table import FOR_A_WHILE, FOR_GOOD, TABLE
+
+BUILD = (
+    "Error waiting to create function: Error waiting for Creating function: Error code 13, message: Build failed with"
+)
+POLICY = "Error setting IAM policy for cloudrun service: googleapi: Error 400: "
+SAID = {
+    "sources": f"{BUILD} status: FAILURE and message: failed to Fetch: failed to download archive: Access "
+    "to bucket gcf-v2-sources-1-us-central1 denied. You must grant Storage Object Viewer permission to kit",
+    "repository": "googleapi: Error 403: Unable to retrieve the repository metadata for projects/p/locations/l/"
+    "repositories/signalbox. Ensure that the Cloud Functions service account has 'artifactregistry.repositories.list'",
+    "eventarc": 'googleapi: Error 400: Invalid resource state for "": Permission denied while using the Eventarc '
+    "Service Agent. If you recently started to use Eventarc, it may take a few minutes",
+    "api": "googleapi: Error 403: Cloud Tasks API has not been used in project 1 before or it is disabled.",
+    "firestore": "googleapi: Error 409: too much contention on these datastore entities. please try again.",
+    "account": "Error 400: Service account kit-build@p.iam.gserviceaccount.com does not exist., badRequest",
+    "rights": "googleapi: Error 403: Permission 'iam.serviceAccounts.actAs' denied on service account kit-tasks@p",
+    "builds": f"{BUILD} status: EXPIRED",
+    "token": "googleapi: Error 401: Request had invalid authentication credentials. Expected OAuth 2 access token",
+    "internal": "googleapi: Error 503: The service is currently unavailable., backendError",
+    "queue name": "Error 400: The queue cannot be created because a queue with this name existed too recently.",
+    "database exists": "googleapi: Error 409: Database already exists. Please use another database_id",
+    "exists": "googleapi: Error 409: Resource 'projects/p/locations/l/functions/sweep' already exists",
+    "region": "failed precondition: due to quota restrictions, cannot run builds in this region.",
+    "instances": "Could not create Cloud Run service sweep. For the specified value, maxScale may not exceed 10.",
+    "members": f"{POLICY}One or more users named in the policy do not belong to a permitted customer, perhaps due to",
+    "ingress": "Error 403: Constraint constraints/cloudfunctions.allowedIngressSettings violated ",
+    "locations": "googleapi: Error 412: 'us-central1' violates constraint 'constraints/gcp.resourceLocations'",
+    "accounts": "Error 400: Service account creation is not allowed on this project., failedPrecondition",
+    "policy": "The request has violated one or more Org Policies. Please refer to the respective violations",
+    "billing": "Error 403: This API method requires billing to be enabled. Please enable billing on project #1",
+    "lock": "Error acquiring the state lock",
+    "build": f"{BUILD} status: FAILURE. Could not find a version that satisfies the requirement nonesuch",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_refusal_is_recognised_however_terraform_breaks_its_lines(name: str) -> None:
+    broken = re.sub(r"(.{60,70}) ", r"\1\n", SAID[name])
+    [failure] = refusals.failures(f'\n╷\n│ Error: {broken}\n│ \n│   with a.b["c"],\n│   on x.tf line 1\n╵\n')
+    assert (failure.refusal.name, failure.address) == (name, 'a.b["c"]')
+
+
+def test_every_refusal_of_the_table_is_tried_here() -> None:
+    assert set(SAID) == {each.name for each in TABLE}
+    assert len(TABLE) == len(FOR_A_WHILE) + len(FOR_GOOD)
+
+
+def test_every_refusal_says_where_it_was_reported_and_what_to_do() -> None:
+    assert [each.name for each in TABLE if not (each.source and each.meaning and each.remedy)] == []
+    assert {len(each.waits) for each in FOR_A_WHILE} == {3}
+    assert {each.waits for each in FOR_GOOD} == {()}
+
+
+def test_the_longest_wait_counts_and_one_refusal_for_good_ends_it() -> None:
+    both = refusals.failures(f"Error: {SAID['api']}\n\nError: {SAID['eventarc']}\n")
+    met = [{"api": tries, "eventarc": tries} for tries in (1, 2, 3, 4)]
+    assert [refusals.wait_seconds(both, each) for each in met] == [120, 180, 300, None]
+    assert refusals.wait_seconds(both, {"api": 3, "eventarc": 1}) == 180
+    worse = refusals.failures(f"Error: {SAID['api']}\n\nError: {SAID['members']}\n")
+    assert refusals.wait_seconds(worse, {"api": 1, "members": 1}) is None
+    assert "allowedPolicyMemberDomains" in refusals.report(worse)
+    assert "Cloud Tasks API" not in refusals.report(worse)
+
+
+def test_many_resources_with_one_reason_are_one_line() -> None:
+    printed = "".join(f'Error: {SAID["sources"]}\n\n  with module.function["{name}"].f,\n' for name in "abc")
+    [reason] = refusals.reasons(refusals.failures(printed))
+    assert reason.endswith('not everywhere yet. (module.function["a"].f and 2 more)')

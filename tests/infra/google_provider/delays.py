@@ -1,0 +1,146 @@
+"""What Google's services refuse for a while: a schedule of delays, drawn from a seed, on a virtual clock.
+
+Rights, APIs and agents become true some time after they were granted, enabled or made, and until then the answers are
+those that Google gives: the texts are of the documentation and threads that `infra/deploy/refusal_table.py` names. Some
+seeds have a project in which a deployment cannot succeed, as an organisation forbids it or a queue's name is taken.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.infra.google_provider import refusal_texts as texts
+from tests.infra.google_provider.facts import API_OF
+from tests.infra.google_provider.values import Value
+from tests.infra.virtual_clock import VirtualClock
+
+FUNCTION = "google_cloudfunctions2_function"
+QUEUE = "google_cloud_tasks_queue"
+ACCOUNT = "google_service_account"
+QUEUE_NAME_SECONDS = 3 * 86400.0
+STEP_SECONDS = {FUNCTION: 12.0}  # two minutes each, ten at once
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A create that failed. `made`: the resource exists all the same; `lost`: and Terraform did not get its id."""
+
+    text: str
+    made: bool = False
+    lost: bool = False
+
+
+@dataclass
+class Delays:
+    """When what was done is known everywhere."""
+
+    seed: int
+    clock: VirtualClock
+    known_at: dict[str, float] = field(default_factory=dict)
+    taken_until: dict[str, float] = field(default_factory=dict)
+    mishaps: set[str] = field(default_factory=set)
+    contended: int = 0
+
+    def __post_init__(self) -> None:
+        rng = self._drawn("project")
+        self.contended = rng.choice((0, 0, 2, 5))
+        self.builds_a_minute = rng.choice((60, 60, 60, 4))
+        self.forbidden = rng.choices(("", "members", "region", "queue name"), (91, 3, 3, 3))[0]
+        self._builds: list[float] = []
+
+    def refusal(self, kind: str, value: Value) -> Refused | None:
+        """Let the time of an operation pass, and return why a create is refused, if it is."""
+        self.clock.sleep(STEP_SECONDS.get(kind, 0.5))
+        refused = next(self._refusals(kind, value), None)
+        if refused is None:
+            self._done(kind, value)
+        return refused
+
+    def enabled(self, api: str) -> None:
+        """Begin to make an API known, unless it was; its agent follows, with its rights."""
+        if api in self.known_at:
+            return
+        self._begin(api, 240, often=60)
+        if api.startswith("eventarc."):
+            self._begin("agent of eventarc", 420, often=180)
+        if api.startswith("cloudfunctions."):
+            self._begin("agent of functions", 300, often=60)
+
+    def deleted(self, kind: str, value: Value) -> None:
+        """Note that a resource went: a queue's name stays taken for days."""
+        if kind == QUEUE:
+            self.taken_until[value["id"]] = self.clock.now() + QUEUE_NAME_SECONDS
+
+    def late(self, what: str, longest: float) -> float:
+        """Return how many seconds after a deployment something works."""
+        return self._drawn(what).uniform(0, longest)
+
+    def _refusals(self, kind: str, value: Value) -> Iterator[Refused]:
+        for api in API_OF.get(kind, ()):
+            if not self._known(api):
+                yield Refused(texts.API.format(api=api))
+        yield from self._late(kind, value)
+        yield from self._mishap(kind, value)
+
+    def _late(self, kind: str, value: Value) -> Iterator[Refused]:
+        member = str(value.get("member", ""))
+        if member.startswith("serviceAccount:") and not self._known(member.partition(":")[2]):
+            yield Refused(texts.ACCOUNT.format(member=member))
+        if kind == "google_cloud_run_service_iam_member" and self.forbidden == "members":
+            yield Refused(texts.MEMBERS)
+        if kind.startswith("google_firestore_f") and self.contended > 0:
+            self.contended -= 1
+            yield Refused(texts.CONTENTION)
+        if kind == QUEUE and (self.forbidden == "queue name" or not self._free(value["id"])):
+            yield Refused(texts.QUEUE_NAME)
+        if kind == FUNCTION:
+            yield from self._late_function(value)
+
+    def _late_function(self, value: Value) -> Iterator[Refused]:
+        self._builds.append(self.clock.now())
+        if sum(at > self.clock.now() - 60 for at in self._builds) > self.builds_a_minute:
+            yield Refused(texts.QUOTA)
+        if self.forbidden == "region":
+            yield Refused(texts.REGION)
+        if value.get("event_trigger") and not self._known("agent of eventarc"):
+            yield Refused(texts.EVENTARC)
+        if not self._known("agent of functions"):
+            yield Refused(texts.REPOSITORY)
+        builder = str(value["build_config"][0]["service_account"]).rpartition("/")[2]
+        if not self._known(f"rights of {builder}"):
+            yield Refused(texts.SOURCES.format(builder=builder), made=True)
+
+    def _mishap(self, kind: str, value: Value) -> Iterator[Refused]:
+        """Fail once in a while after the resource exists; each resource once."""
+        name = f"{kind} {value['id']}"
+        again = name in self.mishaps or kind.endswith("_iam_member") or kind == "google_project_service"
+        chance = 1.0 if again else self._drawn(name).random()
+        self.mishaps.add(name)
+        if chance < 0.01:
+            yield Refused(texts.UNAVAILABLE, made=True)
+        elif chance < 0.0105:
+            yield Refused(texts.UNAVAILABLE, made=True, lost=True)
+
+    def _done(self, kind: str, value: Value) -> None:
+        if kind == "google_project_service":
+            self.enabled(value["service"])
+        elif kind == ACCOUNT:
+            self._begin(value["email"], 60, often=1)  # the provider itself waits ten
+        elif kind.endswith("_iam_member"):
+            self._begin(f"rights of {str(value['member']).partition(':')[2]}", 540, often=120)
+
+    def _begin(self, what: str, longest: float, often: float) -> None:
+        """Make something known after a delay: mostly short ones, one in eight a long one."""
+        rng = self._drawn(what)
+        delay = rng.uniform(0, longest if rng.random() < 1 / 8 else often)
+        self.known_at[what] = max(self.known_at.get(what, 0.0), self.clock.now() + delay)
+
+    def _known(self, what: str) -> bool:
+        """Return whether it is known by now. What was not begun is not, if it is an API; all else was there before."""
+        return self.clock.now() >= self.known_at.get(what, float("inf") if what.endswith("googleapis.com") else 0.0)
+
+    def _free(self, queue: str) -> bool:
+        return self.clock.now() >= self.taken_until.get(queue, 0.0)
+
+    def _drawn(self, what: str) -> random.Random:
+        return random.Random(f"{self.seed}/{what}")

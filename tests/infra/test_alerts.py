@@ -1,0 +1,105 @@
+"""Somebody is told when the deployment needs them, and the plan says so when nobody would be."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.catalogue import load
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.workspace import INFRA, Resource, Workspace
+
+POLICY = "google_monitoring_alert_policy"
+METRICS = {
+    "cloudtasks.googleapis.com/queue/depth",
+    "cloudtasks.googleapis.com/queue/task_attempt_delays",
+    "pubsub.googleapis.com/subscription/oldest_unacked_message_age",
+    "run.googleapis.com/request_count",
+}
+"""Google's own: a policy on a metric that does not exist is refused. Cloud Scheduler has none."""
+
+
+@pytest.fixture(scope="module")
+def conditions(resources: Mapping[str, Resource]) -> dict[str, dict[str, Any]]:
+    """Return the conditions of all alerts by name, each with its kind and settings."""
+    return dict(_conditions(each.values for each in resources.values() if each.kind == POLICY))
+
+
+def _conditions(policies: Iterator[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for policy in policies:
+        for condition in policy["conditions"]:
+            [(kind, [settings])] = [(name, each) for name, each in condition.items() if "condition_" in name and each]
+            yield condition["display_name"], {"kind": kind} | settings
+
+
+def test_every_alert_has_a_title_of_its_own(conditions: Mapping[str, Any]) -> None:
+    assert set(conditions) == {
+        "A schedule's call failed",
+        "Events are not delivered",
+        "Functions fail",
+        "No sweep is reported",
+        "No sweep succeeds",
+        "Queue depth is high",
+        "Tasks are late",
+        "Tasks cannot be enqueued",
+        "Tasks or events are given up",
+    }
+
+
+def test_every_metric_exists(conditions: Mapping[str, Any]) -> None:
+    named = {name for each in conditions.values() for name in re.findall(r'metric\.type="([^"]+)"', each["filter"])}
+    assert named == METRICS
+
+
+def test_sweeps_that_fail_every_minute_are_noticed_in_ten(conditions: Mapping[str, Any]) -> None:
+    absent, zero = conditions["No sweep is reported"], conditions["No sweep succeeds"]
+    assert absent["kind"] == "condition_absent"
+    assert (zero["comparison"], zero["threshold_value"]) == ("COMPARISON_LT", 1)
+    assert (absent["duration"], zero["duration"]) == ("600s", "600s")
+    for each in (absent, zero):
+        assert 'service_name="sweep"' in each["filter"]
+        assert 'response_code_class="2xx"' in each["filter"]
+
+
+def test_events_are_watched_where_eventarc_keeps_them(conditions: Mapping[str, Any]) -> None:
+    [pattern] = re.findall(r'regex\.full_match\("([^"]+)"\)', conditions["Events are not delivered"]["filter"])
+    assert re.fullmatch(pattern, "eventarc-us-central1-link-fan-out-123456-sub-789")
+    assert not re.fullmatch(pattern, "eventarc-us-central1-dev-link-fan-out-123456-sub-789")
+
+
+def test_log_alerts_rest_on_lines_that_the_code_writes(conditions: Mapping[str, Any]) -> None:
+    logged = [each["filter"] for each in conditions.values() if each["kind"] == "condition_matched_log"]
+    messages = {text for each in logged for found in re.findall(r"message=\(([^)]+)\)", each) for text in quoted(found)}
+    code = "\n".join(path.read_text("utf-8") for path in (INFRA.parent / "shared").rglob("*.py"))
+    assert messages >= {"deployment cannot enqueue", "task refused", "task abandoned", "event abandoned"}
+    assert [text for text in messages if f'"{text}"' not in code] == []
+    assert max(map(len, logged)) < 20_000, "a limit of Cloud Logging"
+
+
+def test_the_jobs_whose_errors_are_watched_are_those_of_the_catalogue(conditions: Mapping[str, Any]) -> None:
+    [jobs] = re.findall(r"job_id=\(([^)]+)\)", conditions["A schedule's call failed"]["filter"])
+    assert quoted(jobs) == sorted(load().schedules)
+
+
+def test_the_page_of_operations_names_every_alert(conditions: Mapping[str, Any]) -> None:
+    page = (INFRA.parent / "docs" / "operations.md").read_text("utf-8")
+    assert [title for title in conditions if f"| {title} |" not in page] == []
+
+
+def test_alerts_go_to_the_address_that_was_set(resources: Mapping[str, Resource]) -> None:
+    [channel] = [each for each in resources.values() if each.kind == "google_monitoring_notification_channel"]
+    assert (channel.values["type"], channel.values["labels"]) == ("email", {"email_address": "ops@example.com"})
+    told = [each.values["notification_channels"] for each in resources.values() if each.kind == POLICY]
+    assert told == [[channel.values["id"]]] * len(told)
+
+
+def test_the_plan_warns_when_nobody_is_told(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
+    made = Workspace(tmp_path, google, zips, alert_email=None)
+    made.initialise()
+    assert "nobody is told: set `alert_email`" in " ".join(made.plan().stdout.split())
+
+
+def quoted(text: str) -> list[str]:
+    return re.findall(r'"([^"]+)"', text)

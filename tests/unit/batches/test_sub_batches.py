@@ -1,0 +1,140 @@
+"""A unit's sub-batch: the first that is sealed stands, whatever a redelivery of the unit's task returns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shared.adapters.meter import Cost, measure
+from shared.batches.operations import batches, units
+from shared.batches.operations.tasks import run_batch_task
+from shared.batches.rules.requests import BatchSpec
+from shared.batches.rules.units import PlacedUnit
+from shared.core.operations.ports import Query
+from shared.core.rules.calls import Call
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import BadValue, Unavailable
+from shared.tasks.operations import task_runner
+from shared.tasks.rules.attempts import Attempt, RetryLimits
+from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
+
+
+class Dies(Exception):
+    """Stands for a process that is killed."""
+
+
+@pytest.fixture
+def harness() -> BatchHarness:
+    return BatchHarness()
+
+
+@pytest.fixture
+def unit_task(harness: BatchHarness) -> Effect:
+    """Return the task of the one unit of the batch `b`; nothing else is enqueued."""
+    harness.request("POST", "/", batch(1))
+    for effect in list(harness.tasks):
+        run_batch_task(harness.ports, effect.task, effect.payload)
+    [task] = [effect for effect in harness.tasks if effect.task == "paint"]
+    harness.tasks.clear()
+    return task
+
+
+def parts(count: int) -> BatchSpec:
+    """Return a sub-batch of so many units."""
+    return BatchSpec(units=squares(count), task=Call.from_request(TASK, "task"), sealed=True)
+
+
+def deliver(harness: BatchHarness, task: Effect, returned: Any, retries: int = 0) -> bool:
+    """Deliver the unit's task; return whether its code ran."""
+    ran: list[Any] = []
+
+    def code(_: object, __: object) -> Any:
+        ran.append(returned)
+        if isinstance(returned, Exception):
+            raise returned
+        return returned
+
+    attempt = Attempt(task.name, task.context, retries=retries)
+    task_runner.run(harness.ports, attempt, RetryLimits(3), lambda _: True, code)
+    return bool(ran)
+
+
+def result(harness: BatchHarness) -> Any:
+    """Run what is enqueued; return the result of the one unit, or its error."""
+    harness.run_tasks()
+    [unit] = harness.request("GET", "/b/units")[1]["units"]
+    return unit.get("result", unit.get("error"))
+
+
+def reasons(harness: BatchHarness) -> list[str]:
+    """Return why each sub-batch ended, sorted."""
+    found = harness.store.query(Query("batches"))
+    return sorted(one.data["reason"] for one in found if one.data and one.id != "b")
+
+
+def dying_at(monkeypatch: pytest.MonkeyPatch, harness: BatchHarness, task: Effect, spec: BatchSpec, name: str) -> None:
+    """Deliver the task to a process that dies where the operation calls `name`."""
+    with monkeypatch.context() as dying:
+        dying.setattr(f"shared.batches.operations.batches.{name}", raises_dies)
+        with pytest.raises(Dies):
+            deliver(harness, task, spec)
+
+
+def raises_dies(*_: object) -> Iterator[None]:
+    raise Dies
+
+
+@pytest.mark.parametrize("returned", [parts(3), parts(0), "a result", BadValue("an error"), Unavailable("raised")])
+def test_a_redelivered_unit_with_a_sub_batch_does_not_run(
+    harness: BatchHarness, unit_task: Effect, returned: Any
+) -> None:
+    deliver(harness, unit_task, parts(2))
+    assert not deliver(harness, unit_task, returned, retries=1)
+    assert (result(harness)["size"], reasons(harness)) == (2, [""])
+
+
+def test_of_two_deliveries_at_once_the_first_sub_batch_stands(harness: BatchHarness, unit_task: Effect) -> None:
+    deliver(harness, unit_task, parts(2))
+    deliver(harness, unit_task, parts(3))
+    assert (result(harness)["size"], reasons(harness)) == (2, [""])
+
+
+def test_a_sub_batch_that_was_loaded_and_not_sealed_is_sealed_as_it_is(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying_at(monkeypatch, harness, unit_task, parts(120), "seal")
+    deliver(harness, unit_task, parts(3), retries=1)
+    assert (result(harness)["size"], reasons(harness)) == (120, [""])
+
+
+def test_a_sub_batch_that_was_not_loaded_is_replaced(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying_at(monkeypatch, harness, unit_task, parts(120), "_load_first_pages")
+    deliver(harness, unit_task, parts(3), retries=1)
+    assert not deliver(harness, unit_task, parts(4), retries=2)
+    assert (result(harness)["size"], reasons(harness)) == (3, ["", "replaced"])
+    assert len(harness.completions) == 1
+
+
+def test_a_slow_delivery_whose_sub_batch_was_replaced_ends_with_the_other(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = batches._load_first_pages
+
+    def overtaken(*loaded: Any) -> None:
+        monkeypatch.setattr(batches, "_load_first_pages", load)
+        deliver(harness, unit_task, parts(3), retries=1)
+        load(*loaded)
+
+    monkeypatch.setattr(batches, "_load_first_pages", overtaken)
+    deliver(harness, unit_task, parts(120))
+    assert (result(harness)["size"], reasons(harness)) == (3, ["", "replaced"])
+
+
+def test_a_redelivery_looks_for_its_outcome_and_its_sub_batch_in_one_round_trip(
+    harness: BatchHarness, unit_task: Effect
+) -> None:
+    with measure() as cost:
+        assert not units.resume_unit(harness.ports, PlacedUnit.from_record(unit_task.context["unit"]))
+    assert cost == Cost(reads=3, round_trips=1)

@@ -1,0 +1,55 @@
+"""`make new` makes a function that passes every check, and refuses names that cannot be one."""
+
+from pathlib import Path
+
+import pytest
+
+from infra import catalogue as catalogues
+from infra.packaging.checks import check
+from infra.packaging.sources import own_files
+from infra.setup.new_function import CannotMake, make
+from infra.setup.own_folders import own_folders
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "infra").mkdir()
+    for name in ("functions", "shared", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "infra" / "catalogue.yaml").write_bytes(catalogues.CATALOGUE.read_bytes())
+    return tmp_path
+
+
+def test_a_new_function_is_in_the_catalogue_and_passes_the_checks_of_the_cloud(project: Path) -> None:
+    told = make("ink_levels", project)
+    catalogue = catalogues.load(project / "infra" / "catalogue.yaml")
+    entry = catalogue.functions["ink_levels"]
+    assert entry.folder == project / "ink_levels"
+    check(entry, project)
+    assert own_folders(catalogue) == ["ink_levels"]
+    assert "curl -X POST http://127.0.0.1:8080/ink-levels/a" in told
+
+
+def test_its_test_lies_beside_it_and_in_no_zip(project: Path) -> None:
+    make("ink_levels", project)
+    assert (project / "ink_levels" / "test_ink_levels.py").exists()
+    assert sorted(own_files(project / "ink_levels")) == ["main.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("", "Name the function: make new NAME=printers"),
+        ("My-Printers", "must be lower case words"),
+        ("documents", "the catalogue has a function of this name"),
+        ("tests", "there is a folder of this name"),
+        ("../x", "must be lower case words"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused_and_nothing_is_made(project: Path, name: str, complaint: str) -> None:
+    before = (project / "infra" / "catalogue.yaml").read_bytes()
+    with pytest.raises(CannotMake, match=complaint):
+        make(name, project)
+    assert (project / "infra" / "catalogue.yaml").read_bytes() == before

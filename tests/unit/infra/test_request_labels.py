@@ -1,0 +1,98 @@
+"""The local log's labels of requests, and the lines that functions print."""
+
+import io
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from infra.local.request_labels import LabelledLog, MarkedOutput, labelled, labels_of
+from shared.adapters import runtime
+from shared.core.operations.ports import Ports
+from shared.testing.clock import ManualClock
+from shared.testing.recorded_log import RecordedLog
+
+
+def task(body: object, **headers: str) -> dict[str, Any]:
+    content = json.dumps(body).encode()
+    return {
+        "PATH_INFO": "/albums/tasks/thumbnail",
+        "REQUEST_METHOD": "POST",
+        "CONTENT_LENGTH": str(len(content)),
+        "HTTP_X_CLOUDTASKS_QUEUENAME": "tasks",
+        "wsgi.input": io.BytesIO(content),
+        **headers,
+    }
+
+
+@pytest.mark.parametrize(
+    ("environ", "labels"),
+    [
+        (
+            {"PATH_INFO": "/documents/a", "RAW_URI": "/documents/a?x=1", "REQUEST_METHOD": "GET"},
+            {"kind": "http", "function": "documents", "method": "GET", "path": "/documents/a?x=1"},
+        ),
+        (
+            {"PATH_INFO": "/link-fan-out", "HTTP_CE_ID": "1", "HTTP_CE_DOCUMENT": "documents/%C3%A9"},
+            {"kind": "event", "function": "link_fan_out", "id": "documents/é"},
+        ),
+        (
+            {"PATH_INFO": "/sweep", "HTTP_X_CLOUDSCHEDULER": "true", "HTTP_X_CLOUDSCHEDULER_JOBNAME": "every"},
+            {"kind": "schedule", "function": "sweep", "id": "every"},
+        ),
+        (
+            task(
+                {"operation": "o1", "task": "thumbnail", "payload": {}, "unit": {"batch": "rome", "index": 2}},
+                HTTP_X_CLOUDTASKS_TASKRETRYCOUNT="2",
+            ),
+            {"kind": "task", "function": "albums", "task_name": "thumbnail", "id": "rome/2", "attempt": 3},
+        ),
+        (
+            task({"operation": "o1", "task": "t", "payload": {"n": 1}}),
+            {"kind": "task", "function": "albums", "task_name": "t", "id": "o1", "attempt": 1},
+        ),
+        (task([]), {"kind": "task", "function": "albums", "task_name": "", "id": "", "attempt": 1}),
+    ],
+    ids=["request", "event", "schedule", "unit", "task", "no envelope"],
+)
+def test_a_request_is_labelled_by_what_it_is(environ: dict[str, Any], labels: dict[str, Any]) -> None:
+    assert labels_of(environ) == labels
+
+
+def test_the_body_of_a_task_can_still_be_read() -> None:
+    environ = task({"operation": "o1", "task": "t", "payload": {}})
+    labels_of(environ)
+    assert json.loads(environ["wsgi.input"].read())["operation"] == "o1"
+
+
+def test_lines_of_a_request_have_its_labels_and_one_that_nobody_handled_has_a_line() -> None:
+    lines = RecordedLog()
+    log = LabelledLog(lines)
+    before = runtime.bind(Ports(None, None, ManualClock(), log))  # type: ignore[arg-type]
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("404 NOT FOUND", [])
+        if environ["PATH_INFO"] == "/a":
+            log.info("handled", status=404)
+        return []
+
+    try:
+        for path in ("/a", "/b"):
+            list(labelled(app)({"PATH_INFO": path, "REQUEST_METHOD": "GET"}, lambda *_: None))  # type: ignore[arg-type]
+    finally:
+        runtime.bind(before)
+    assert [(message, values["path"], values["status"]) for message, values in lines.infos] == [
+        ("handled", "/a", 404),
+        ("not handled", "/b", 404),
+    ]
+
+
+def test_what_is_printed_becomes_a_line_each_and_json_with_a_severity_passes() -> None:
+    stream = io.StringIO()
+    output = MarkedOutput(stream)
+    print("one", 2, file=output)
+    print("three\nfour", file=output)
+    output.write('{"severity": "INFO", "message": "handled"}\n')
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line.get("text", line["message"]) for line in lines] == ["one 2", "three", "four", "handled"]

@@ -1,0 +1,122 @@
+"""`make status`: what a deployment and a local stack say of themselves, and that a part that fails hides no other."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.catalogue import load
+from infra.deploy.commands import Outcome
+from infra.deploy.target import Target
+from infra.local.running_stack import NoStack, RunningStack
+from infra.status.cloud import CloudSource
+from infra.status.local import LocalSource
+from infra.status.report import lines_of
+
+TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})
+
+
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def deployed(name: str) -> dict[str, str]:
+    return {"name": f"projects/p/locations/us-central1/functions/dev-{name.replace('_', '-')}", "state": "ACTIVE"}
+
+
+def answers() -> dict[str, Any]:
+    """Return what gcloud prints now, by how its commands begin."""
+    return {
+        "functions list": [deployed(name) for name in load().functions if name != "sweep"] + [deployed("../prod")],
+        "tasks queues list": [
+            {"name": "projects/p/locations/r/queues/dev-tasks", "state": "RUNNING"},
+            {"name": "projects/p/locations/r/queues/dev-links", "state": "PAUSED"},
+            {"name": "projects/p/locations/r/queues/tasks", "state": "RUNNING"},
+        ],
+        "tasks list --queue=dev-tasks": [{}] * 3,
+        "tasks list --queue=dev-links": [{}] * 1_000,
+        "auth print-access-token": "a-token",
+        "scheduler jobs describe dev-sweep": {"lastAttemptTime": ago(30), "status": {}},
+        "logging read": [
+            {"jsonPayload": {"message": "newest", "function": "albums"}, "severity": "ERROR", "timestamp": ago(1)},
+            {"textPayload": "plain\n", "resource": {"labels": {"service_name": "dev-albums"}}, "timestamp": ago(2)},
+        ],
+    }
+
+
+class Gcloud:
+    """Answers commands by how they begin; None fails."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.answers = answers() | changes
+        self.calls: list[str] = []
+
+    def __call__(self, command: Sequence[str], **_: Any) -> Outcome:
+        call = " ".join(command[1:])
+        self.calls.append(call)
+        answer = next(answer for begin, answer in self.answers.items() if call.startswith(begin))
+        if answer is None:
+            return Outcome(1, error=f"ERROR: {call}")
+        return Outcome(0, answer if isinstance(answer, str) else json.dumps(answer))
+
+
+def outbox(*ages: float) -> Any:
+    found: list[dict[str, Any]] = [{"document": {"createTime": ago(age)}} for age in ages]
+    return lambda *_: found or [{"readTime": ago(0)}]
+
+
+def shown(gcloud: Gcloud, *ages: float) -> dict[str, tuple[str, bool]]:
+    return {line.name: (line.text, line.well) for line in lines_of(CloudSource(TARGET, gcloud, outbox(*ages)))}
+
+
+def test_a_deployment_shows_its_functions_queues_outbox_sweep_and_errors() -> None:
+    lines = shown(Gcloud(), 5, 400)
+    assert lines["dev-documents"] == ("active", True)
+    assert lines["dev-sweep"] == ("not deployed", False)
+    assert lines["queue dev-tasks"] == ("3 waiting", True)
+    assert lines["queue dev-links"] == ("1,000+ waiting, paused", False)
+    assert "queue tasks" not in lines
+    assert lines["outbox"] == ("2 records, the oldest 7 min old", False)
+    assert lines["last sweep"] == ("30 s ago", True)
+    assert lines["recent errors"] == ("2", False)
+
+
+def test_what_is_well_is_shown_as_such() -> None:
+    failing = {"lastAttemptTime": ago(30), "status": {"code": 13}}
+    assert shown(Gcloud())["outbox"] == ("empty", True)
+    assert shown(Gcloud(**{"logging read": []}))["recent errors"] == ("none", True)
+    assert shown(Gcloud(**{"scheduler jobs describe dev-sweep": failing}))["last sweep"][1] is False
+
+
+def test_a_part_that_cannot_be_read_says_why_and_hides_no_other() -> None:
+    lines = shown(Gcloud(**{"tasks queues list": None}))
+    assert "cannot be read: ERROR: tasks queues list" in lines["queues"][0]
+    assert lines["last sweep"] == ("30 s ago", True)
+
+
+def test_the_log_of_a_deployment_is_of_its_functions_and_the_newest_comes_last() -> None:
+    gcloud = Gcloud()
+    entries = CloudSource(TARGET, gcloud).log("severity>=ERROR", 7)
+    assert [entry.get("text", entry["message"]) for entry in entries] == ["plain", "newest"]
+    assert entries[0]["function"] == "dev-albums"
+    assert 'resource.labels.service_name=("dev-batch-complete" OR ' in gcloud.calls[0]
+    assert "--limit=7" in gcloud.calls[0]
+
+
+def test_a_stack_that_is_gone_is_no_stack(tmp_path: Path) -> None:
+    with pytest.raises(NoStack, match="make dev"):
+        RunningStack.of(tmp_path)
+
+
+def test_the_log_of_a_local_stack_tells_of_the_last_sweep_and_of_errors(tmp_path: Path) -> None:
+    lines = [
+        {"message": "handled", "function": "sweep", "status": 204, "time": ago(10)},
+        {"message": "unhandled exception", "severity": "ERROR", "function": "albums", "time": ago(5)},
+    ]
+    (tmp_path / "functions.log").write_text("noise\n" + "".join(json.dumps(line) + "\n" for line in lines))
+    source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
+    assert 5 < (source.last_sweep().seconds_ago or 0) < 60
+    assert [entry["function"] for entry in source.errors()] == ["albums"]

@@ -1,0 +1,98 @@
+"""What `make dev` shows of a log, to people and to machines."""
+
+import io
+import json
+import traceback
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from infra.local.services import READY
+from infra.local.terminal import KIND_FOLDED, Terminal
+
+HANDLED: dict[str, Any] = {"message": "handled", "severity": "INFO", "status": 200, "milliseconds": 12.3, "writes": 0}
+
+
+def shown(*lines: object, service: str = "functions", colour: bool = False, machine: bool = False) -> str:
+    """Return what is written for lines, given as text or as values of JSON."""
+    file = io.StringIO()
+    terminal = Terminal(Console(file=file, force_terminal=colour, width=200, highlight=False), machine)
+    terminal.show([(service, line if isinstance(line, str) else json.dumps(line)) for line in lines])
+    return file.getvalue()
+
+
+def failure() -> str:
+    try:
+        return str({"a": 1}["missing"])
+    except KeyError:
+        return traceback.format_exc()
+
+
+@pytest.mark.parametrize(
+    ("labels", "parts"),
+    [
+        (
+            {"kind": "http", "method": "PUT", "path": "/documents/fred", "status": 201},
+            ["PUT /documents/fred 201"],
+        ),
+        (
+            {"kind": "task", "function": "printers", "task_name": "printed", "id": "printer", "attempt": 3},
+            ["task printers.printed printer 200 12 ms attempt 3"],
+        ),
+        ({"kind": "event", "function": "link_fan_out", "id": "documents/a"}, ["event link_fan_out documents/a 200"]),
+        ({"kind": "schedule", "function": "sweep", "id": "sweep", "writes": 2}, ["sweep sweep 200 12 ms 2 writes"]),
+        ({"kind": "schedule", "function": "tidy", "id": "nightly"}, ["schedule tidy nightly 200"]),
+    ],
+    ids=["request", "task", "event", "sweeper", "schedule"],
+)
+def test_a_request_a_task_and_an_event_are_a_line_each(labels: dict[str, Any], parts: list[str]) -> None:
+    [line] = shown({**HANDLED, **labels}).splitlines()
+    for part in parts:
+        assert part in " ".join(line.split())
+
+
+def test_a_sweeper_that_finds_nothing_and_the_stacks_own_look_are_not_shown() -> None:
+    idle = {**HANDLED, "kind": "schedule", "function": "sweep", "status": 204}
+    assert shown(idle, {**HANDLED, "message": "not handled", "kind": "http", "path": f"/{READY}"}) == ""
+    assert "503" in shown({**idle, "status": 503})
+
+
+def test_a_print_is_marked_with_its_function() -> None:
+    assert shown({"message": "printed", "function": "printers", "text": "7 [b]hello"}) == "printers │ 7 [b]hello\n"
+    assert shown("a line that nobody marked") == "functions │ a line that nobody marked\n"
+
+
+def test_an_exception_is_shown_in_full_and_in_colour_on_a_terminal_only() -> None:
+    error = {"message": "unhandled exception", "severity": "ERROR", "function": "albums", "exception": failure()}
+    plain, coloured = shown(error), shown(error, colour=True)
+    assert "error   albums: unhandled exception" in plain
+    assert 'test_terminal.py", line' in plain
+    assert "KeyError: 'missing'" in plain
+    assert "\x1b[" not in plain
+    assert "\x1b[" in coloured
+
+
+def test_many_lines_of_one_kind_at_once_are_folded_but_not_one_that_failed() -> None:
+    events = [{**HANDLED, "kind": "event", "function": "f", "id": f"documents/{n}"} for n in range(KIND_FOLDED + 20)]
+    lines = shown(*events, {**events[0], "status": 500}).splitlines()
+    assert "… and 27 more like the last, all well" in lines[3]
+    assert "500" in lines[4]
+    assert len(lines) == 5
+
+
+def test_other_services_are_heard_when_they_warn() -> None:
+    assert shown("INFO scheduler: fine", service="scheduler") == ""
+    assert shown("WARNING scheduler: not fine", service="scheduler") == "scheduler │ WARNING scheduler: not fine\n"
+    assert shown("WARNING: noise", service="firestore") == ""
+
+
+def test_the_machines_form_is_a_json_object_a_line() -> None:
+    lines = [json.loads(line) for line in shown(HANDLED, "plain", machine=True).splitlines()]
+    assert lines == [HANDLED, {"service": "functions", "message": "plain"}]
+
+
+def test_an_announcement_has_its_traceback_below() -> None:
+    file = io.StringIO()
+    Terminal(Console(file=file, width=200)).announce("not reloaded: a/main.py:1: IndexError", failure())
+    assert file.getvalue().startswith("not reloaded: a/main.py:1: IndexError\nTraceback")

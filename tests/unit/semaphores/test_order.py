@@ -1,0 +1,108 @@
+"""Permits go to waiters in the order in which their records were created, whatever their `since` says."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared.core.operations.ports import Ports
+from shared.core.rules.calls import Call
+from shared.core.rules.limits import LIMITS
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from shared.semaphores.rules.wait_queue import head_of
+from shared.semaphores.rules.waiters import Waiter
+from shared.testing.memory_store import MemoryStore
+from tests.unit.operations_platform import OperationsPlatform
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+CALL = Call("philosophers", "eat", {})
+
+
+def waiter(id_: str, created_ms: int, since_ms: int) -> Waiter:
+    created_at, since = (NOON + timedelta(milliseconds=each) for each in (created_ms, since_ms))
+    return Waiter(id_, 7, CALL, since=since, created_at=created_at, version=created_at)
+
+
+def ids(waiters: tuple[Waiter, ...]) -> list[str]:
+    return [one.id for one in waiters]
+
+
+def test_the_order_is_that_of_the_create_times() -> None:
+    page = [waiter("a", 4, 1), waiter("b", 2, 1), waiter("c", 3, 2)]
+    assert ids(head_of(page, more=False)) == ["b", "c", "a"]
+
+
+def test_what_lies_close_to_the_end_of_a_full_page_is_left_out() -> None:
+    page = [waiter("a", 5, 0), waiter("b", 49, 10), waiter("c", 51, 20), waiter("d", 100, 100)]
+    assert LIMITS.since_ahead_seconds == 0.05
+    assert ids(head_of(page, more=True)) == ["a", "b"]
+
+
+class World(OperationsPlatform):
+    """One semaphore whose only permit is held; waits of one moment, with `since` as their commits' `strays` say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strays: Iterator[int] = iter(())
+        self.store = MemoryStore(lambda: self.clock.now, stray=lambda: timedelta(milliseconds=next(self.strays, 0)))
+        self.ports = Ports(self.store, self, self, self)
+        semaphores.put(self.ports, "s", SemaphoreSettings(1, 60))
+
+    def hold(self) -> str:
+        lease = semaphores.wait(self.ports, "s", WaitRequest("holder")).lease
+        assert lease is not None
+        return lease.id
+
+    def wait(self, id_: str) -> None:
+        assert semaphores.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
+
+    def granted(self) -> list[str]:
+        return [one.context["lease"]["id"].partition("~")[0] for one in self.tasks if one.task == "eat"]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_signal_passes_on_to_who_came_first_within_a_millisecond(world: World) -> None:
+    lease = world.hold()
+    for id_ in ("b", "a"):
+        world.wait(id_)
+    semaphores.signal(world.ports, "s", SignalRequest(lease))
+    assert world.granted() == ["b"]
+
+
+def test_a_signal_passes_on_to_who_came_first_by_the_commit(world: World) -> None:
+    lease = world.hold()
+    world.strays = iter([49, 40, 0])
+    for id_ in ("a", "b", "c"):
+        world.wait(id_)
+    semaphores.signal(world.ports, "s", SignalRequest(lease))
+    assert world.granted() == ["a"]
+
+
+def test_an_admit_run_grants_in_order_over_a_full_page(world: World) -> None:
+    lease = world.hold()
+    world.strays = iter([20, 10, 0, 0])
+    for id_ in "abcd":
+        world.wait(id_)
+    semaphores.signal(world.ports, "s", SignalRequest(lease))
+    semaphores.patch(world.ports, "s", SettingsPatch({"permits": 4}))
+    with LIMITS.replaced(grants_page_max=2):
+        for _ in range(3):
+            semaphores.admit(world.ports, "s")
+    assert world.granted() == ["a", "b", "c", "d"]
+
+
+def test_a_wait_repeated_for_a_later_semaphore_of_the_name_has_no_early_place(world: World) -> None:
+    world.hold()
+    world.wait("a")
+    semaphores.delete(world.ports, "s")
+    semaphores.put(world.ports, "s", SemaphoreSettings(1, 60))
+    lease = world.hold()
+    for id_ in ("b", "a"):
+        world.wait(id_)
+    semaphores.signal(world.ports, "s", SignalRequest(lease))
+    assert world.granted() == ["b"]
