@@ -299,10 +299,6 @@ class Limits:
     mailbox_page: int = 50
     """Messages that one turn applies: a header is written about five times a second at most, so 250 calls a second."""
 
-    mailbox_unsettled_seconds: float = 0.05
-    """The time that the server stores for a message is when it began the commit, not when it landed. A full page leaves
-    out so much of its end, since a message that landed before may still belong there."""
-
     mailbox_ahead_seconds: float = 1
     """A message for later counts as waiting so long before its time, so that no call overtakes it."""
 

@@ -70,10 +70,12 @@ def due_messages(page: Iterable[Waiting], now: datetime) -> list[Waiting]:
 
 
 def settled(page: Sequence[Waiting]) -> list[Waiting]:
-    """Return a full page without its end, where a message that landed before may be missing."""
-    last = max(each.since for each in page)
-    unsettled_from = last - timedelta(seconds=LIMITS.mailbox_unsettled_seconds)
-    return [each for each in page if each.since < unsettled_from]
+    """Return a full page without its end, where a message that landed before may be missing.
+
+    What the page does not hold has a later `since`, which lies so little ahead of its commit.
+    """
+    complete_until = max(each.since for each in page) - timedelta(seconds=LIMITS.since_ahead_seconds)
+    return [each for each in page if each.place[0] < complete_until]
 
 
 def blocks(message: Waiting, now: datetime) -> bool:
