@@ -9,7 +9,7 @@ Some clauses cannot be broken alone, and no fault is planted for them:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -31,8 +31,8 @@ from shared.semaphores.rules import lease_commands, tasks, upkeep, wait_commands
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules import transitions as transition_rules
 from shared.semaphores.rules.lease_commands import Claimed, EndLease
-from shared.semaphores.rules.leases import EndedLease, GrantedLease, LeaseRecord, lease_id
-from shared.semaphores.rules.requests import WaitRequest
+from shared.semaphores.rules.leases import EndedLease, GrantedLease, LeaseRecord, lease_id, parse_lease_id
+from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, WaitRequest
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.transitions import Loaded, Transition
 from shared.semaphores.rules.wait_queue import head_of
@@ -57,6 +57,11 @@ def _racing(fault: Fault, racing: bool) -> Fault:
 def _changing(fault: Fault) -> Fault:
     """Look for a fault only where the permits are lowered and raised."""
     return replace(fault, run=partial(semaphores_world.run, racing=False, changing=True))
+
+
+def _steady(fault: Fault) -> Fault:
+    """Look for a fault only where the permits change and nothing fails, so that every delay is the kit's own."""
+    return replace(fault, run=partial(semaphores_world.run, racing=False, changing=True, steady=True))
 
 
 def _reborn(fault: Fault) -> Fault:
@@ -292,6 +297,36 @@ def _delete_what_is_there(ports: Ports, name: str) -> None:
         raise NoSemaphore(name, field="name") from conflict
 
 
+# --- faults that were planted from outside ---
+
+
+def _raise_quietly(loaded: Loaded, settings: SemaphoreSettings) -> Transition[Semaphore]:
+    return replace(change_settings(loaded, settings), nudge=False)
+
+
+change_settings = upkeep.change_settings
+
+
+def _skip_the_head(
+    semaphore: Semaphore, waiters: Iterable[Waiter], now: datetime, room_bytes: int, *, first: bool
+) -> tuple[Semaphore, tuple[wait_queue.Grant, ...]]:
+    grants: tuple[wait_queue.Grant, ...] = ()
+    for waiter in waiters:
+        semaphore, more = grant_in_order(semaphore, [waiter], now, room_bytes, first=first)
+        grants += more
+    return semaphore, grants
+
+
+grant_in_order = wait_queue._grant_in_order
+
+
+def _renewed_for_good(ports: Ports, name: str, request: RenewRequest) -> datetime | None:
+    id_, token = parse_lease_id(request.lease)
+    rule = partial(lease_commands.renew, id_=id_, token=token, lease_seconds=request.lease_seconds)
+    renewal = change(ports, SemaphoreReads(name), rule).answer
+    return renewal.after.ends_at if renewal else None
+
+
 # --- sem-12 ---
 
 
@@ -358,6 +393,18 @@ FAULTS = (
     _without("sem-11", "postponing what a visit leaves as it was", (sweep, "_postpone", lambda *_: None)),
     _abandoned(_without("sem-12", "receipts without a time-to-live policy", (expiry, "POLICIES", EXPIRING_RECEIPTS))),
     _abandoned(_without("sem-12", "the receipt of a lease in the record", (upkeep, "_is_needed", _whatever_is_old))),
+    _steady(
+        _without(
+            "sem-7",
+            "waking who is behind a head that leaves",
+            *((module, "wake_behind", lambda *_: None) for module in (leases, waits)),
+        )
+    ),
+    _steady(_without("sem-9", "waking waiters for more permits", (upkeep, "change_settings", _raise_quietly))),
+    _changing(
+        _without("sem-7", "the place of a head that wants several", (wait_queue, "_grant_in_order", _skip_the_head))
+    ),
+    _racing(_without("sem-10", "undoing a renewal that is late", (semaphores, "renew", _renewed_for_good)), False),
     _without("sem-13", "the order of create times", (records, "head_of", _ordered_by_since)),
     _without("sem-13", "what is left out of a full page", (records, "head_of", _all_of_a_page)),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),

@@ -38,6 +38,7 @@ from tests.simulation.lengths import operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.semaphores_abandoned import ABANDONED_SHARE, IDS, abandon
 from tests.simulation.semaphores_crowd import crowd, refusing_alarms
+from tests.simulation.semaphores_promptness import LATE_SECONDS, HeadWatch
 from tests.simulation.world import Violation, World
 
 NAME = "s"
@@ -51,8 +52,9 @@ SWEEPS = 6
 CROWDED_RATE = 0.1
 CROWDED_SWEEPS = 24
 VISITS = 2
-LATE_SECONDS = 2.2
 CHANGING_SHARE = 0.2
+LATER_SECONDS = 1.0
+CHANGES = ((1,), (1, 1), (1, 2), (), (3,))
 ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
 
 
@@ -64,16 +66,17 @@ def run(
     changing: bool | None = None,
     reborn: bool | None = None,
     abandoned: bool | None = None,
+    steady: bool | None = None,
 ) -> None:
     """Run one seed's world until it is idle. Raises `Violation` when a property does not hold.
 
     In a `racing` world nothing fails, and all compete for one permit on the combining path. In a `changing` world the
     permits are lowered and raised, and waits want one or two. In a `reborn` one the semaphore is deleted and created
     anew, twice, while one wait is called three times. In an `abandoned` one, weeks have passed since the tasks of some
-    grants were lost. None: the seed chooses.
+    grants were lost. In a `steady` one, nothing fails and no clock jumps. None: the seed chooses.
     """
     try:
-        SemaphoresWorld(seed, trace, racing, changing, reborn, abandoned).run()
+        SemaphoresWorld(seed, trace, racing, changing, reborn, abandoned, steady).run()
     except Violation:
         raise
     except AssertionError as error:
@@ -91,6 +94,7 @@ class SemaphoresWorld:
         changing: bool | None = None,
         reborn: bool | None = None,
         abandoned: bool | None = None,
+        steady: bool | None = None,
     ) -> None:
         self.seed = seed
         self.world = World(seed, trace=trace)
@@ -101,14 +105,18 @@ class SemaphoresWorld:
         self.world.step_microseconds_max = 3_000
         self.world.time_jumps = (0.05, 0.1, 0.2) if self.racing else (0.1, 1.0, 3.5)
         self.world.time_jumps_left = random.choice((0, 4, 10)) if self.racing else random.choice((0, 2, 6))
+        if steady:
+            self.calm, self.world.fault_rates.left, self.world.time_jumps_left = True, 0, 0
         self.unhurried = self.calm and (self.racing or not self.world.time_jumps_left)
         self.world.queue.ahead_seconds = 0.0 if self.racing else random.choice((0.0, 0.05, 0.3, 1.0))
         chosen = not self.racing and Random(f"changing {seed}").random() < CHANGING_SHARE
         self.changing = chosen if changing is None else changing
         self.rounds = 0 if self.racing else random.choice((0, 1, 2))
         self.permits = 1 if self.racing else random.choice((1, 1, 2))
+        self.steady = self.unhurried and not self.racing
         if self.changing:
             self.permits, self.unhurried = 2, False
+        self.heads = HeadWatch()
         self.settings = SemaphoreSettings(self.permits, LEASE_SECONDS)
         self.world.task_handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["user"] = self._continue
@@ -119,6 +127,7 @@ class SemaphoresWorld:
         self.cancelling: set[str] = set()
         self.given_back: set[str] = set()
         self.renewed_late: set[str] = set()
+        self.extended_late: set[str] = set()
         self.released: set[str] = set()
         self.seen: set[tuple[str, int]] = set()
         self.ran: set[tuple[str, int]] = set()
@@ -165,14 +174,14 @@ class SemaphoresWorld:
             for index in range(1 if self.doubled else random.randint(2, waits_max)):
                 calls = 3 if self.doubled else 1 if self.racing else random.choice((1, 1, 2))
                 acts += [self._waiting(f"w{index}")] * calls
-                if random.random() < 0.15 and not self.racing:
+                if random.random() < (0.4 if self.changing else 0.15) and not self.racing:
                     acts.append(self._cancelling(f"w{index}"))
             acquires = random.randint(1, 4) if self.racing else random.choice((0, 1, 2))
             acts += [self._acquiring(f"i{index}") for index in range(acquires)]
             if self.reborn:
                 acts += [self._rebirth] * (2 if self.doubled else 1)
             if self.changing:
-                acts += [self._changing(permits) for permits in random.choice(((1,), (1, 1), (1, 2)))]
+                acts += [self._changing(permits) for permits in random.choice(CHANGES)]
             random.shuffle(acts)
             self.world.run([] if self.racing and self._put_off(acts) else acts)
             if self.calm:
@@ -206,6 +215,8 @@ class SemaphoresWorld:
 
     def _waiting(self, id_: str) -> Callable[[], None]:
         deadline = 5.0 if self.world.random.random() < 0.1 else None
+        if self.changing:
+            deadline = self.world.random.choice((None, None, deadline, LATER_SECONDS))
         call = Call("user", "continue", {"id": id_})
         seconds = self.world.random.choice((None, None, 1.0))
         if self.world.random.random() < (0.05 if self.racing else 0.2):
@@ -240,7 +251,16 @@ class SemaphoresWorld:
                 if semaphores.cancel(self.world.ports, NAME, id_):
                     self.cancelled.add(id_)
 
-        return lambda: self._persistently(f"cancel {id_}", work)
+        return self._later(lambda: self._persistently(f"cancel {id_}", work))
+
+    def _later(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Return an act of a world of changes that comes, perhaps, when those before it have had their effects."""
+        if not self.changing or self.world.random.random() < 0.5:
+            return act
+        name = f"later {self.world.random.random()}"
+        self.world.task_handlers[name] = lambda *_: act()
+        at = self.world.now() + timedelta(seconds=LATER_SECONDS)
+        return lambda: self.world.tasks.append(Effect(name, "q", name, "act", {}, not_before=at))
 
     def _acquiring(self, id_: str) -> Callable[[], None]:
         """Acquire a permit at once or not at all; hold it, perhaps renew it; signal, or vanish."""
@@ -256,12 +276,16 @@ class SemaphoresWorld:
             lease = answer.lease.id
             self._hold()
             if renewing:
-                semaphores.renew(self.world.ports, NAME, RenewRequest(lease))
+                self._check_renewed(lease, semaphores.renew(self.world.ports, NAME, RenewRequest(lease)))
             self.given_back.add(lease)
             signal = SignalRequest(lease, f"signal of {lease}")
             self._check_released(lease, semaphores.signal(self.world.ports, NAME, signal))
 
         return lambda: self._persistently(f"acquire {id_}", work, left=3)
+
+    def _check_renewed(self, lease: str, ends_at: datetime | None) -> None:
+        if ends_at is not None and lease in self.extended_late:
+            raise Violation(f"{lease} was over when its renewal came, and its holder is answered that it goes on")
 
     def _wait(self, request: WaitRequest) -> WaitAnswer:
         """Wait, and check that a lease which the answer names was not over when the call began."""
@@ -282,7 +306,7 @@ class SemaphoresWorld:
             with suppress(NotFound):
                 semaphores.patch(self.world.ports, NAME, SettingsPatch({"permits": permits}))
 
-        return lambda: self._persistently(f"patch to {permits}", work)
+        return self._later(lambda: self._persistently(f"patch to {permits}", work))
 
     def _rebirth(self) -> None:
         """Delete the semaphore and create it anew: its waiters have no claim, and tokens keep growing."""
@@ -372,8 +396,18 @@ class SemaphoresWorld:
             self._check_deleted(before, after)
         if path == RECORD and after.data is None:
             self.life += 1
-        if path != RECORD or after.data is None:
-            return
+        if path == RECORD and after.data is not None:
+            self._observed_semaphore(before, after)
+        if self.steady and path.startswith(RECORD):
+            self._look_at_head(after.read_time)
+
+    def _look_at_head(self, at: datetime) -> None:
+        [semaphore] = self.world.store.read(RECORD)
+        if semaphore.data is not None:
+            self.heads.look(rules.Semaphore.from_record(semaphore.data), self._waits(), at)
+
+    def _observed_semaphore(self, before: Snapshot, after: Snapshot) -> None:
+        assert after.data is not None
         new = rules.Semaphore.from_record(after.data)
         old = (
             rules.Semaphore.from_record(before.data)
@@ -391,8 +425,9 @@ class SemaphoresWorld:
         for lease in old.leases:
             if lease.live(at):
                 self._check_kept(lease, new)
-            elif new.granted_as(lease.id, lease.grant) is not None:
+            elif (kept := new.granted_as(lease.id, lease.grant)) is not None:
                 self.renewed_late.add(lease.lease_id)  # what had ended stays lost: its renewal is undone
+                self.extended_late |= {lease.lease_id} if kept.ends_at > lease.ends_at else set()
         self._check_order(old, new)
         self._check_passing(old, new, before, at)
         if new.mode != "open" and new.sweep_at(at) is None:
@@ -458,6 +493,8 @@ class SemaphoresWorld:
         """Check that waiters are of this semaphore; where nothing failed, that expired permits are granted at once."""
         held, queued = {(lease.id, lease.grant) for lease in old.leases}, self._wait_queue()
         granted = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in queued]
+        if self.steady:
+            self.heads.check(granted, at)
         for id_ in granted:
             if self.lives[id_] != self.life:
                 raise Violation(f"{id_} waited for an earlier semaphore of this name")

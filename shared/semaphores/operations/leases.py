@@ -16,7 +16,7 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.core.rules.task_context import Lease
 from shared.semaphores.operations.records import create_release, waiter_write
-from shared.semaphores.operations.transitions import SemaphoreReads, change, load, nudge
+from shared.semaphores.operations.transitions import SemaphoreReads, change, load, nudge, wake_behind
 from shared.semaphores.operations.waits import no_wait
 from shared.semaphores.rules import lease_commands as rules
 from shared.semaphores.rules import wait_commands
@@ -134,18 +134,21 @@ def cancel(ports: Ports, name: str, id_: str) -> bool:
     Returns whether that took effect. Raises `NotFound` if no such wait is known.
     """
 
-    def decide(loaded: Loaded) -> Decision[Writes, Waiter | None]:
+    def decide(loaded: Loaded) -> Decision[Writes, Waiter]:
         waiter = loaded.wait
         if waiter is None or waiter.incarnation != loaded.incarnation:
             raise no_wait(name, id_)
         departure = wait_commands.cancel(waiter)
         if departure is None:
             return Decision((), waiter)
-        return Decision((waiter_write(name, departure.transition, loaded.now),), None)
+        return Decision((waiter_write(name, departure.transition, loaded.now),), waiter)
 
     reads = SemaphoreReads(name, wait_id=id_)
-    left_before, _ = perform(ports, reads, decide, retry_on=(Conflict, Unavailable))
-    return left_before is None or _cancel_granted(ports, name, left_before)
+    waiter, committed = perform(ports, reads, decide, retry_on=(Conflict, Unavailable))
+    if not committed:
+        return _cancel_granted(ports, name, waiter)
+    wake_behind(ports, name, waiter)
+    return True
 
 
 def _cancel_granted(ports: Ports, name: str, waiter: Waiter) -> bool:

@@ -35,8 +35,11 @@ from shared.semaphores.rules.leases import LeaseRecord
 from shared.semaphores.rules.requests import check_name
 from shared.semaphores.rules.semaphores import Semaphore, path_of
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Rule, Transition
+from shared.semaphores.rules.waiters import Waiter
 
 Answer = TypeVar("Answer")
+
+NOT_CREATED = "admit run not created, left to the sweeper"
 
 
 def no_reads(_: Loaded) -> QueueReads:
@@ -142,6 +145,21 @@ def nudge(ports: Ports, loaded: Loaded, moment: datetime) -> None:
     ports.queue.create([tasks.nudge_task(loaded.name, loaded.incarnation, moment)])
 
 
+def wake_behind(ports: Ports, name: str, departed: Waiter) -> None:
+    """Have an admit run look at the wait queue behind a waiter that left it, if that has made room for the next.
+
+    Only one that wanted several permits can have kept free ones from others. If this fails, the sweeper finds it.
+    """
+    if departed.permits == 1:
+        return
+    try:
+        loaded = load(ports, name)
+        if loaded.semaphore.has_room(loaded.now):
+            nudge(ports, loaded, loaded.now)
+    except (Unavailable, Problem):
+        ports.log.info(NOT_CREATED, semaphore=name)
+
+
 def _writes(loaded: Loaded, transition: Transition[Any]) -> Writes:
     record = transition.semaphore.to_record(loaded.now)
     return (Put(path_of(loaded.name), record, loaded.update_time), *writes_of(loaded, transition))
@@ -162,4 +180,4 @@ def _announce(ports: Ports, loaded: Loaded, transition: Transition[Any], committ
         if transition.nudge:
             nudge(ports, loaded, committed.commit_time if committed else loaded.now)
     except (Unavailable, Problem):
-        ports.log.info("admit run not created, left to the sweeper", semaphore=loaded.name)
+        ports.log.info(NOT_CREATED, semaphore=loaded.name)

@@ -18,7 +18,7 @@ from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadSemaphore, NoSemaphore, NotFound
 from shared.semaphores.operations.records import put_waiter, read_waiter, waiter_path, waiter_write
-from shared.semaphores.operations.transitions import SemaphoreReads, change, load
+from shared.semaphores.operations.transitions import SemaphoreReads, change, load, wake_behind
 from shared.semaphores.rules import wait_commands as rules
 from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.tasks import deadline_task
@@ -96,14 +96,16 @@ def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
 def time_out(ports: Ports, name: str, id_: str) -> None:
     """End a wait whose deadline is over, if it still waits. Raises `Unavailable` if it is too early."""
 
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Waiter | None]:
         waiter, now = read_waiter(read[0]), read[0].read_time
         departure = rules.time_out(name, waiter, now) if waiter else None
         if departure is None:
             return Decision((), None)
-        return Decision((waiter_write(name, departure.transition, now),), None, departure.effects)
+        return Decision((waiter_write(name, departure.transition, now),), waiter, departure.effects)
 
-    perform(ports, [waiter_path(name, id_)], decide)
+    departed, _ = perform(ports, [waiter_path(name, id_)], decide)
+    if departed:
+        wake_behind(ports, name, departed)
 
 
 def no_wait(name: str, id_: str) -> NotFound:

@@ -60,6 +60,10 @@ class Semaphore:
         """Count the permits that nobody holds; negative if `permits` was lowered below what is held."""
         return self.permits - sum(lease.permits for lease in self.leases if lease.live(now))
 
+    def has_room(self, now: datetime) -> bool:
+        """Return whether permits are free though somebody may wait."""
+        return self.mode != "open" and self.free(now) > 0
+
     def lease(self, id_: str, token: int) -> LeaseRecord | None:
         """Return the lease of a wait under the token that is valid now; it may have expired."""
         return next((lease for lease in self.leases if (lease.id, lease.token) == (id_, token)), None)
@@ -145,7 +149,7 @@ class Semaphore:
     def sweep_at(self, now: datetime) -> datetime | None:
         """Return when the sweeper must look at the latest: never before now, so that those due longer come first."""
         times = [self.alarm_at, self.clean_at]
-        if self.mode != "open" and self.free(now) > 0:
+        if self.has_room(now):
             times.append(now + timedelta(seconds=LIMITS.admission_lost_seconds))
         if self.delete_after_seconds is not None:
             times.append(now + timedelta(seconds=self.delete_after_seconds))
