@@ -117,9 +117,12 @@ class Turn:
         self.posted.append(Posted(post.address, self._new_id(), post.message, due_at))
 
     def _new_id(self) -> str:
-        """Return an id that no other turn gives: the header's guard lets one turn have a revision."""
+        """Return an id that no other turn gives: the header's guard lets one turn have a revision.
+
+        It begins with its number: messages of one commit have one create time, and are then ordered by their ids.
+        """
         self._ids += 1
-        return name_of(self.address.base, self.revision, self._ids)
+        return f"{self._ids:04}-{name_of(self.address.base, self.revision, self._ids)}"
 
     def _resolve(self, id_: str, since: datetime, outcome: CallOutcome) -> None:
         """Record a call's outcome, run its continuations in order, and let the calls on its result wait again."""

@@ -37,6 +37,9 @@ class Counter:
         send_post(Post(ObjectAddress("Counter", other), method_call("add", {"who": "told"}, receipt=False)))
         send_task(Call("shop", "printed", {"total": self.total}))
 
+    def tell_only(self, other: str) -> None:
+        send_post(Post(ObjectAddress("Counter", other), method_call("add", {"who": "told"}, receipt=False)))
+
     def open(self, other: str) -> Reference:
         return Reference(ObjectAddress("Counter", other))
 
