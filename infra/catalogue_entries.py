@@ -12,8 +12,9 @@ from typing import Any
 
 from infra.origins import check_origins
 from shared.core.rules import indexes
-from shared.core.rules.calls import Call
+from shared.core.rules.calls import CALL_OBJECT, Call
 from shared.core.rules.problems import Problem
+from shared.objects.rules.addresses import CLASS_NAME
 
 INVOKERS = ("people", "queue", "event", "schedule")
 AUTH = ("", "firebase")
@@ -64,6 +65,7 @@ class Function:
     enqueues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
     public: bool = False
     auth: str = ""
     cors: tuple[str, ...] = ()
@@ -96,9 +98,11 @@ class Function:
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
         )
+        self._objects_can_be_woken()
         refuse(bool(self.queues) and "queue" not in self.invoked_by, "queues are its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
+            refuse(task == CALL_OBJECT, f"tasks names {task!r}, a task of the kit's own: choose another name")
         self._origins_can_call()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
@@ -108,6 +112,12 @@ class Function:
             check_origins(self.cors, open_to_all=self.open_to_all)
         except ValueError as error:
             raise CatalogueError(str(error)) from error
+
+    def _objects_can_be_woken(self) -> None:
+        woken = "queue" in self.invoked_by
+        refuse(bool(self.objects) and not woken, "objects are woken by a queue: add queue to invoked_by")
+        for name in self.objects:
+            refuse(not CLASS_NAME.fullmatch(name), f"objects names {name!r}, which is no name of a class of objects")
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")

@@ -6,17 +6,37 @@ are most of a cold start.
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from shared.adapters.logs import JsonLog
 from shared.adapters.settings import Settings, settings
 from shared.core.operations.ports import Log, Ports, Store
+from shared.core.rules.problems import Problem
 
 _building = threading.Lock()
 _ports: Ports | None = None
+_refusal: ContextVar[Problem | None] = ContextVar("ports_refused", default=None)
+
+
+@contextmanager
+def ports_refused(problem: Problem) -> Iterator[None]:
+    """Refuse the ports while the context is entered: whatever reads or writes raises `problem`."""
+    token = _refusal.set(problem)
+    try:
+        yield
+    finally:
+        _refusal.reset(token)
 
 
 def ports() -> Ports:
-    """Return this process's store, queue, clock and log, all metered. Built once a process."""
+    """Return this process's store, queue, clock and log, all metered. Built once a process.
+
+    Raises the problem of `ports_refused`, where that is entered.
+    """
+    if refusal := _refusal.get():
+        raise refusal
     global _ports  # noqa: PLW0603 - one set of connections a process is the point
     if _ports is None:
         with _building:

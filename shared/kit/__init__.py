@@ -21,15 +21,17 @@ the first and adds none, as long as the code makes the same calls, in whatever o
 
 from shared.adapters.http.routes import Request, Response
 from shared.core.operations.ports import DocumentEvent
-from shared.core.rules.problems import LeaseEnded, NotFound, Problem, Unavailable
-from shared.core.rules.task_context import Completion, Lease, TaskContext, Unit
+from shared.core.rules.problems import LeaseEnded, NotFound, NotReady, Problem, Unavailable
+from shared.core.rules.task_context import Completion, Lease, Outcome, TaskContext, Unit
 from shared.core.rules.users import User
 from shared.kit.batches import SubBatch, batch, sub_batch
 from shared.kit.calls import Call
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
+from shared.kit.objects import Object, Placeholder, later, objects, send
 from shared.kit.semaphores import semaphore
 from shared.kit.transactions import Transaction, transaction
+from shared.objects.rules.classes import read_only
 
 __all__ = [
     "Call",
@@ -39,6 +41,10 @@ __all__ = [
     "Lease",
     "LeaseEnded",
     "NotFound",
+    "NotReady",
+    "Object",
+    "Outcome",
+    "Placeholder",
     "Problem",
     "Request",
     "Response",
@@ -51,7 +57,11 @@ __all__ = [
     "User",
     "batch",
     "documents",
+    "later",
+    "objects",
+    "read_only",
     "semaphore",
+    "send",
     "sub_batch",
     "transaction",
 ]

@@ -7,6 +7,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import flask
 
 from shared.adapters import runtime
+from shared.adapters.clock import time_budget
 from shared.adapters.http import service_part
 from shared.adapters.http.paths import match, segments_of_pattern
 from shared.adapters.http.request_log import entry_point, logged_request
@@ -14,24 +15,34 @@ from shared.adapters.http.responses import EntryPoint, Response, problem_respons
 from shared.adapters.http.routes import Routes
 from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
-from shared.core.rules.calls import QUEUE_DEFAULT
+from shared.core.rules import wake_ups
+from shared.core.rules.calls import CALL_OBJECT, QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import NotFound, UnknownTask
+from shared.core.rules.problems import BadObjectCall, NotFound, Problem, Unavailable, UnknownTask
 from shared.core.rules.task_context import TaskContext, TaskSubject
+from shared.core.rules.wake_ups import WakeUp
+from shared.kit import object_http
 from shared.kit.batch_liveness_cache import is_live
 from shared.kit.calls import Call
 from shared.kit.idempotency import hold, idempotent_calls
+from shared.kit.object_classes import LocalClasses, declare, local_classes
+from shared.kit.objects import call_object
 from shared.kit.task_contexts import task_context
+from shared.objects.operations import runs
+from shared.objects.rules.classes import ObjectClass
 from shared.tasks.operations import task_runner
 from shared.tasks.rules.attempts import RetryLimits, Start
 from shared.tasks.rules.signatures import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Class = TypeVar("Class", bound=type)
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 TASKS = "/tasks/"
+TURNS = f"{wake_ups.PATH}/"
+RESERVED = (TASKS, "/objects/", TURNS)
 
 
 class Task(Generic[P, R]):
@@ -74,6 +85,7 @@ class Function:
         self._routes = Routes(name)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
+        self._classes: dict[str, ObjectClass] = {}
 
     def http(
         self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
@@ -83,10 +95,10 @@ class Function:
         The handler's return value is answered as JSON with 200, None as 204, a `Response` as it is. `query` names
         the allowed query parameters, any other is refused with 400; None allows all.
 
-        Raises `ValueError` for a pattern without a leading slash, or under ``/tasks/``.
+        Raises `ValueError` for a pattern without a leading slash, or under one of the kit's own paths.
         """
-        if f"{pattern}/".startswith(TASKS):
-            raise ValueError(f"{TASKS} is reserved for tasks: choose another pattern than {pattern!r}")
+        if f"{pattern}/".startswith(RESERVED):
+            raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
 
         route = self._routes.on(method, pattern, query=query)
 
@@ -121,11 +133,25 @@ class Function:
 
         def register(code: Callable[P, R]) -> Task[P, R]:
             task = Task(self.name, code, RetryLimits(attempts_max), queue)
+            if task.name == CALL_OBJECT:
+                raise ValueError(f"the task {CALL_OBJECT} is the kit's own: choose another name")
             if self._tasks.setdefault(task.name, task) is not task:
                 raise ValueError(f"{self.name} has two tasks of the name {task.name}")
             return task
 
         return register if code is None else register(code)
+
+    def object(self, code: Class) -> Class:
+        """Register a class of durable objects under its name: see `shared.kit.objects`.
+
+        Raises `TypeError` for a field without a default or of a type that is no JSON, `ValueError` for a second class
+        of one name.
+        """
+        if code.__name__ in self._classes:
+            raise ValueError(f"{self.name} has two classes of the name {code.__name__}")
+        self._classes[code.__name__] = ObjectClass.from_class(code)
+        declare(self._classes, self.name)
+        return code
 
     def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Handle each write of a record whose path fits `pattern` (``documents/{key}``); the catalogue needs a trigger.
@@ -153,8 +179,36 @@ class Function:
         """Return the function that functions-framework calls, with a request or with an event."""
         if self._events is not None:
             return self._events
+        if self._classes:
+            self._add_objects()
+            declare(self._classes, self.name)
         tasks = task_entry(self.name)(self._run)
-        return entry_point(self.name, _dispatch(self._routes.entry_point(), tasks, _nothing_here(self.name)))
+        turns = task_entry(self.name)(self._run_turn)
+        return entry_point(
+            self.name, self._with_classes(_dispatch(self._routes.entry_point(), tasks, turns, _nothing_here(self.name)))
+        )
+
+    def _add_objects(self) -> None:
+        """Add the routes of objects, and the task that calls a method."""
+        if CALL_OBJECT not in self._tasks:
+            object_http.add_routes(self._routes, lambda: self._local_classes)
+            self._tasks[CALL_OBJECT] = Task(self.name, call_object, RetryLimits(LIMITS.attempts_max), QUEUE_DEFAULT)
+
+    @property
+    def _local_classes(self) -> LocalClasses:
+        return LocalClasses(self.name, self._classes)
+
+    def _with_classes(self, entry: EntryPoint) -> EntryPoint:
+        """Return an entry point whose requests find the classes of this function."""
+
+        def with_classes(request: flask.Request) -> flask.Response:
+            token = local_classes.set(self._local_classes)
+            try:
+                return entry(request)
+            finally:
+                local_classes.reset(token)
+
+        return with_classes
 
     def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
         """Use this store, queue and clock in this process from now on. For tests; see also `shared.testing.Harness`."""
@@ -175,17 +229,29 @@ class Function:
         with idempotent_calls(request.operation, is_repeated=attempt.is_repeated):
             task_runner.run(runtime.ports(), attempt, limits, is_live, code)
 
+    def _run_turn(self, request: TaskDelivery) -> None:
+        """Run an object's mailbox. Nothing is a permanent error: acknowledged, the messages would sleep."""
+        try:
+            deliveries = request.executions + request.retries
+            delivery = runs.Run(WakeUp.from_payload(request.payload), request.operation, deliveries)
+            if delivery.address.class_name not in self._classes:
+                raise BadObjectCall(f"{self.name} has no class {delivery.address.class_name!r}: an older deployment?")
+            runs.run(runtime.ports(), self._local_classes.code, delivery, time_budget(LIMITS.turn_seconds))
+        except Problem as problem:
+            runtime.log().error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)
+            raise Unavailable(problem.detail) from problem
 
-def _dispatch(routes: EntryPoint, tasks: EntryPoint, nothing: EntryPoint) -> EntryPoint:
-    """Return an entry point that hands requests under ``/tasks/`` to `tasks`, all others to `routes`.
+
+def _dispatch(routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint, nothing: EntryPoint) -> EntryPoint:
+    """Return an entry point that hands requests under the kit's own paths to `tasks` and `turns`, else to `routes`.
 
     Where only one part of the function is served, the other one is at no address.
     """
 
     def entry(request: flask.Request) -> flask.Response:
-        part, is_task = service_part.part_served(request), request.path.startswith(TASKS)
-        if is_task and part != service_part.PEOPLE:
-            return tasks(request)
+        part, path = service_part.part_served(request), f"{request.path}/"
+        if path.startswith((TASKS, TURNS)) and part != service_part.PEOPLE:
+            return tasks(request) if path.startswith(TASKS) else turns(request)
         return nothing(request) if part == service_part.TASKS else routes(request)
 
     return entry

@@ -43,6 +43,7 @@ SUBJECTS = {
     "semaphores": ("core",),
     "batches": ("core",),
     "tasks": ("core", "semaphores", "batches"),
+    "objects": ("core", "tasks"),
 }
 """Which other subjects a subject may import; each may import itself."""
 

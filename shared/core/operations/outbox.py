@@ -37,6 +37,7 @@ from shared.core.operations.time_budgets import Budget, unlimited
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import PartlyEnqueued, Problem, TooLarge, Unavailable
+from shared.core.rules.wake_ups import completed
 
 COLLECTION = "outbox"
 
@@ -51,7 +52,7 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
     record = f"{COLLECTION}/{ports.store.new_id()}"
     committed = ports.store.commit([*writes, Put(record, to_record(effects), Must.NOT_EXIST)])
     try:
-        hand_over(ports, record, effects)
+        hand_over(ports, record, completed(effects, committed.commit_time))
     except (Unavailable, Problem):
         ports.log.info("tasks left to the sweeper", outbox=record, tasks=len(effects))
     return committed
@@ -123,11 +124,19 @@ def _is_left_behind(snapshot: Snapshot) -> bool:
 
 def _swept(ports: Ports, snapshot: Snapshot) -> bool:
     try:
-        hand_over(ports, snapshot.path, from_record(snapshot.data or {}))
+        hand_over(ports, snapshot.path, _not_enqueued(snapshot))
     except (Unavailable, Problem):
         ports.log.error("outbox tasks refused by the queue", outbox=snapshot.path)
         return False
     return True
+
+
+def _not_enqueued(snapshot: Snapshot) -> tuple[Effect, ...]:
+    """Return the effects of an outbox record that are not marked as enqueued, wake-ups with their names."""
+    assert snapshot.data is not None, "a query finds only records that exist"
+    assert snapshot.create_time is not None, "a query finds only records that exist"
+    effects = completed(from_record(snapshot.data), snapshot.create_time)
+    return tuple(effect for effect in effects if effect.name not in snapshot.data.get("enqueued", {}))
 
 
 def to_record(effects: Sequence[Effect]) -> dict[str, Any]:
@@ -142,6 +151,5 @@ def to_record(effects: Sequence[Effect]) -> dict[str, Any]:
 
 
 def from_record(record: Any) -> tuple[Effect, ...]:
-    """Return the effects of an outbox record that are not marked as enqueued."""
-    enqueued = record.get("enqueued", {})
-    return tuple(Effect.from_record(task) for task in record["tasks"] if task["name"] not in enqueued)
+    """Return the effects of an outbox record, wake-ups without their names."""
+    return tuple(Effect.from_record(task) for task in record["tasks"])

@@ -33,7 +33,8 @@ class Effect:
 
     ``task`` is the task's name in that function; ``path`` is the rest of the URL after the function's name and begins
     with ``/``. ``context`` travels with the payload in the envelope: JSON of a lease, a unit, a batch. ``trace`` is a
-    W3C ``traceparent``, propagated to the function.
+    W3C ``traceparent``, propagated to the function. ``wakes`` marks a wake-up, whose name and time follow from the time
+    of its commit: see `wake_ups`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Effect:
     not_before: datetime | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
     trace: str = field(default="", compare=False)
+    wakes: bool = False
 
     def __post_init__(self) -> None:
         assert self.name, "an effect without a name could be enqueued twice"
@@ -53,7 +55,8 @@ class Effect:
 
     def to_record(self) -> dict[str, Any]:
         """Return the effect as an outbox record holds it: payload and context as text, so that any JSON fits."""
-        return {
+        wakes = {"wakes": True} if self.wakes else {}
+        return wakes | {
             "name": self.name,
             "queue": self.queue,
             "function": self.function,

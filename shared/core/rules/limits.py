@@ -302,6 +302,68 @@ class Limits:
     clean_pages_max: int = 20
     """Commits that one visit of the sweeper spends on a semaphore's old receipts: 4,000 receipts in some seconds."""
 
+    # --- mailboxes and objects ---
+
+    wake_up_slot_seconds: float = 0.2
+    """Messages of one slot share one run: about what a guarded commit takes under load."""
+
+    wake_up_margin_seconds: float = 0.1
+    """A wake-up is due this long after its slot's end: a queue whose clock is ahead would deliver it early."""
+
+    mailbox_page: int = 50
+    """Messages that one turn applies: a header is written about five times a second at most, so 250 calls a second."""
+
+    mailbox_ahead_seconds: float = 1
+    """A message for later counts as waiting so long before its time, so that no call overtakes it."""
+
+    turn_seconds: float = 10
+    """A turn begins no further call after so long; what is left is for the next one."""
+
+    turn_writes_max: int = 400
+    """Writes of one turn; Firestore takes 500 a commit."""
+
+    turn_tasks_max: int = 90
+    """Tasks that the calls of one turn send; with wake-ups they fit into one outbox record of 100."""
+
+    turn_bytes_max: int = 2 * 1024 * 1024
+    """Of what one turn reads, besides the state, and of what it writes."""
+
+    turn_task_bytes_max: int = 800_000
+    """Payloads of the tasks of one turn, with the outcomes that continuations get: they share an outbox record."""
+
+    fast_rounds_max: int = 2
+    """Attempts to apply a call at once, before it is posted to the mailbox."""
+
+    object_state_bytes_max: int = 900_000
+    """Of an object's state as JSON: it lies in one record."""
+
+    object_key_bytes_max: int = 800
+    """Of an object's key: with its class it is an id in Firestore, and part of the paths of its messages."""
+
+    call_attempts_max: int = 10
+    """Starts of one call that kill the process or raise a transient error, before it is given up."""
+
+    careful_deliveries: int = 2
+    """From so many earlier deliveries of its wake-up on, a run applies one call at a time and counts its starts."""
+
+    call_mark_seconds: int = 60
+    """So long a run may take for a call that it has marked, before another may start it."""
+
+    call_receipt_seconds: int = receipt_seconds
+    """A call and its outcome are kept so long: Cloud Tasks delivers a task for up to 31 days."""
+
+    call_later_seconds_max: int = 366 * 24 * 3600
+    """A call for later is at most a year ahead."""
+
+    call_continuations_max: int = 20
+    """Continuations of one call: they are enqueued in the commit that has its outcome."""
+
+    call_wait_seconds_max: int = 30
+    """A request waits so long for an outcome: it holds an instance meanwhile."""
+
+    objects_listed_max: int = 100
+    """Objects in one response."""
+
     @contextmanager
     def replaced(self, **values: float) -> Iterator[None]:
         """Replace limits while the context is entered. For tests; raises `AttributeError` for an unknown name."""

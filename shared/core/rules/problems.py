@@ -241,3 +241,32 @@ class LeaseEnded(Problem):
 
 class NoSemaphore(NotFound):
     title = "Semaphore not found"
+
+
+class BadObjectCall(Problem):
+    title = "Invalid call of an object"
+
+
+class NoSuchMethod(Problem):
+    status = 404
+    title = "The class has no such method"
+
+
+class CallTooLate(Problem):
+    status = 409
+    title = "The call was too late"
+
+
+class MethodFailed(Problem):
+    status = 500
+    title = "The object's method raised an error"
+
+
+class NoObject(Problem):
+    status = 409
+    title = "The result is no object"
+
+
+class NotReady(Problem):
+    status = 409
+    title = "The call has no result yet"

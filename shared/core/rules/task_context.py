@@ -50,7 +50,22 @@ class Completion:
     failed: int
 
 
-TaskSubject = Lease | Unit | Completion
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the call `call` of an object ended, as its continuation gets it; `called` is the object's class and key.
+
+    Either there is an `error`, with the members of a problem, or there is the `result`; a result that is an object is
+    in `object`, by its class and key.
+    """
+
+    called: Mapping[str, str]
+    call: str
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+    object: Mapping[str, str] | None = None
+
+
+TaskSubject = Lease | Unit | Completion | Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,7 @@ class TaskContext:
         return self._cancelled()
 
 
-KINDS: Mapping[str, type[TaskSubject]] = {"lease": Lease, "unit": Unit, "batch": Completion}
+KINDS: Mapping[str, type[TaskSubject]] = {"lease": Lease, "unit": Unit, "batch": Completion, "outcome": Outcome}
 
 
 def subject_of(context: Mapping[str, Any]) -> TaskSubject | None:

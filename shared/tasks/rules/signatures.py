@@ -54,6 +54,14 @@ class Signature:
         required = frozenset(each for each in arguments if parameters[each].default is inspect.Parameter.empty)
         return cls(name, arguments, required, filled)
 
+    @classmethod
+    def from_method(cls, function: Callable[..., Any]) -> Self:
+        """Read the signature of a method, without its first parameter. Raises `TypeError` as `from_function` does."""
+        first, *_ = inspect.signature(function).parameters
+        whole = cls.from_function(function)
+        arguments = {name: kind for name, kind in whole.arguments.items() if name != first}
+        return cls(whole.task, arguments, whole.required - {first}, whole.filled)
+
     def check(self, values: Mapping[str, Any]) -> None:
         """Check arguments against the annotations. Raises `WrongArguments`."""
         for name, value in values.items():
@@ -132,17 +140,18 @@ def _json_errors(value: Any, at: str) -> Iterator[str]:
 def _check_parameter(what: str, parameter: inspect.Parameter, annotation: Any) -> None:
     if parameter.kind not in _PASSED_BY_NAME:
         raise TypeError(f"{what} cannot be passed by name: arguments of a task travel as a JSON object")
-    if annotation not in _FILLED and not _is_json_type(annotation):
+    if annotation not in _FILLED and not is_json_type(annotation):
         raise TypeError(f"{what} is a {_type_name(annotation)}: annotate it with a JSON type, or a Lease or a Unit")
 
 
-def _is_json_type(annotation: Any) -> bool:
+def is_json_type(annotation: Any) -> bool:
+    """Return whether values of an annotated type are JSON."""
     inner = get_args(annotation)
     if annotation is Any or annotation in _JSON_TYPES or get_origin(annotation) is Literal:
         return True
     if get_origin(annotation) is dict:
-        return inner[0] is str and _is_json_type(inner[1])
-    return (_is_union(annotation) or get_origin(annotation) is list) and all(map(_is_json_type, inner))
+        return inner[0] is str and is_json_type(inner[1])
+    return (_is_union(annotation) or get_origin(annotation) is list) and all(map(is_json_type, inner))
 
 
 def _is_union(annotation: Any) -> bool:

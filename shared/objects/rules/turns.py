@@ -1,0 +1,211 @@
+"""A turn: messages applied in order, in memory, to be committed together under the header's guard.
+
+Calls change the state, deletions empty it. What follows on a call (a continuation, a call on its result) is resolved
+when the call has its outcome: at once, if it has one, else it is kept with the call until then.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from shared.core.rules.calls import Call
+from shared.core.rules.effects import Effect, name_of
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import CallTooLate, GaveUp, NoObject, NotFound, Problem, TooLarge
+from shared.core.rules.times import microseconds
+from shared.objects.rules.addresses import ObjectAddress
+from shared.objects.rules.messages import (
+    CallRecord,
+    Forwarded,
+    Kind,
+    Message,
+    call_on_result,
+    continuation_message,
+    method_call,
+)
+from shared.objects.rules.methods import Applied, Apply, Post
+from shared.objects.rules.outcomes import CallOutcome
+from shared.objects.rules.sizes import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that the turn's commit creates in the mailbox of `address`."""
+
+    address: ObjectAddress
+    id: str
+    message: Message
+    due_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn of the object at `address`: `state` is its text, `calls` what is known of calls by id.
+
+    `revision` is that of the header it will write. `changed` are the calls that it has changed, `held` those of them
+    that wait for another call's outcome from now on; `resumed` were held and wait again, each with its `since`.
+    `posted` are the messages and `tasks` the tasks that it sends.
+    """
+
+    address: ObjectAddress
+    state: str | None
+    revision: int
+    now: datetime
+    calls: dict[str, CallRecord]
+    changed: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    resumed: dict[str, datetime] = field(default_factory=dict)
+    posted: list[Posted] = field(default_factory=list)
+    tasks: list[Effect] = field(default_factory=list)
+    size: Size = field(default_factory=Size)
+    _ids: int = 0
+
+    def take(self, id_: str, since: datetime, apply: Apply, *, gave_up: bool = False) -> bool:
+        """Apply one message, which waits since then. Returns False, and does nothing, if it does not fit any more."""
+        message = self.calls[id_].message
+        applied = self._applied(message, apply, gave_up=gave_up)
+        size = self.size + Size.of(applied, self._continuations(message))
+        if self.changed and not size.fits:
+            return False
+        self.size = size
+        match message.kind:
+            case _ if gave_up:
+                self._resolve(id_, since, applied.outcome)
+            case Kind.CALL | Kind.DELETE:
+                self._send(applied)
+                self._resolve(id_, since, applied.outcome)
+            case Kind.THEN:
+                self._follow(message.target, message.continuation)
+                self._resolve(id_, since, CallOutcome())
+            case Kind.ON_RESULT:
+                self._call_result_of(message.target, id_, since)
+        return True
+
+    def _applied(self, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
+        """Return what a call or a deletion leaves; for what follows on a call: that call's outcome, for its size."""
+        if refused := self._refused(message, gave_up=gave_up):
+            return Applied(self.state, CallOutcome.from_problem(refused))
+        if message.kind is Kind.DELETE:
+            return Applied(None, CallOutcome())
+        if message.kind is not Kind.CALL:
+            target = self.calls.get(message.target)
+            return Applied(self.state, (target and target.outcome) or CallOutcome())
+        applied = apply(self.address, self.state, message, self.now)
+        if Size.of(applied, message.then).fits:
+            return applied
+        return Applied(self.state, CallOutcome.from_problem(TooLarge("The call sends more than one turn may.")))
+
+    def _continuations(self, message: Message) -> tuple[Call, ...]:
+        return (*message.then, message.continuation) if message.kind is Kind.THEN else message.then
+
+    def _refused(self, message: Message, *, gave_up: bool) -> Problem | None:
+        if gave_up:
+            return GaveUp(f"Gave up after {LIMITS.call_attempts_max} attempts.")
+        if message.not_after is not None and self.now > message.not_after:
+            return CallTooLate("Its turn came after `not_after`.")
+        return None
+
+    def _send(self, applied: Applied) -> None:
+        self.state = applied.state
+        for post in applied.sent.posts:
+            self._post(post)
+        for task in applied.sent.tasks:
+            self.tasks.append(task.effect(self._new_id(), self.now))
+
+    def _post(self, post: Post) -> None:
+        due_at = self.now + timedelta(seconds=post.delay_seconds) if post.delay_seconds else None
+        self.posted.append(Posted(post.address, self._new_id(), post.message, due_at))
+
+    def _new_id(self) -> str:
+        """Return an id that no other turn gives: the header's guard lets one turn have a revision.
+
+        It begins with its number: messages of one commit have one create time, and are then ordered by their ids.
+        """
+        self._ids += 1
+        return f"{self._ids:04}-{name_of(self.address.base, self.revision, self._ids)}"
+
+    def _resolve(self, id_: str, since: datetime, outcome: CallOutcome) -> None:
+        """Record a call's outcome, run its continuations in order, and let the calls on its result wait again."""
+        call = self.calls[id_]
+        self._end(id_, since, replace(call, outcome=outcome))
+        for continuation in call.message.then:
+            self._run(id_, continuation, outcome)
+
+    def _end(self, id_: str, since: datetime, call: CallRecord) -> None:
+        """Record where a call ended. What it held waits as long as the call did, so before what came later."""
+        self.resumed |= dict.fromkeys(call.held, since)
+        self.calls[id_] = replace(call, held=())
+        self.changed.add(id_)
+
+    def _run(self, id_: str, continuation: Call, outcome: CallOutcome) -> None:
+        context = {"called": self.address.to_json(), "call": id_, **outcome.to_json()}
+        self.tasks.append(continuation.effect(self._new_id(), self.now, outcome=context))
+
+    def _follow(self, target: str, continuation: Call) -> None:
+        """Run a task with the outcome of a call: now, or when it is there, or where the call went."""
+        call = self.calls.get(target)
+        if call is None:
+            self._run(target, continuation, _unknown(target))
+        elif call.forwarded is not None:
+            following = continuation_message(call.forwarded.id, continuation, receipt=False)
+            self._post(Post(call.forwarded.address, following))
+        elif call.outcome is not None:
+            self._run(target, continuation, call.outcome)
+        elif len(call.message.then) >= LIMITS.call_continuations_max:
+            self._run(target, continuation, _too_many())
+        else:
+            self.calls[target] = call.following(continuation)
+            self.changed.add(target)
+
+    def _call_result_of(self, target: str, id_: str, since: datetime) -> None:
+        """Call the object that a call results in: now, or when it is there, or where the call went."""
+        call = self.calls.get(target)
+        if call is None:
+            self._resolve(id_, since, _unknown(target))
+        elif call.forwarded is not None:
+            self._forward(id_, since, call.forwarded.address, call_on_result, call.forwarded.id)
+        elif call.outcome is not None:
+            self._call_object(call.outcome, id_, since)
+        elif len(call.held) >= LIMITS.call_continuations_max:
+            self._resolve(id_, since, _too_many())
+        else:
+            self.calls[target] = call.holding(id_)
+            self.changed |= {target, id_}
+            self.held.add(id_)
+
+    def _call_object(self, outcome: CallOutcome, id_: str, since: datetime) -> None:
+        """Forward a call to the object that an outcome is; an error is the outcome of the call on it too."""
+        if outcome.error is not None:
+            self._resolve(id_, since, outcome)
+        elif outcome.object is None:
+            no_object = NoObject("Only a result that is an object has methods.")
+            self._resolve(id_, since, CallOutcome.from_problem(no_object))
+        else:
+            self._forward(id_, since, outcome.object, method_call)
+
+    def _forward(
+        self, id_: str, since: datetime, address: ObjectAddress, message: Callable[..., Message], *target: str
+    ) -> None:
+        """Post a call where it belongs. Its record says where, and what is called on its result follows it there."""
+        call, place = self.calls[id_], Forwarded(address, self._new_id())
+        body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}
+        self.posted.append(Posted(address, place.id, message(*target, body["method"], body["arguments"], **others)))
+        self._end(id_, since, replace(call, forwarded=place))
+
+
+def next_revision(before: int, read_time: datetime) -> int:
+    """Return the revision that a turn writes: it grows with every turn, also after a deletion, so it can fence."""
+    return max(before + 1, microseconds(read_time))
+
+
+def _too_many() -> CallOutcome:
+    return CallOutcome.from_problem(TooLarge(f"At most {LIMITS.call_continuations_max} wait for one call's outcome."))
+
+
+def _unknown(target: str) -> CallOutcome:
+    return CallOutcome.from_problem(NotFound(f"No call {target!r} is known: it never was, or ended too long ago."))
+
+
+def call_records(records: Mapping[str, Mapping[str, object] | None]) -> dict[str, CallRecord]:
+    """Read the records of calls by id; without those that are not there."""
+    return {id_: CallRecord.from_record(data) for id_, data in records.items() if data is not None}

@@ -1,0 +1,95 @@
+"""Classes of objects for tests, and the ports that run them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from shared.core.operations.ports import Ports
+from shared.core.rules.calls import Call
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import Problem, UnknownTask
+from shared.core.rules.wake_ups import WakeUp
+from shared.objects.operations import calls, runs
+from shared.objects.operations.calls import Placeholder
+from shared.objects.operations.runs import Code
+from shared.objects.rules.addresses import ObjectAddress
+from shared.objects.rules.classes import ObjectClass
+from shared.objects.rules.messages import CallRecord, Message, method_call
+from shared.objects.rules.methods import Post
+from shared.objects.rules.sending import Reference, send_post, send_task
+from tests.unit.operations_platform import OperationsPlatform
+
+
+class Counter:
+    """Counts, remembers who called in which order, and sends when it is asked to."""
+
+    total: int = 0
+    seen: list[str] = []  # noqa: RUF012  an object starts with a copy
+
+    def add(self, who: str, amount: int = 1) -> int:
+        if amount < 0:
+            self.total = -1
+            raise Problem("Only upwards.")
+        self.total += amount
+        self.seen.append(who)
+        return self.total
+
+    def tell(self, other: str) -> None:
+        send_post(Post(ObjectAddress("Counter", other), method_call("add", {"who": "told"}, receipt=False)))
+        send_task(Call("shop", "printed", {"total": self.total}))
+
+    def tell_only(self, other: str) -> None:
+        send_post(Post(ObjectAddress("Counter", other), method_call("add", {"who": "told"}, receipt=False)))
+
+    def open(self, other: str) -> Reference:
+        return Reference(ObjectAddress("Counter", other))
+
+    def fail(self) -> None:
+        raise ValueError("a bug")
+
+
+COUNTER = ObjectClass.from_class(Counter)
+
+
+def function_of(class_name: str) -> str:
+    """Return the function that has a class."""
+    if class_name != "Counter":
+        raise UnknownTask(f"No function has the class {class_name}.")
+    return "counters"
+
+
+CODE = Code("counters", COUNTER.apply, function_of)
+
+
+@dataclass
+class Objects:
+    """Objects on a platform whose tasks a test delivers: wake-ups to the operation, others nowhere."""
+
+    world: OperationsPlatform
+
+    @property
+    def ports(self) -> Ports:
+        return self.world.ports
+
+    def call(self, key: str, id_: str, method: str, **arguments: Any) -> CallRecord:
+        placeholder = Placeholder(ObjectAddress("Counter", key), id_)
+        return calls.call_at_once(self.ports, CODE, placeholder, method_call(method, arguments))
+
+    def post(self, key: str, id_: str, message: Message, **timing: float) -> CallRecord:
+        placeholder = Placeholder(ObjectAddress("Counter", key), id_)
+        return calls.post_call(self.ports, function_of, placeholder, message, calls.Timing(**timing))
+
+    def get(self, key: str, id_: str) -> CallRecord:
+        return calls.get_call(self.ports, Placeholder(ObjectAddress("Counter", key), id_))
+
+    def run(self, task: Effect, deliveries: int = 0) -> None:
+        delivery = runs.Run(WakeUp.from_payload(task.payload), task.name, deliveries)
+        runs.run(self.ports, CODE, delivery, lambda: lambda: False)
+
+    def run_all(self) -> None:
+        """Deliver wake-ups, each at its time, until none waits."""
+        while woken := [task for task in self.world.tasks if task.task == "turn"]:
+            first = min(woken, key=lambda task: (task.not_before, task.name))
+            self.world.tasks.remove(first)
+            assert first.not_before is not None
+            self.world.pass_time(max(0.0, (first.not_before - self.world.now).total_seconds()))
+            self.run(first)
