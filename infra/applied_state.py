@@ -18,8 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalogue_consistency import Catalogue
+from infra.catalogue_consistency import OBJECTS_QUEUE, Catalogue
 from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
+from shared.core.rules.calls import CALL_OBJECT
 
 INVOKER = "google_cloud_run_service_iam_member"
 ACTS_AS = "google_service_account_iam_member"
@@ -108,7 +109,8 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         folder=folder,
         invoked_by=tuple(_invokers(state, values, callers)),
         queues=tuple(_unless_usual(state, _calling(state, callers))),
-        tasks=tuple(json.loads(service["environment_variables"]["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())),
+        tasks=tuple(_tasks(state, name)),
+        objects=tuple(_objects(state, name)),
         enqueues=tuple(sorted(_enqueues(state, f"serviceAccount:{service['service_account_email']}"))),
         public=EVERYBODY in callers,
         memory=service["available_memory"],
@@ -117,6 +119,16 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         timeout_seconds=service["timeout_seconds"],
         instances_max=service["max_instance_count"],
     )
+
+
+def _tasks(state: _State, name: str) -> Iterator[str]:
+    listed = json.loads(state.environment["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())
+    return (task for task in listed if task != CALL_OBJECT)
+
+
+def _objects(state: _State, name: str) -> Iterator[str]:
+    classes = json.loads(state.environment["SIGNALBOX_OBJECT_CLASSES"])
+    return (each for each, function in classes.items() if function == name)
 
 
 def _enqueues(state: _State, member: str) -> Iterator[str]:
@@ -134,7 +146,8 @@ def _calling(state: _State, callers: set[str]) -> list[str]:
 
 def _unless_usual(state: _State, queues: list[str]) -> list[str]:
     usual = sorted(json.loads(state.environment["SIGNALBOX_TASK_QUEUES"]))
-    return [] if queues == usual else queues
+    others = [queue for queue in queues if queue != OBJECTS_QUEUE]
+    return [] if others == usual else others
 
 
 def _invokers(state: _State, values: Resource, callers: set[str]) -> Iterator[str]:

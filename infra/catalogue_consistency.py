@@ -1,7 +1,7 @@
 """The catalogue as a whole: check that its entries agree with each other.
 
-Every queue that a function enqueues to exists, every invoker that a function declares calls it, and a function has one
-trigger at most.
+Every queue that a function enqueues to exists, every invoker that a function declares calls it, a function has one
+trigger at most, and a class of objects has one function.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalogue_entries import CatalogueError, Function, Index, Queue, Schedule, Trigger, refuse
+from shared.core.rules.calls import CALL_OBJECT
+
+OBJECTS_QUEUE = "objects"
+"""Carries the wake-ups of objects, and nothing else."""
 
 ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
 
@@ -37,6 +41,7 @@ class Catalogue:
         self._callers_agree("triggers", self.triggers, "event")
         self._callers_agree("schedules", self.schedules, "schedule")
         self._one_trigger_each()
+        self._one_function_a_class()
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
@@ -47,7 +52,7 @@ class Catalogue:
         of_the_kit = self.root / "functions"
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
         users = (each for each in invoked if each.tasks or of_the_kit not in each.folder.parents)
-        return {each.name: frozenset(each.tasks) for each in users}
+        return {each.name: frozenset((*each.tasks, *([CALL_OBJECT] if each.objects else ()))) for each in users}
 
     @property
     def task_queues(self) -> frozenset[str]:
@@ -55,7 +60,7 @@ class Catalogue:
 
         The kit counts attempts, so the queue must retry forever.
         """
-        return self._forever - {queue for each in self._kits_own for queue in each.queues}
+        return self._forever - {queue for each in self._kits_own for queue in each.queues} - {OBJECTS_QUEUE}
 
     @property
     def calling_queues(self) -> Mapping[str, frozenset[str]]:
@@ -64,7 +69,13 @@ class Catalogue:
         return {each.name: self._calling(each) for each in invoked}
 
     def _calling(self, function: Function) -> frozenset[str]:
-        return frozenset(function.queues) or self.task_queues
+        tasks = frozenset(function.queues) or self.task_queues
+        return tasks | {OBJECTS_QUEUE} if function.objects else tasks
+
+    @property
+    def object_classes(self) -> Mapping[str, str]:
+        """Return the function that has the code of each class of objects."""
+        return {name: function.name for function in self.functions.values() for name in function.objects}
 
     @property
     def _forever(self) -> frozenset[str]:
@@ -86,6 +97,14 @@ class Catalogue:
         for function in self.functions.values():
             idle = invoker in function.invoked_by and function.name not in called
             refuse(idle, f"functions.{function.name}: invoked_by contains {invoker!r}, and nothing in {kind} names it")
+
+    def _one_function_a_class(self) -> None:
+        for function in self.functions.values():
+            for name in function.objects:
+                other = self.object_classes[name]
+                refuse(other != function.name, f"functions.{function.name}: the class {name} is one of {other} already")
+            lost = bool(function.objects) and OBJECTS_QUEUE not in self._forever
+            refuse(lost, f"functions.{function.name}: its objects need a queue {OBJECTS_QUEUE} with attempts_max: -1")
 
     def _one_trigger_each(self) -> None:
         first: dict[str, str] = {}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.core.rules import indexes
+from shared.core.rules.calls import CALL_OBJECT
+from shared.objects.rules.addresses import CLASS_NAME
 
 INVOKERS = ("people", "queue", "event", "schedule")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
@@ -55,6 +57,7 @@ class Function:
     enqueues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
     public: bool = False
     memory: str = "512Mi"
     cpu: float = 1
@@ -77,11 +80,19 @@ class Function:
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
         )
+        self._objects_can_be_woken()
         refuse(bool(self.queues) and "queue" not in self.invoked_by, "queues are its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
+            refuse(task == CALL_OBJECT, f"tasks names {task!r}, a task of the kit's own: choose another name")
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
+
+    def _objects_can_be_woken(self) -> None:
+        woken = "queue" in self.invoked_by
+        refuse(bool(self.objects) and not woken, "objects are woken by a queue: add queue to invoked_by")
+        for name in self.objects:
+            refuse(not CLASS_NAME.fullmatch(name), f"objects names {name!r}, which is no name of a class of objects")
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")

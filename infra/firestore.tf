@@ -38,6 +38,16 @@ resource "google_firestore_field" "failures" {
   depends_on = [google_firestore_field.first]
 }
 
+# The receipt of a call on an object: it has its time itself. What waits, and an object's state, has none.
+resource "google_firestore_field" "mailbox" {
+  database   = local.database
+  collection = "mailbox"
+  field      = "expires_at"
+  ttl_config {}
+  index_config {}
+  depends_on = [google_firestore_field.first]
+}
+
 # What was enqueued under an id, or by a task. As long as Cloud Tasks may deliver that task again, and a day.
 resource "google_firestore_field" "receipts" {
   database   = local.database

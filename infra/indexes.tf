@@ -22,10 +22,14 @@ locals {
     counters  = ["failures", "failures_max", "page", "passed", "units"]
     documents = ["_signalbox"]
     failures  = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
-    outbox    = ["enqueued", "tasks"]
-    pages     = ["digest", "end", "first", "size", "task", "units"]
-    receipts  = ["digest"]
-    releases  = ["id", "incarnation", "operation", "token"]
+    mailbox = [
+      "body", "forwarded", "held", "kind", "later", "mark", "not_after", "outcome", "receipt", "revision", "state", "then"
+    ]
+    objects  = ["class", "created_at", "key"]
+    outbox   = ["enqueued", "tasks"]
+    pages    = ["digest", "end", "first", "size", "task", "units"]
+    receipts = ["digest"]
+    releases = ["id", "incarnation", "operation", "token"]
     semaphores = [
       "alarm_at", "clean_at", "delete_after_seconds", "ended", "lease_seconds", "leases", "next_token", "permits", "revision"
     ]
@@ -61,7 +65,7 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
-  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.time_to_live, google_firestore_field.attempts]
+  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.attempts, google_firestore_field.failures, google_firestore_field.mailbox, google_firestore_field.receipts]
 }
 
 # A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so

@@ -19,7 +19,8 @@ locals {
 
   # Those of the kit's own functions carry nothing else; the others are for users' tasks, if they retry forever.
   kits_queues = flatten([for name, entry in local.catalogue.functions : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
-  task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name)]
+  # The queue `objects` carries the wake-ups of objects.
+  task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name) && name != "objects"]
 
   functions = { for name, entry in local.catalogue.functions : name => {
     segment    = local.segments[name]
@@ -29,10 +30,14 @@ locals {
     queue      = contains(entry.invoked_by, "queue")
     schedule   = contains(entry.invoked_by, "schedule")
     public     = lookup(entry, "public", false)
-    queues     = toset(!contains(entry.invoked_by, "queue") ? [] : length(lookup(entry, "queues", [])) > 0 ? entry.queues : local.task_queues)
-    enqueues   = toset(lookup(entry, "enqueues", []))
-    tasks      = sort(lookup(entry, "tasks", []))
-    users_own  = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")
+    queues = toset(!contains(entry.invoked_by, "queue") ? [] : concat(
+      length(lookup(entry, "queues", [])) > 0 ? entry.queues : local.task_queues,
+      length(lookup(entry, "objects", [])) > 0 ? ["objects"] : [],
+    ))
+    enqueues  = toset(lookup(entry, "enqueues", []))
+    objects   = lookup(entry, "objects", [])
+    tasks     = sort(concat(lookup(entry, "tasks", []), length(lookup(entry, "objects", [])) > 0 ? ["call_object"] : [])) # the kit's own task
+    users_own = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")
     resources = {
       memory          = lookup(entry, "memory", null)
       cpu             = lookup(entry, "cpu", null)
@@ -58,6 +63,7 @@ locals {
     SIGNALBOX_TASK_FUNCTIONS    = jsonencode({ for name, function in local.functions : name => function.tasks if function.queue && (function.users_own || length(function.tasks) > 0) })
     SIGNALBOX_TASK_QUEUES       = jsonencode(local.task_queues)
     SIGNALBOX_CALLING_QUEUES    = jsonencode({ for name, function in local.functions : name => sort(function.queues) if function.queue })
+    SIGNALBOX_OBJECT_CLASSES    = jsonencode(merge([for name, function in local.functions : { for class in function.objects : class => name }]...))
     SIGNALBOX_QUEUE_BACKOFFS    = jsonencode({ for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] })
   }
 }

@@ -1,14 +1,16 @@
-"""Compare what a function's code does with what its entry of the catalogue declares: its tasks and its queues.
+"""Compare what a function's code does with what its entry of the catalogue declares: its tasks, objects and queues.
 
-The code is read, not run. The tasks are the functions decorated with ``@app.task``. The queues follow from the use of
-`shared.kit`: a semaphore enqueues to `admit` and `tasks`, a batch to `batches` and `tasks`, and so does the task of a
-batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`. A
-queue that the code names (``queue="slow"``) counts too.
+The code is read, not run. The tasks are the functions decorated with ``@app.task``, the objects the classes decorated
+with ``@app.object``. The queues follow from the use of `shared.kit`: a semaphore enqueues to `admit` and `tasks`, a
+batch to `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch;
+``call.enqueue()`` to `tasks`; a call of an object to `objects`, and who has a class also to `tasks`, since its turns
+send what methods send. A queue that the code names (``queue="slow"``) counts too.
 """
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from infra.catalogue_entries import Function
 from infra.packaging.imports import PackagingError, parsed
@@ -17,36 +19,47 @@ from shared.core.rules.calls import QUEUE_DEFAULT
 KIT = "shared.kit"
 SEMAPHORE_QUEUES = ("admit", QUEUE_DEFAULT)
 BATCH_QUEUES = ("batches", QUEUE_DEFAULT)
-QUEUES = {"semaphore": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES, "sub_batch": BATCH_QUEUES}
+CALLER_QUEUES = ("objects",)
+OBJECT_QUEUES = ("objects", QUEUE_DEFAULT)
+QUEUES = {
+    "semaphore": SEMAPHORE_QUEUES,
+    "batch": BATCH_QUEUES,
+    "sub_batch": BATCH_QUEUES,
+    "objects": CALLER_QUEUES,
+}
 NAMES_A_QUEUE = frozenset({"Call", "replace"})
 TASK_DECORATOR = frozenset({"task"})
+OBJECT_DECORATOR = frozenset({"object"})
 READ_ONLY = frozenset({"status"})
 """Methods of a batch that enqueue nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a function's code declares and uses: places (``main.py:12``) by the name of the task or queue.
+    """What a function's code declares and uses: places (``main.py:12``) by the name of the task, queue or class.
 
-    `complete` is false if a task is made in a way that reading cannot follow; then there may be more.
+    `complete` is false if a task or a class is made in a way that reading cannot follow; then there may be more.
     """
 
     tasks: Mapping[str, str]
     queues: Mapping[str, str]
     complete: bool = True
+    objects: Mapping[str, str] = field(default_factory=dict)
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
     """Read the Python files of a function, by path. Raises `PackagingError` for one that does not compile."""
     tasks: dict[str, str] = {}
     queues: dict[str, str] = {}
+    objects: dict[str, str] = {}
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
         tasks = {**module.tasks(), **tasks}
         queues = {**module.queues(), **queues}
+        objects = {**module.objects(), **objects}
         complete = complete and not module.makes_tasks_otherwise()
-    return Usage(tasks, queues, complete)
+    return Usage(tasks, queues, complete, objects)
 
 
 def check_declared(function: Function, usage: Usage) -> None:
@@ -57,12 +70,12 @@ def check_declared(function: Function, usage: Usage) -> None:
 
 def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     entry = f"in the catalogue, functions.{function.name}, write"
-    for task, where in list(usage.tasks.items())[:1]:
+    for name, where in list({**usage.objects, **usage.tasks}.items())[:1]:
         if "queue" not in function.invoked_by:
-            yield f"{where} declares the task {task}: {entry}  invoked_by: {_list([*function.invoked_by, 'queue'])}"
-    declared = set(function.tasks)
-    if (declared - usage.tasks.keys() and usage.complete) or usage.tasks.keys() - declared:
-        yield f"its tasks are {_named(usage.tasks) or 'none'}: {entry}  tasks: {_list(usage.tasks)}"
+            yield f"{where} declares {name}: {entry}  invoked_by: {_list([*function.invoked_by, 'queue'])}"
+    for kind, declared, found in (("tasks", function.tasks, usage.tasks), ("objects", function.objects, usage.objects)):
+        if (set(declared) - found.keys() and usage.complete) or found.keys() - set(declared):
+            yield f"its {kind} are {_named(found) or 'none'}: {entry}  {kind}: {_list(found)}"
     missing = {queue: where for queue, where in usage.queues.items() if queue not in function.enqueues}
     if missing:
         yield f"{_named(missing)} not in enqueues: {entry}  enqueues: {_list([*function.enqueues, *missing])}"
@@ -95,13 +108,16 @@ class _Module:
             if isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list))
         }
 
+    def objects(self) -> dict[str, str]:
+        """Return the places of the classes that a decorator makes classes of objects."""
+        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_object_class(node)}
+
     def makes_tasks_otherwise(self) -> bool:
-        """Return whether ``app.task`` is called on something other than a function below it."""
-        decorators = {
-            id(each) for node in self._nodes if isinstance(node, ast.FunctionDef) for each in node.decorator_list
-        }
+        """Return whether ``app.task`` or ``app.object`` is called on something other than what is below it."""
+        decorated = (node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        decorators = {id(each) for node in decorated for each in node.decorator_list}
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
-        return any(_is_task_decorator(call) for call in calls)
+        return any(_is_decorator(call, TASK_DECORATOR | OBJECT_DECORATOR) for call in calls)
 
     def queues(self) -> dict[str, str]:
         """Return the places of the first use of each queue."""
@@ -122,6 +138,8 @@ class _Module:
                 yield from _queue_named(decorator, names=TASK_DECORATOR) if isinstance(decorator, ast.Call) else ()
             if any(annotation is not None and self._kit_name(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
+        elif _is_object_class(node):
+            yield from OBJECT_QUEUES
 
     def _kit_name(self, node: ast.expr) -> str:
         """Return the name that the kit has for an expression, or an empty text."""
@@ -144,9 +162,18 @@ def _is_enqueue(call: ast.Call) -> bool:
 
 
 def _is_task_decorator(node: ast.expr) -> bool:
-    """Return whether an expression is ``app.task`` or ``app.task(…)``, of any `app`."""
+    return _is_decorator(node, TASK_DECORATOR)
+
+
+def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:
+    decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
+    return any(_is_decorator(each, OBJECT_DECORATOR) for each in decorators)
+
+
+def _is_decorator(node: ast.expr, names: frozenset[str]) -> bool:
+    """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of any `app`."""
     target = node.func if isinstance(node, ast.Call) else node
-    return isinstance(target, ast.Attribute) and target.attr == "task" and isinstance(target.value, ast.Name)
+    return isinstance(target, ast.Attribute) and target.attr in names and isinstance(target.value, ast.Name)
 
 
 def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:

@@ -15,7 +15,7 @@ from shared.adapters.http.routes import Routes
 from shared.adapters.http.tasks import TaskDelivery, task_entry
 from shared.core.operations.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from shared.core.rules import wake_ups
-from shared.core.rules.calls import QUEUE_DEFAULT
+from shared.core.rules.calls import CALL_OBJECT, QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable, UnknownTask
@@ -25,7 +25,8 @@ from shared.kit import object_http
 from shared.kit.batch_liveness_cache import is_live
 from shared.kit.calls import Call
 from shared.kit.idempotency import hold, idempotent_calls
-from shared.kit.objects import CALL_OBJECT, LocalClasses, call_object, local_classes
+from shared.kit.object_classes import LocalClasses, declare, local_classes
+from shared.kit.objects import call_object
 from shared.kit.task_contexts import task_context
 from shared.objects.operations import runs
 from shared.objects.rules.classes import ObjectClass
@@ -131,6 +132,8 @@ class Function:
 
         def register(code: Callable[P, R]) -> Task[P, R]:
             task = Task(self.name, code, RetryLimits(attempts_max), queue)
+            if task.name == CALL_OBJECT:
+                raise ValueError(f"the task {CALL_OBJECT} is the kit's own: choose another name")
             if self._tasks.setdefault(task.name, task) is not task:
                 raise ValueError(f"{self.name} has two tasks of the name {task.name}")
             return task
@@ -146,6 +149,7 @@ class Function:
         if code.__name__ in self._classes:
             raise ValueError(f"{self.name} has two classes of the name {code.__name__}")
         self._classes[code.__name__] = ObjectClass.from_class(code)
+        declare(self._classes, self.name)
         return code
 
     def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -176,15 +180,16 @@ class Function:
             return self._events
         if self._classes:
             self._add_objects()
+            declare(self._classes, self.name)
         tasks = task_entry(self.name)(self._run)
         turns = task_entry(self.name)(self._run_turn)
         return entry_point(self.name, self._with_classes(_dispatch(self._routes.entry_point(), tasks, turns)))
 
     def _add_objects(self) -> None:
         """Add the routes of objects, and the task that calls a method."""
-        object_http.add_routes(self._routes, lambda: self._local_classes)
-        task = Task(self.name, call_object, RetryLimits(LIMITS.attempts_max), QUEUE_DEFAULT)
-        self._tasks.setdefault(CALL_OBJECT, task)
+        if CALL_OBJECT not in self._tasks:
+            object_http.add_routes(self._routes, lambda: self._local_classes)
+            self._tasks[CALL_OBJECT] = Task(self.name, call_object, RetryLimits(LIMITS.attempts_max), QUEUE_DEFAULT)
 
     @property
     def _local_classes(self) -> LocalClasses:

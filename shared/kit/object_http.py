@@ -1,25 +1,25 @@
 """The routes of a function's objects: call a method, look at a call, follow on it, look at objects, delete one."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import deployed
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.core.rules.calls import Call
-from shared.core.rules.keys import valid_id
+from shared.core.rules.keys import check_key
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadKey, BadQuery, NotFound
-from shared.kit.objects import LocalClasses
+from shared.core.rules.problems import BadQuery, NotFound
+from shared.kit.object_classes import LocalClasses
 from shared.objects.operations import calls, objects
 from shared.objects.operations.calls import Placeholder
-from shared.objects.rules.addresses import ObjectAddress
+from shared.objects.rules.addresses import ObjectAddress, check_call_id
 from shared.objects.rules.classes import ObjectClass
 from shared.objects.rules.messages import CallRecord, Message, call_on_result, continuation_message, method_call
+from shared.objects.rules.outcomes import CallOutcome
 
 OBJECT = "/objects/{class_name}/{key}"
 WAIT = ("wait_seconds",)
-ID_BYTES_MAX = 128
 
 
 def add_routes(routes: Routes, local: Callable[[], LocalClasses]) -> None:
@@ -46,12 +46,13 @@ class ObjectRoutes:
         arguments = request.json_object(LIMITS.task_bytes_max)
         code, seconds = kind.method(method), _wait_seconds(request)
         code.signature.bind(arguments, None)
-        if code.reads:
-            state, now = objects.read_state(runtime.ports().store, address)
-            return Response(200, {"result": kind.read(address, state, method, arguments, now)})
-        place = Placeholder(address, _id(request))
         message = method_call(method, arguments)
-        return _response(place, self._called(place, message, seconds))
+        if code.reads:
+            outcome = self._local().read(address, message)
+            return Response(200, _raised(outcome).to_json())
+        place = Placeholder(address, _id(request))
+        call = self._called(place, message, seconds)
+        return _shown(place, replace(call, outcome=call.outcome and _raised(call.outcome)))
 
     def _called(self, place: Placeholder, message: Message, seconds: float) -> CallRecord:
         ports, local = runtime.ports(), self._local()
@@ -61,9 +62,9 @@ class ObjectRoutes:
         return call if call.outcome else calls.wait_for_call(ports, place, seconds)
 
     def get_call(self, request: Request, class_name: str, key: str, id_: str) -> Response:
-        """Look at a call: its result, 202 while there is none, or the problem that it raised."""
+        """Look at a call: its result or its error; 202 while there is none."""
         place = self._place(class_name, key, id_)
-        return _response(place, calls.wait_for_call(runtime.ports(), place, _wait_seconds(request, default=0)))
+        return _shown(place, calls.wait_for_call(runtime.ports(), place, _wait_seconds(request, default=0)))
 
     def follow(self, request: Request, class_name: str, key: str, id_: str) -> Response:
         """Run a task with the outcome of a call."""
@@ -98,7 +99,8 @@ class ObjectRoutes:
     def list(self, request: Request, class_name: str) -> Response:
         """List objects of a class by their keys."""
         self._class(class_name)
-        page = objects.list_objects(runtime.ports(), class_name, request.query.get("page_token"))
+        token = request.query.get("page_token")
+        page = objects.list_objects(runtime.ports(), class_name, token and check_key(token))
         more = {"next_page_token": page[-1].key} if len(page) == LIMITS.objects_listed_max else {}
         return Response(200, {"objects": [each.to_json() for each in page]} | more)
 
@@ -110,27 +112,24 @@ class ObjectRoutes:
 
     def _place(self, class_name: str, key: str, id_: str) -> Placeholder:
         self._class(class_name)
-        return Placeholder(ObjectAddress.checked(class_name, key), _checked_id(id_))
+        return Placeholder(ObjectAddress.checked(class_name, key), check_call_id(id_))
 
 
-def _response(place: Placeholder, call: CallRecord) -> Response:
+def _raised(outcome: CallOutcome) -> CallOutcome:
+    """Return an outcome that is no error. Raises the one that is, as the method did."""
+    if problem := outcome.problem():
+        raise problem
+    return outcome
+
+
+def _shown(place: Placeholder, call: CallRecord) -> Response:
     if call.outcome is None:
         return Response(202, {"call": place.id, "ready": False})
-    if problem := call.outcome.problem():
-        raise problem
     return Response(200, {"call": place.id, "ready": True} | call.outcome.to_json())
 
 
 def _id(request: Request) -> str:
-    return _checked_id(request.header("Idempotency-Key") or runtime.ports().store.new_id())
-
-
-def _checked_id(id_: Any) -> str:
-    if not valid_id(id_) or len(id_.encode()) > ID_BYTES_MAX or id_.startswith("!"):
-        raise BadKey(
-            f"A call's id has 1 to {ID_BYTES_MAX} bytes, without '/', and does not begin with '!'.", field="id"
-        )
-    return str(id_)
+    return check_call_id(request.header("Idempotency-Key") or runtime.ports().store.new_id())
 
 
 def _wait_seconds(request: Request, default: float = LIMITS.call_wait_seconds_max) -> float:

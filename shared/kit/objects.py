@@ -9,74 +9,34 @@ and what the kit sends with the call: `objects(…).method()`, `send(task.call()
 """
 
 from collections.abc import Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import check_deployed, deployed
-from shared.adapters.settings import settings
-from shared.core.rules.calls import Call
+from shared.core.rules.calls import CALL_OBJECT, Call
 from shared.core.rules.effects import Json
+from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadObjectCall, NotReady
 from shared.kit.idempotency import idempotency_key
+from shared.kit.object_classes import local_classes
 from shared.objects.operations import calls
 from shared.objects.operations import objects as operations
 from shared.objects.operations.calls import Placeholder as CallPlace
 from shared.objects.operations.calls import Timing
-from shared.objects.operations.runs import Code
-from shared.objects.rules.addresses import ObjectAddress
-from shared.objects.rules.classes import ObjectClass
+from shared.objects.rules.addresses import ObjectAddress, check_call_id
+from shared.objects.rules.failures import call_payload
 from shared.objects.rules.messages import (
     CallRecord,
     Message,
     call_on_result,
     continuation_message,
+    deletion,
     method_call,
 )
-from shared.objects.rules.methods import Applied, Post
+from shared.objects.rules.methods import Post
 from shared.objects.rules.outcomes import CallOutcome
 from shared.objects.rules.sending import Reference, is_running, running_object, send_post, send_task
-
-CALL_OBJECT = "call_object"
-"""The kit's own task of a function with objects: a continuation that calls a method."""
-
-_NO_PORTS = BadObjectCall(
-    "A method of an object has only its state and what it sends: a task or a flow may read and write."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalClasses:
-    """The classes of a function by name: this process has their code."""
-
-    function: str
-    classes: Mapping[str, ObjectClass]
-
-    @property
-    def code(self) -> Code:
-        """Return the code as the operations run it."""
-        return Code(self.function, self._apply, self.function_of)
-
-    def function_of(self, class_name: str) -> str:
-        """Return the function that has a class. Raises `BadObjectCall` if none has."""
-        if class_name in self.classes:
-            return self.function
-        known = settings().object_classes
-        if class_name not in known:
-            names = ", ".join(sorted({*known, *self.classes})) or "none"
-            raise BadObjectCall(f"The catalogue has no class {class_name!r}. Known: {names}.", field="class")
-        return known[class_name]
-
-    def _apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
-        with runtime.ports_refused(_NO_PORTS):
-            return self.classes[address.class_name].apply(address, state, message, now)
-
-
-NO_CLASSES = LocalClasses("", {})
-local_classes: ContextVar[LocalClasses] = ContextVar("local_classes", default=NO_CLASSES)
-"""The classes of the function that handles the request; in tests a process serves many functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +120,8 @@ class Method:
         place = CallPlace(self.address, self._id(arguments))
         if self.address.class_name in local.classes and self.on_result_of is None and self.options.timing == calls.NOW:
             if (code := local.classes[self.address.class_name].methods.get(self.name)) and code.reads:
-                return _read(local, place, self.name, arguments)
+                message = self._message(arguments)
+                return Placeholder(place, CallRecord(message, local.read(self.address, message)))
             return Placeholder(place, calls.call_at_once(runtime.ports(), local.code, place, self._message(arguments)))
         posted = calls.post_call(
             runtime.ports(), local.function_of, place, self._message(arguments), self.options.timing
@@ -169,8 +130,7 @@ class Method:
 
     def call(self, **arguments: Json) -> Call:
         """Return the call as a task: a continuation of a semaphore, a batch or another call."""
-        address = {"class_name": self.address.class_name, "key": self.address.key}
-        payload = {**address, "method": self.name, "arguments": arguments}
+        payload = call_payload(self.address, self.name, arguments)
         function = local_classes.get().function_of(self.address.class_name)
         return Call(function, CALL_OBJECT, payload).checked(self.name)
 
@@ -224,13 +184,20 @@ class Object(Reference, Methods):
         `id` makes a repeat recognisable; `then` is a task that gets the `Outcome`; the call runs after `delay_seconds`,
         and has an error as its outcome if its turn comes later than `not_after_seconds` from now.
         """
-        timing = Timing(delay_seconds, not_after_seconds)
+        limit = None if not_after_seconds is None else _checked_seconds("not_after_seconds", not_after_seconds)
+        timing = Timing(_checked_seconds("delay_seconds", delay_seconds), limit)
         follow = () if then is None else (deployed(then, "then"),)
-        return Methods(self._address, CallOptions(id, follow, timing))
+        return Methods(self._address, CallOptions(id and check_call_id(id), follow, timing))
 
     def delete(self) -> None:
         """Delete the object, in its turn: what was called before is applied before."""
-        operations.delete(runtime.ports(), local_classes.get().function_of, self._address)
+        local = local_classes.get()
+        if is_running():
+            local.function_of(self._address.class_name)
+            send_post(Post(self._address, deletion(receipt=False)))
+            return
+        id_ = idempotency_key("delete", self._address.base)
+        operations.delete(runtime.ports(), local.function_of, self._address, id_)
 
 
 def objects(class_name: str, key: str) -> Object:
@@ -240,7 +207,8 @@ def objects(class_name: str, key: str) -> Object:
 
 def later(seconds: float) -> Methods:
     """Return the own methods of the object whose method runs: what is called on them runs so many seconds later."""
-    return Methods(running_object("later"), CallOptions(timing=replace(calls.NOW, delay_seconds=seconds)))
+    timing = Timing(delay_seconds=_checked_seconds("seconds", seconds))
+    return Methods(running_object("later"), CallOptions(timing=timing))
 
 
 def send(call: Call) -> None:
@@ -248,13 +216,12 @@ def send(call: Call) -> None:
     send_task(deployed(call, "send"))
 
 
+def _checked_seconds(name: str, seconds: float) -> float:
+    if not 0 <= seconds <= LIMITS.call_later_seconds_max:
+        raise BadObjectCall(f"`{name}` is 0 to {LIMITS.call_later_seconds_max:,}.", field=name)
+    return seconds
+
+
 def call_object(class_name: str, key: str, method: str, arguments: dict[str, Any]) -> None:
     """Call a method of an object: the task that stands for it in a continuation."""
     Method(ObjectAddress.checked(class_name, key), method, CallOptions())(**arguments)
-
-
-def _read(local: LocalClasses, place: CallPlace, method: str, arguments: Mapping[str, Json]) -> Placeholder:
-    address = place.address
-    state, now = operations.read_state(runtime.ports().store, address)
-    result = local.classes[address.class_name].read(address, state, method, arguments, now)
-    return Placeholder(place, CallRecord(method_call(method, arguments), outcome=CallOutcome(result)))

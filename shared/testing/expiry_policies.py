@@ -29,6 +29,11 @@ POLICIES: dict[str, ExpiryPolicy] = {
         timedelta(days=30),
         "It is kept for people; without it they cannot run the task again from there, and no rule asks for it.",
     ),
+    "mailbox": ExpiryPolicy(
+        "expires_at",
+        timedelta(0),
+        "The receipt of a call: it recognises a repeat while it is kept. What waits, and a header, has no such time.",
+    ),
     "receipts": ExpiryPolicy(
         "enqueued_at",
         timedelta(days=32),

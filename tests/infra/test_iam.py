@@ -33,7 +33,7 @@ semaphore-renew  | ann signalbox-deployer               | admit tasks           
 semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
-sweep            | kit-scheduler                        | admit batches links tasks | signalbox-prod
+sweep            | kit-scheduler                        | admit batches links objects tasks | signalbox-prod
 tasks            | ann signalbox-deployer               | tasks                     | signalbox-prod
 transforms       | ann signalbox-deployer               | links                     | signalbox-prod
 verifications    | ann kit-scheduler signalbox-deployer | links                     | signalbox-prod

@@ -25,6 +25,7 @@ TESTS = (
     "links/test_link_events",
     "links/test_link_tasks",
     "links/test_verification",
+    "objects/test_object_calls",
     "semaphores/test_costs_semaphores",
     "semaphores/test_semaphores_http",
     "tasks/test_failures",
@@ -36,6 +37,7 @@ INDEXED = {
     ("batches", "due_at"): "the sweeper: what is due",
     ("counters", "first"): "the page of a unit, and the last page; only pages' nodes have it",
     ("failures", "failed_at"): "list what was given up, the latest first",
+    ("mailbox", "since"): "the header of an object, and what waits for it",
     ("semaphores", "mode"): "list the semaphores with waiters",
     ("semaphores", "sweep_at"): "the sweeper: what is due",
     ("units", "state"): "count units, and list those that failed; of one value, entries sort by ids, which are spread",
@@ -134,7 +136,9 @@ def test_whom_a_document_links_to_is_searched_as_arrays_only(configured: dict[Fi
 def test_the_policies_of_time_to_live_are_those_with_a_reason(resources: Mapping[str, Resource]) -> None:
     """Nothing that a rule needs may expire: a new policy is entered in the table, with why it is safe."""
     living = [each.values for each in resources.values() if each.values.get("ttl_config")]
-    offsets = {each["collection"]: (each["field"], each["ttl_config"][0]["expiration_offset"]) for each in living}
+    offsets = {
+        each["collection"]: (each["field"], each["ttl_config"][0]["expiration_offset"] or "0s") for each in living
+    }
     assert offsets == {name: (one.field, f"{one.offset.total_seconds():.0f}s") for name, one in POLICIES.items()}
     assert all(one.reason for one in POLICIES.values())
 

@@ -35,7 +35,7 @@ QUEUE = (
     "{dispatches_per_second: 1, concurrent_max: 1, attempts_max: -1, backoff_min_seconds: 1, "
     "backoff_max_seconds: 1, doublings_max: 0}"
 )
-QUEUES = "\n  ".join(f"{name}: {QUEUE}" for name in ("admit", "batches", "slow", "tasks"))
+QUEUES = "\n  ".join(f"{name}: {QUEUE}" for name in ("admit", "batches", "objects", "slow", "tasks"))
 
 
 def refusal(project: Path) -> str:
@@ -144,6 +144,33 @@ def test_the_task_of_a_unit_completes_batches(project: Project) -> None:
     main = root / "mine/one/main.py"
     main.write_text(main.read_text().replace("cook(dish: str)", "cook(unit: Unit, dish: str)"))
     assert "write  enqueues: [batches, tasks]" in refusal(root)
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        ("invoked_by: [people]", "invoked_by: [people, queue]"),
+        ("invoked_by: [queue]", "objects: [Counter]"),
+        ("invoked_by: [queue], objects: [Counter, Other]", "objects: [Counter]"),
+        ("invoked_by: [queue], objects: [Counter], enqueues: [tasks]", "enqueues: [tasks, objects]"),
+        ("invoked_by: [queue], objects: [Counter], enqueues: [objects]", "enqueues: [objects, tasks]"),
+    ],
+)
+def test_an_entry_declares_the_classes_of_objects_and_the_queues_of_their_turns(
+    project: Project, entry: str, line: str
+) -> None:
+    counter = "@app.object\nclass Counter:\n    total: int = 0\n"
+    main = f"from shared.kit import Function\n\napp = Function('one')\n\n{counter}\none = app.entry_point()\n"
+    catalogue = ENTRY.format(entry=entry, queues=QUEUES)
+    assert f"write  {line}" in refusal(project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main}))
+
+
+def test_who_calls_objects_of_another_function_enqueues_to_their_queue(project: Project) -> None:
+    main = "from shared.kit import objects\n\none = lambda _: objects('Counter', 'a').add(amount=1)\n"
+    catalogue = ENTRY.format(entry="invoked_by: [people]", queues=QUEUES)
+    assert "write  enqueues: [objects]" in refusal(
+        project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main})
+    )
 
 
 @pytest.mark.parametrize(

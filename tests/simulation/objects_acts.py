@@ -17,8 +17,8 @@ from tests.simulation.lengths import operations_max
 from tests.simulation.objects_class import KEYS
 
 LATER_SECONDS = (0.05, 0.7, 5.0)
-OPENED_LATER_SECONDS = (0.7, 2.0)
-ACTS_MAX = 6
+OPENED_LATER_SECONDS = (0.3, 0.7, 2.0)
+ACTS_MIN, ACTS_MIN_ON_RESULTS, ACTS_MAX = 2, 4, 6
 METHODS = ("pass_on", "open", "refuse")
 KINDS = ("note", "note", "note", *METHODS, "then", "on_result", "same_id")
 
@@ -80,7 +80,8 @@ class Planner:
     def acts(self) -> list[Act]:
         """Return the acts, in the order in which they begin."""
         acts: list[Act] = []
-        for number in range(self.random.randint(2, operations_max(ACTS_MAX))):
+        least = ACTS_MIN_ON_RESULTS if self.kind is Worlds.RESULTS else ACTS_MIN
+        for number in range(self.random.randint(least, operations_max(ACTS_MAX))):
             acts.append(self._next(f"c{number}", acts))
         return acts
 

@@ -1,13 +1,16 @@
 """The class of the objects in simulated worlds, in two versions: an object remembers which calls it had, in order."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from shared.core.rules.calls import Call
 from shared.core.rules.problems import Problem
 from shared.objects.rules.addresses import ObjectAddress
 from shared.objects.rules.classes import ObjectClass
-from shared.objects.rules.messages import method_call
-from shared.objects.rules.methods import Post
+from shared.objects.rules.messages import Message, method_call
+from shared.objects.rules.methods import Applied, Post
 from shared.objects.rules.sending import Reference, send_post, send_task
 
 CLASS = "Log"
@@ -52,6 +55,23 @@ class LaterLog(Log):
     @staticmethod
     def upgrade(state: dict[str, Any], _: int) -> dict[str, Any]:
         return {**state, "noted": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The class as one instance of a function has it. `begins` is called with a call's id before its method."""
+
+    code: ObjectClass
+    begins: Callable[[str], None]
+
+    def check(self, _: ObjectAddress, state: str | None) -> None:
+        """Raise `Unavailable` for a state that is newer than the code."""
+        self.code.check_state(state)
+
+    def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
+        """Run a method."""
+        self.begins(message.body["arguments"]["id"])
+        return self.code.apply(address, state, message, now)
 
 
 OLD, NEW = ObjectClass.from_class(Log), ObjectClass.from_class(LaterLog)

@@ -3,7 +3,8 @@
 In some worlds objects are deleted; what a deleted object had is not seen by the checks, if one turn did both. In some,
 functions of an older deployment answer meanwhile, calls are slow, or the queue cannot look as far ahead as calls are.
 
-Callers repeat what was not answered, under the same id, as a redelivered task does; others use an id that is taken.
+Callers repeat what was not answered, under the same id, as a redelivered task does, but for one in some worlds; others
+use an id that is taken.
 Methods send to the other object, raise, or kill their process. Pages are small, so that turns are cut and runs share
 wake-ups.
 
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from random import Random
 
 from shared.core.operations import outbox
@@ -29,14 +29,11 @@ from shared.core.rules.wake_ups import WakeUp
 from shared.objects.operations import calls, runs
 from shared.objects.operations.calls import Placeholder
 from shared.objects.rules.addresses import ObjectAddress
-from shared.objects.rules.classes import ObjectClass
-from shared.objects.rules.messages import Message
-from shared.objects.rules.methods import Applied
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
 from tests.simulation.objects_acts import Act, Planner, Worlds
 from tests.simulation.objects_checks import Rest, Tasks
-from tests.simulation.objects_class import CLASS, NEW, OLD
+from tests.simulation.objects_class import CLASS, NEW, OLD, Version
 from tests.simulation.objects_history import History
 from tests.simulation.processes import Killed
 from tests.simulation.reach import CALLS_GIVEN_UP, REACHED, SLOW_CALLS, UPGRADED
@@ -51,6 +48,9 @@ OUT_OF_SIGHT_SECONDS = 1.5
 
 DELETING_SHARE, DEADLY_SHARE, UPGRADING_SHARE, SHORT_SIGHT_SHARE = 0.2, 0.15, 0.2, 0.3
 KINDS = (Worlds.MIXED,) * 7 + (Worlds.RESULTS,) * 2 + (Worlds.SLOW,)
+STEPS, STEPS_OF_RESULTS = (300, 3_000, 30_000), (30_000, 100_000)
+SLOW_STEPS = (5, 20, 60)
+OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
 ATTEMPTS_OF_SLOW = 2
 """In a world of slow calls nothing fails, so a healthy call is started once."""
 
@@ -72,22 +72,23 @@ class ObjectsWorld:
 
     def __init__(self, seed: int, own: Random, kind: Worlds, trace: Callable[[str], None] | None) -> None:
         self.world = World(seed, FaultRates(left=5), trace)
-        self._set_up(kind is Worlds.SLOW)
+        self._set_up(kind)
         self.own = own
         self.deadly = {"c1"} if own.random() < DEADLY_SHARE and kind is Worlds.MIXED else set[str]()
         self.slow = {"c0"} if kind is Worlds.SLOW else set[str]()
-        self.old_left = own.randint(1, 8) if own.random() < UPGRADING_SHARE else 0
+        self.old_left = own.choice(OLD_CALLS) if own.random() < UPGRADING_SHARE else 0
+        self.old_share = own.choice(OLD_SHARES)
+        self.gone = {f"c{own.randint(0, 9)}"}
         self.history = History(self.world.now, own.random() < DELETING_SHARE)
         self.acts = Planner(self.world.random, kind, self.history.deleting).acts()
         self.world.observers.append(self.history.observed)
         self.deliveries: Counter[str] = Counter()
         self.tasks = Tasks()
-        self.code = runs.Code("logs", self._apply, lambda _: "logs")
 
-    def _set_up(self, slow: bool) -> None:
-        world, random = self.world, self.world.random
+    def _set_up(self, kind: Worlds) -> None:
+        world, random, slow = self.world, self.world.random, kind is Worlds.SLOW
         world.fault_rates.left = 0 if random.random() < 0.3 or slow else faults(random.choice((3, 6)))
-        world.step_microseconds_max = random.choice((300, 3_000, 30_000))
+        world.step_microseconds_max = random.choice(STEPS_OF_RESULTS if kind is Worlds.RESULTS else STEPS)
         world.time_jumps = (0.05, 0.2, 1.0) if slow else (0.05, 0.2, 1.0, 70.0)
         world.time_jumps_left = random.choice((0, 3, 8))
         world.queue.ahead_seconds = random.choice((0.0, 0.05, 0.3))
@@ -118,16 +119,16 @@ class ObjectsWorld:
         place, ports = Placeholder(ObjectAddress(CLASS, act.key), act.record), self.world.ports
         try:
             if act.fast and act.id not in self.deadly:
-                act.answer = calls.call_at_once(ports, self.code, place, act.message)
+                act.answer = calls.call_at_once(ports, self._code(), place, act.message)
             else:
-                act.answer = calls.post_call(ports, self.code.function_of, place, act.message, act.timing)
+                act.answer = calls.post_call(ports, _function_of, place, act.message, act.timing)
         except OtherBody:
             act.refused = True
 
     def _ended(self, act: Act, done: bool) -> None:
         if done and (act.answer is not None or act.refused):
             act.answered = act.answered or self.world.now()
-        elif act.repeats < REPEATS_MAX:
+        elif act.repeats < REPEATS_MAX and act.id not in self.gone:
             act.repeats += 1
             self._begin(act)()
 
@@ -136,29 +137,27 @@ class ObjectsWorld:
     def _turn(self, ports: Ports, effect: Effect) -> None:
         delivery = runs.Run(WakeUp.from_payload(effect.payload), effect.name, self.deliveries[effect.name])
         self.deliveries[effect.name] += 1
-        runs.run(ports, self.code, delivery, unlimited)
+        runs.run(ports, self._code(), delivery, unlimited)
 
-    def _apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
-        id_ = message.body["arguments"]["id"]
+    def _code(self) -> runs.Code:
+        """Return the code of an instance; some are of an older deployment, which is gone after a while."""
+        version = NEW
+        if self.old_left and self.own.random() < self.old_share:
+            self.old_left -= 1
+            REACHED[UPGRADED] += 1
+            version = OLD
+        instance = Version(version, self._begins)
+        return runs.Code("logs", instance.apply, _function_of, instance.check)
+
+    def _begins(self, id_: str) -> None:
+        """Let a method that kills its process do so, and one that is slow take its time."""
         if id_ in self.deadly:
             REACHED[CALLS_GIVEN_UP] += 1
             raise Killed
         if id_ in self.slow:
-            self._work()
-        return self._class().apply(address, state, message, now)
-
-    def _work(self) -> None:
-        REACHED[SLOW_CALLS] += 1
-        for _ in range(self.own.choice((5, 20, 60))):
-            self.world.step("works")
-
-    def _class(self) -> ObjectClass:
-        """Return the class, sometimes as an older deployment has it; that one is gone after a while."""
-        if self.old_left and self.own.random() < 0.5:
-            self.old_left -= 1
-            REACHED[UPGRADED] += 1
-            return OLD
-        return NEW
+            REACHED[SLOW_CALLS] += 1
+            for _ in range(self.own.choice(SLOW_STEPS)):
+                self.world.step("works")
 
     def _user_task(self, _: Ports, effect: Effect) -> None:
         id_ = effect.payload["id"]
@@ -169,6 +168,10 @@ class ObjectsWorld:
     def _check_reuse(self, effect: Effect) -> None:
         if effect.function == "user":
             allow_from_an_old_outbox_record(self.world, effect)
+
+
+def _function_of(_: str) -> str:
+    return "logs"
 
 
 def _sweep(ports: Ports) -> None:

@@ -20,6 +20,8 @@ from shared.core.rules.request_fields import RequestFields
 from shared.core.rules.times import rfc3339
 
 QUEUE_DEFAULT = "tasks"
+CALL_OBJECT = "call_object"
+"""The kit's own task of a function with objects: a continuation that calls a method."""
 
 _FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")

@@ -8,12 +8,13 @@ A call that kills its process would kill every run. So from the third delivery o
 bears a mark already, a run goes carefully: it marks one call, applies it, and goes on with the next.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shared.core.operations import outbox
 from shared.core.operations.mailbox import Mailbox, read_mailbox
 from shared.core.operations.perform import Contended, pause
-from shared.core.operations.ports import Change, Conflict, Ports
+from shared.core.operations.ports import SERVER_TIME, Change, Conflict, Ports, Put
 from shared.core.operations.time_budgets import Budget, OutOfTime
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import Waiting, message_path
@@ -28,19 +29,25 @@ from shared.objects.operations.records import (
     wake_object,
 )
 from shared.objects.rules.addresses import ObjectAddress
+from shared.objects.rules.failures import failure_of
 from shared.objects.rules.marks import Mark
-from shared.objects.rules.messages import CallRecord, targets_of
+from shared.objects.rules.messages import CallRecord, Kind, targets_of
 from shared.objects.rules.methods import Apply
 from shared.objects.rules.turns import Turn, next_revision
+from shared.tasks.rules.failures import path_of
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code of the classes of a function: how a method is applied, and which function has which class."""
+    """The code of the classes of a function: how a method is applied, and which function has which class.
+
+    `check` raises `Unavailable` for a state that is newer than the code.
+    """
 
     function: str
     apply: Apply
     function_of: FunctionOf
+    check: Callable[[ObjectAddress, str | None], None] = lambda _, __: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +101,12 @@ def _turn(ports: Ports, code: Code, delivery: Run, mailbox: Mailbox, out_of_time
     """
     careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
     page = _page(mailbox, careful=careful)
+    code.check(delivery.address, state_of(mailbox.header))  # before a mark: older code waits, however often it comes
     spent = careful and _marked(ports, delivery, mailbox, page[0])
     turn = begin_turn(ports, delivery.address, mailbox, page)
     taken = take_all(turn, page, code.apply, out_of_time, gave_up=spent)
     more = mailbox.more or taken < len(mailbox.waiting)
-    writes = TurnWrites(mailbox.header, {}).writes(turn)
+    writes = [*TurnWrites(mailbox.header, {}).writes(turn), *(_failures(code, turn, page[0]) if spent else ())]
     outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
     return careful and more and not out_of_time()
 
@@ -118,6 +126,15 @@ def _marked(ports: Ports, delivery: Run, mailbox: Mailbox, message: Waiting) -> 
     path = message_path(delivery.wake.mailbox, message.id)
     ports.store.commit([Change(path, {("mark",): mark}, message.version)])
     return False
+
+
+def _failures(code: Code, turn: Turn, message: Waiting) -> Iterator[Put]:
+    """Iterate over the record that keeps a method's call which was given up, to be looked at and called again."""
+    call = turn.calls[message.id]
+    if call.message.kind is Kind.CALL and call.outcome and call.outcome.error:
+        failure = failure_of(code.function, turn.address, message.id, call.message, call.outcome.error)
+        times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
+        yield Put(path_of(failure.id), failure.to_record() | times)
 
 
 def begin_turn(ports: Ports, address: ObjectAddress, mailbox: Mailbox, page: tuple[Waiting, ...]) -> Turn:

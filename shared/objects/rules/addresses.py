@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from shared.core.rules.keys import check_key
+from shared.core.rules.keys import check_key, valid_key
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadKey, BadObjectCall
 
 COLLECTION = "objects"
+CALL_ID_BYTES_MAX = 128
 CLASS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
@@ -46,3 +47,12 @@ class ObjectAddress:
     def from_json(cls, value: Any) -> Self:
         """Undo `to_json`."""
         return cls(value["class"], value["key"])
+
+
+def check_call_id(id_: Any) -> str:
+    """Return the id of a call. Raises `BadKey`."""
+    if not valid_key(id_) or len(id_.encode()) > CALL_ID_BYTES_MAX or id_.startswith("!"):
+        raise BadKey(
+            f"A call's id has 1 to {CALL_ID_BYTES_MAX} bytes, without '/', and does not begin with '!'.", field="id"
+        )
+    return str(id_)

@@ -23,10 +23,18 @@ from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadArgument, MethodFailed, NoSuchMethod, Problem, TooLarge, Unavailable
+from shared.core.rules.problems import (
+    BadArgument,
+    BadObjectCall,
+    MethodFailed,
+    NoSuchMethod,
+    Problem,
+    TooLarge,
+    Unavailable,
+)
 from shared.objects.rules.addresses import ObjectAddress
 from shared.objects.rules.messages import Message
-from shared.objects.rules.methods import Applied
+from shared.objects.rules.methods import Applied, Sent
 from shared.objects.rules.outcomes import CallOutcome
 from shared.objects.rules.sending import Reference, running
 from shared.tasks.rules.signatures import Signature, is_json_type, type_errors
@@ -68,7 +76,7 @@ class ObjectClass:
         name, hints = code.__name__, typing.get_type_hints(code)
         types = {each: hint for each, hint in hints.items() if each not in RESERVED and not each.startswith("_")}
         for each, hint in types.items():
-            _check_field(f"{name}.{each}", hint, vars(code))
+            _check_field(code, each, hint)
         fields = {each: getattr(code, each) for each in types}
         return cls(name, code, int(getattr(code, "version", 1)), fields, types, dict(_methods(code)))
 
@@ -89,6 +97,8 @@ class ObjectClass:
             try:
                 method = self.method(message.body["method"])
                 result = method.code(instance, **method.signature.bind(message.body["arguments"], None))
+                if method.reads:
+                    return Applied(state, _outcome(_sent_nothing(result, sent)))
                 return Applied(self._text(instance), _outcome(result), sent)
             except Problem as problem:
                 return Applied(state, CallOutcome.from_problem(problem))
@@ -97,23 +107,19 @@ class ObjectClass:
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the call's outcome and blocks no other call
                 return Applied(state, _failed(error))
 
-    def read(self, address: ObjectAddress, state: str | None, method: str, arguments: Any, now: datetime) -> Any:
-        """Return the result of a read-only method. Raises what it raises, and what `apply` would have as outcome."""
-        code = self.method(method)
-        if not code.reads:
-            raise NoSuchMethod(f"{method} is not read-only.", field="method")
-        with running(address):
-            return code.code(self._instance(address, state, now), **code.signature.bind(arguments, None))
+    def check_state(self, state: str | None) -> None:
+        """Raise `Unavailable` for a state of a newer version."""
+        if state is not None and json.loads(state)["version"] > self.version:
+            raise Unavailable(f"the state of {self.name} is of a newer version")
 
     def _instance(self, address: ObjectAddress, state: str | None, now: datetime) -> Any:
         instance: Any = object.__new__(self.code)
+        self.check_state(state)
         fields = {**copy.deepcopy(dict(self.fields)), **({} if state is None else self._fields(json.loads(state)))}
         instance.__dict__.update(fields, key=address.key, now=now)
         return instance
 
     def _fields(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        if stored["version"] > self.version:
-            raise Unavailable(f"the state of {self.name} is of a newer version")
         if stored["version"] < self.version:
             upgrade: Callable[..., dict[str, Any]] = getattr(self.code, "upgrade", lambda fields, _: fields)
             return upgrade(stored["fields"], stored["version"])
@@ -139,11 +145,17 @@ def _methods(code: type) -> list[tuple[str, MethodCode]]:
     ]
 
 
-def _check_field(name: str, annotation: Any, attributes: Mapping[str, Any]) -> None:
+def _check_field(code: type, name: str, annotation: Any) -> None:
     if not is_json_type(annotation):
-        raise TypeError(f"{name} is a {annotation}: annotate it with a JSON type")
-    if name.rpartition(".")[2] not in attributes:
-        raise TypeError(f"{name} needs a default: an object exists from its first call on")
+        raise TypeError(f"{code.__name__}.{name} is a {annotation}: annotate it with a JSON type")
+    if not hasattr(code, name):
+        raise TypeError(f"{code.__name__}.{name} needs a default: an object exists from its first call on")
+
+
+def _sent_nothing(result: Any, sent: Sent) -> Any:
+    if sent.posts or sent.tasks:
+        raise BadObjectCall("A read-only method sends nothing: whether it takes effect is not recorded.")
+    return result
 
 
 def _outcome(result: Any) -> CallOutcome:

@@ -72,9 +72,9 @@ def method_call(method: str, arguments: Mapping[str, Any], **others: Any) -> Mes
     return Message(Kind.CALL, {"method": method, "arguments": dict(arguments)}, **others)
 
 
-def deletion() -> Message:
+def deletion(*, receipt: bool = True) -> Message:
     """Return the message that deletes an object."""
-    return Message(Kind.DELETE)
+    return Message(Kind.DELETE, receipt=receipt)
 
 
 def continuation_message(target: str, continuation: Call, *, receipt: bool = True) -> Message:

@@ -71,6 +71,8 @@ class Turn:
             return False
         self.size = size
         match message.kind:
+            case _ if gave_up:
+                self._resolve(id_, since, applied.outcome)
             case Kind.CALL | Kind.DELETE:
                 self._send(applied)
                 self._resolve(id_, since, applied.outcome)
@@ -87,13 +89,13 @@ class Turn:
 
     def _applied(self, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
         """Return what a call or a deletion leaves; for what follows on a call: that call's outcome, for its size."""
+        if refused := self._refused(message, gave_up=gave_up):
+            return Applied(self.state, CallOutcome.from_problem(refused))
         if message.kind is Kind.DELETE:
             return Applied(None, CallOutcome())
         if message.kind is not Kind.CALL:
             target = self.calls.get(message.target)
             return Applied(self.state, (target and target.outcome) or CallOutcome())
-        if refused := self._refused(message, gave_up=gave_up):
-            return Applied(self.state, CallOutcome.from_problem(refused))
         applied = apply(self.address, self.state, message, self.now)
         if Size.of(applied, message.then).fits:
             return applied

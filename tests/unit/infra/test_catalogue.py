@@ -108,6 +108,42 @@ def test_a_function_may_name_the_queues_that_call_it(root: Path) -> None:
             parse({"functions": {"tidy": tidy | wrong}, "queues": queues}, root)
 
 
+def with_objects(queues: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    tidy = {"invoked_by": ["queue"], "folder": "elsewhere/tidy", "objects": ["Counter"], **changes}
+    return {"functions": {"tidy": tidy}, "queues": {"later": QUEUE, "objects": QUEUE} if queues is None else queues}
+
+
+def test_a_class_of_objects_has_a_function_that_its_queue_and_calls_of_its_methods_reach(root: Path) -> None:
+    catalogue = parse(with_objects(), root)
+    assert catalogue.object_classes == {"Counter": "tidy"}
+    assert catalogue.calling_queues == {"tidy": {"later", "objects"}}
+    assert catalogue.task_queues == {"later"}
+    assert catalogue.task_functions == {"tidy": {"call_object"}}
+    assert parse(with_objects(queues={"objects": QUEUE}), root).calling_queues == {"tidy": {"objects"}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (with_objects(invoked_by=["people"]), "add queue to invoked_by"),
+        (with_objects(objects=["no class"]), "no name of a class"),
+        (with_objects(tasks=["call_object"]), "a task of the kit's own"),
+        (with_objects(queues={"later": QUEUE}), "need a queue objects"),
+        (with_objects(queues={"later": QUEUE, "objects": QUEUE | {"attempts_max": 5}}), "need a queue objects"),
+    ],
+)
+def test_objects_that_nothing_could_wake_are_refused(root: Path, wrong: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(CatalogueError, match=complaint):
+        parse(wrong, root)
+
+
+def test_a_class_of_objects_has_one_function(root: Path) -> None:
+    both = with_objects()
+    both["functions"]["keep"] = {"invoked_by": ["queue"], "objects": ["Counter"]}
+    with pytest.raises(CatalogueError, match="the class Counter is one of"):
+        parse(both, root)
+
+
 def test_a_function_for_queues_that_no_queue_may_call_is_refused(root: Path) -> None:
     with pytest.raises(CatalogueError, match="no queue may call it: name one in its queues"):
         parse({"functions": {"keep": {"invoked_by": ["queue"]}}, "queues": {"a": QUEUE | {"attempts_max": 1}}}, root)
