@@ -21,6 +21,7 @@ from tests.simulation import (
     faults_groups,
     faults_late,
     faults_links,
+    faults_objects,
     faults_outbox,
     faults_semaphores,
     faults_transactions,
@@ -40,6 +41,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     + faults_documents.FAULTS
     + faults_late.FAULTS
     + faults_groups.FAULTS,
+    "objects": faults_objects.FAULTS,
     "outbox": faults_outbox.FAULTS,
     "semaphores": faults_semaphores.FAULTS,
     "transactions": faults_transactions.FAULTS,

@@ -17,5 +17,9 @@ FAILURES_KEPT = "tasks kept as failures"
 FAILURES_RETRIED = "failures retried"
 TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
+CALLS_GIVEN_UP = "starts of calls that kill their process"
+SLOW_CALLS = "starts of slow calls"
+UPGRADED = "calls that older code met"
+
 REACHED: Counter[str] = Counter()
 """Of this process. Never reset by a world: for the counts of some seeds, take a difference."""

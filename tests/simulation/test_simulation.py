@@ -13,6 +13,7 @@ from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
     CALLS_AWAY,
+    CALLS_GIVEN_UP,
     EVENTS_LATE,
     FAILURES_KEPT,
     FAILURES_RETRIED,
@@ -20,11 +21,14 @@ from tests.simulation.reach import (
     NAMES_REUSED,
     OUTAGES,
     RUN_AGAIN,
+    SLOW_CALLS,
     TASKS_REFUSED,
+    UPGRADED,
 )
 
 SEEDS = {
     "links": 2_000,
+    "objects": 1_500,
     "outbox": 1_500,
     "semaphores": 1_500,
     "batches": 1_500,
@@ -41,6 +45,7 @@ LONG_SEEDS = 60
 
 REACHED_IN = {
     "links": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
+    "objects": (NAMES_REUSED, OUTAGES, SLOW_CALLS, CALLS_GIVEN_UP, UPGRADED),
     "outbox": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "semaphores": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "batches": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),

@@ -57,8 +57,8 @@ class TurnWrites:
             if id_ in self.new:
                 yield Put(path, self.new[id_].to_record() | _done(call, turn.now), Must.NOT_EXIST)
             elif call.is_pending:
-                resumed = _resumed(turn, id_)
-                yield Change(path, _kept(call) | (resumed or ({("since",): REMOVE} if id_ in turn.held else {})))
+                waits = _resumed(turn, id_) or (_held() if id_ in turn.held else {})
+                yield Change(path, _kept(call) | waits)
             elif call.message.receipt:
                 yield Change(
                     path, {(name,): value for name, value in _done(call, turn.now).items()} | _no_longer_waits()
@@ -98,6 +98,11 @@ def _done(call: CallRecord, now: datetime) -> dict[str, Any]:
 
 def _no_longer_waits() -> dict[Field, Any]:
     return dict.fromkeys([("since",), ("mark",), ("held",)], REMOVE)
+
+
+def _held() -> dict[Field, Any]:
+    """Return the fields of a call that waits for another's outcome: not in the mailbox, and started by nobody."""
+    return dict.fromkeys([("since",), ("mark",)], REMOVE)
 
 
 def _resumptions(turn: Turn) -> Iterator[Write]:

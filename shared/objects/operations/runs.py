@@ -100,7 +100,7 @@ def _turn(ports: Ports, code: Code, delivery: Run, mailbox: Mailbox, out_of_time
     Raises `Conflict` when another was faster.
     """
     careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
-    page = mailbox.waiting[:1] if careful else mailbox.waiting
+    page = _page(mailbox, careful=careful)
     code.check(delivery.address, state_of(mailbox.header))  # before a mark: older code waits, however often it comes
     spent = careful and _marked(ports, delivery, mailbox, page[0])
     turn = begin_turn(ports, delivery.address, mailbox, page)
@@ -109,6 +109,11 @@ def _turn(ports: Ports, code: Code, delivery: Run, mailbox: Mailbox, out_of_time
     writes = [*TurnWrites(mailbox.header, {}).writes(turn), *(_failures(code, turn, page[0]) if spent else ())]
     outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
     return careful and more and not out_of_time()
+
+
+def _page(mailbox: Mailbox, *, careful: bool) -> tuple[Waiting, ...]:
+    """Return the messages of one turn: a careful one has marked the first alone."""
+    return mailbox.waiting[:1] if careful else mailbox.waiting
 
 
 def _marked(ports: Ports, delivery: Run, mailbox: Mailbox, message: Waiting) -> bool:

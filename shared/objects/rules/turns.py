@@ -61,7 +61,9 @@ class Turn:
     _ids: int = 0
 
     def take(self, id_: str, since: datetime, apply: Apply, *, gave_up: bool = False) -> bool:
-        """Apply one message, which waits since then. Returns False, and does nothing, if it does not fit any more."""
+        """Apply one message, which waits since then. Returns False, and does nothing, if the turn ends before it."""
+        if self._is_cut():
+            return False
         message = self.calls[id_].message
         applied = self._applied(message, apply, gave_up=gave_up)
         size = self.size + Size.of(applied, self._continuations(message))
@@ -80,6 +82,10 @@ class Turn:
             case Kind.ON_RESULT:
                 self._call_result_of(message.target, id_, since)
         return True
+
+    def _is_cut(self) -> bool:
+        """Return whether calls wait again: they came before the rest of the page, which could overtake them."""
+        return bool(self.resumed)
 
     def _applied(self, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
         """Return what a call or a deletion leaves; for what follows on a call: that call's outcome, for its size."""
@@ -110,19 +116,21 @@ class Turn:
         for post in applied.sent.posts:
             self._post(post)
         for task in applied.sent.tasks:
-            self.tasks.append(task.effect(self._new_id(), self.now))
+            self.tasks.append(task.effect(self._task_name(), self.now))
 
     def _post(self, post: Post) -> None:
         due_at = self.now + timedelta(seconds=post.delay_seconds) if post.delay_seconds else None
-        self.posted.append(Posted(post.address, self._new_id(), post.message, due_at))
+        self.posted.append(Posted(post.address, self._message_id(), post.message, due_at))
 
-    def _new_id(self) -> str:
-        """Return an id that no other turn gives: the header's guard lets one turn have a revision.
-
-        It begins with its number: messages of one commit have one create time, and are then ordered by their ids.
-        """
+    def _task_name(self) -> str:
+        """Return a name that no other turn gives: the header's guard lets one turn have a revision."""
         self._ids += 1
-        return f"{self._ids:04}-{name_of(self.address.base, self.revision, self._ids)}"
+        return name_of(self.address.base, self.revision, self._ids)
+
+    def _message_id(self) -> str:
+        """Return an id behind those of the messages before it: one commit's messages have one create time."""
+        self._ids += 1
+        return f"{name_of(self.address.base, self.revision)}-{self._ids:04}"
 
     def _resolve(self, id_: str, since: datetime, outcome: CallOutcome) -> None:
         """Record a call's outcome, run its continuations in order, and let the calls on its result wait again."""
@@ -139,7 +147,7 @@ class Turn:
 
     def _run(self, id_: str, continuation: Call, outcome: CallOutcome) -> None:
         context = {"called": self.address.to_json(), "call": id_, **outcome.to_json()}
-        self.tasks.append(continuation.effect(self._new_id(), self.now, outcome=context))
+        self.tasks.append(continuation.effect(self._task_name(), self.now, outcome=context))
 
     def _follow(self, target: str, continuation: Call) -> None:
         """Run a task with the outcome of a call: now, or when it is there, or where the call went."""
@@ -187,7 +195,7 @@ class Turn:
         self, id_: str, since: datetime, address: ObjectAddress, message: Callable[..., Message], *target: str
     ) -> None:
         """Post a call where it belongs. Its record says where, and what is called on its result follows it there."""
-        call, place = self.calls[id_], Forwarded(address, self._new_id())
+        call, place = self.calls[id_], Forwarded(address, self._message_id())
         body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}
         self.posted.append(Posted(address, place.id, message(*target, body["method"], body["arguments"], **others)))
         self._end(id_, since, replace(call, forwarded=place))

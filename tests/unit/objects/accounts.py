@@ -1,5 +1,6 @@
 """Classes of objects for tests, and the ports that run them."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,10 @@ class Counter:
 
     def tell_only(self, other: str) -> None:
         send_post(Post(ObjectAddress("Counter", other), method_call("add", {"who": "told"}, receipt=False)))
+
+    def tell_all(self, other: str, names: list[str]) -> None:
+        for who in names:
+            send_post(Post(ObjectAddress("Counter", other), method_call("add", {"who": who}, receipt=False)))
 
     def open(self, other: str) -> Reference:
         return Reference(ObjectAddress("Counter", other))
@@ -80,6 +85,12 @@ class Objects:
 
     def get(self, key: str, id_: str) -> CallRecord:
         return calls.get_call(self.ports, Placeholder(ObjectAddress("Counter", key), id_))
+
+    def state(self, key: str) -> dict[str, Any]:
+        """Return the fields of an object's state."""
+        header = self.world.record(f"objects/Counter~{key}/mailbox/!")
+        assert header is not None
+        return dict(json.loads(header["state"])["fields"])
 
     def run(self, task: Effect, deliveries: int = 0) -> None:
         delivery = runs.Run(WakeUp.from_payload(task.payload), task.name, deliveries)

@@ -1,0 +1,79 @@
+"""Planted faults of calls: those that kill, those that follow on others, newer state (obj-7, 9, 10, 12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from shared.core.operations.mailbox import Mailbox
+from shared.core.operations.ports import Ports
+from shared.core.rules.mailbox import Waiting
+from shared.objects.operations import runs
+from shared.objects.rules.classes import ObjectClass
+from shared.objects.rules.marks import Mark
+from shared.objects.rules.messages import CallRecord
+from shared.objects.rules.turns import Turn
+from tests.simulation.faults_objects_planting import in_objects
+from tests.simulation.objects_class import Version
+
+mark_next, follow, end, page_of = Mark.next, Turn._follow, Turn._end, runs._page
+
+
+def _never_marked(*_: Any) -> bool:
+    return False
+
+
+def _marked_by_deliveries(ports: Ports, delivery: runs.Run, *_: Any) -> bool:
+    return delivery.deliveries > 7
+
+
+def _not_owned(self: Mark, run: str, now: datetime) -> Mark:
+    return mark_next(replace(self, until=None), run, now)
+
+
+def _whole_page(mailbox: Mailbox, *, careful: bool) -> tuple[Waiting, ...]:
+    """A careful run marks the first call, and applies all."""
+    return page_of(mailbox, careful=False)
+
+
+def _not_checked(*_: Any) -> None:
+    """A run meets the newer state in its method: the start counts."""
+
+
+def _dropped(self: Turn, target: str, continuation: Any) -> None:
+    """A continuation that comes before the outcome is not kept with the call."""
+    call = self.calls.get(target)
+    if call is None or not call.is_pending:
+        follow(self, target, continuation)
+
+
+def _forgotten(self: Turn, id_: str, since: datetime, call: CallRecord) -> None:
+    end(self, id_, since, replace(call, held=()))
+
+
+def _at_the_end(self: Turn, id_: str, since: datetime, call: CallRecord) -> None:
+    """What was held waits again as if it had come now."""
+    end(self, id_, self.now, call)
+
+
+def _never_cut(self: Turn) -> bool:
+    return False
+
+
+def _any_version(*_: Any) -> None:
+    """A newer state is read as if it were of this version."""
+
+
+FAULTS = (
+    in_objects("obj-7", "marks", runs, "_marked", _never_marked),
+    in_objects("obj-7", "marks on the call, not on the run", runs, "_marked", _marked_by_deliveries),
+    in_objects("obj-7", "a mark's owner", Mark, "next", _not_owned),
+    in_objects("obj-7", "one call at a time", runs, "_page", _whole_page),
+    in_objects("obj-9", "keeping a continuation with its call", Turn, "_follow", _dropped),
+    in_objects("obj-10", "keeping calls on a result", Turn, "_end", _forgotten),
+    in_objects("obj-10", "the place of calls on a result", Turn, "_end", _at_the_end),
+    in_objects("obj-10", "ending a turn with what others waited for", Turn, "_is_cut", _never_cut),
+    in_objects("obj-12", "leaving newer state alone", ObjectClass, "check_state", _any_version),
+    in_objects("obj-12", "a look at the version before a start counts", Version, "check", _not_checked),
+)

@@ -1,0 +1,102 @@
+"""Planted faults of mailboxes: records, guards, what is read, the order (obj-1 to obj-4, obj-8, obj-14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from shared.core.operations import mailbox, outbox
+from shared.core.operations.mailbox import Mailbox
+from shared.core.operations.ports import Change, Delete, Ports, Put, Snapshot, Store, Write
+from shared.core.rules.effects import Effect, name_of
+from shared.core.rules.mailbox import Waiting, header_path
+from shared.core.rules.problems import Problem
+from shared.objects.operations import calls, records, runs
+from shared.objects.operations.records import TurnWrites
+from shared.objects.rules.turns import Turn
+from tests.simulation.faults_objects_planting import in_objects
+
+header_put, read_mailbox, commit = mailbox.header_put, mailbox.read_mailbox, outbox.commit
+writes_of_turn, writes_of_calls, take = TurnWrites.writes, TurnWrites._calls, Turn.take
+
+
+def _sent_after(ports: Ports, writes: Any, effects: Sequence[Effect] = ()) -> Any:
+    """What a method sends is posted after its turn's commit."""
+    own = {write.path.partition("/mailbox/")[0] for write in writes if write.path.endswith("/mailbox/!")}
+    if not own:
+        return commit(ports, writes, effects)
+    sent = [write for write in writes if isinstance(write, Put) and write.path.partition("/mailbox/")[0] not in own]
+    committed = commit(ports, [write for write in writes if write not in sent], effects)
+    if sent:
+        with suppress(Problem):
+            ports.store.commit(sent)
+    return committed
+
+
+def _unguarded(header: Snapshot, fields: Mapping[str, Any], revision: int) -> Put:
+    return replace(header_put(header, fields, revision), guard=None)
+
+
+def _removing(self: TurnWrites, turn: Turn) -> list[Write]:
+    """The header goes with its object."""
+    header, *others = writes_of_turn(self, turn)
+    if turn.state is not None:
+        return [header, *others]
+    return [Delete(self.header.path, self.header.guard), *others] if self.header.data is not None else others
+
+
+def _after_the_messages(store: Store, base: str, page_max: int) -> Mailbox:
+    """The header is read behind the messages."""
+    read = read_mailbox(store, base, page_max)
+    return replace(read, header=store.read(header_path(base))[0])
+
+
+def _never_looks(store: Store, base: str) -> tuple[Snapshot, bool]:
+    return store.read(header_path(base))[0], True
+
+
+def _by_since(page: Any, now: datetime) -> list[Waiting]:
+    due = [each for each in page if each.due_at is None or each.due_at <= now]
+    return sorted(due, key=lambda each: (each.since, each.id))
+
+
+def _whole(page: Sequence[Waiting]) -> list[Waiting]:
+    return list(page)
+
+
+def _hashed(self: Turn) -> str:
+    """The messages of one commit have ids in any order."""
+    self._ids += 1
+    return name_of(self.address.base, self.revision, self._ids)
+
+
+def _without_receipts(self: TurnWrites, turn: Turn) -> Iterator[Any]:
+    for write in writes_of_calls(self, turn):
+        done = isinstance(write, Change) and ("outcome",) in write.fields
+        yield Delete(write.path) if done else write
+
+
+def _any_body(*_: Any) -> None:
+    """Whoever has the id has the call."""
+
+
+def _same_revision(before: int, _: datetime) -> int:
+    return before or 1
+
+
+FAULTS = (
+    in_objects("obj-1", "what is sent is in the commit it follows from", outbox, "commit", _sent_after),
+    in_objects("obj-2", "the header's guard", records, "header_put", _unguarded),
+    in_objects("obj-2", "a header that stays", TurnWrites, "writes", _removing),
+    in_objects("obj-3", "header and messages at one instant", runs, "read_mailbox", _after_the_messages),
+    in_objects("obj-3", "a look before a call passes", calls, "read_if_free", _never_looks),
+    in_objects("obj-4", "the order of commit times", mailbox, "due_messages", _by_since),
+    in_objects("obj-4", "the order of one commit's messages", Turn, "_message_id", _hashed),
+    in_objects("obj-4", "leaving out the end of a full page", mailbox, "settled", _whole),
+    in_objects("obj-8", "receipts", TurnWrites, "_calls", _without_receipts),
+    in_objects("obj-8", "comparing a repeat with its receipt", mailbox, "check_same_body", _any_body),
+    in_objects("obj-14", "revisions that grow", runs, "next_revision", _same_revision),
+)

@@ -1,0 +1,77 @@
+"""The class of the objects in simulated worlds, in two versions: an object remembers which calls it had, in order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from shared.core.rules.calls import Call
+from shared.core.rules.problems import Problem
+from shared.objects.rules.addresses import ObjectAddress
+from shared.objects.rules.classes import ObjectClass
+from shared.objects.rules.messages import Message, method_call
+from shared.objects.rules.methods import Applied, Post
+from shared.objects.rules.sending import Reference, send_post, send_task
+
+CLASS = "Log"
+KEYS = ("a", "b")
+FIRST_PASSED_ON, THEN_PASSED_ON = " passed on", " passed on again"
+
+
+class Log:
+    """An object that remembers which calls it had, in order."""
+
+    seen: list[str] = []  # noqa: RUF012  an object starts with a copy
+
+    def note(self, id: str) -> int:  # noqa: A002
+        self.seen.append(id)
+        return len(self.seen)
+
+    def pass_on(self, id: str, to: str) -> int:  # noqa: A002
+        for label in (FIRST_PASSED_ON, THEN_PASSED_ON):
+            send_post(Post(ObjectAddress(CLASS, to), method_call("note", {"id": f"{id}{label}"}, receipt=False)))
+        send_task(Call("user", "sent", {"id": id}))
+        return self.note(id)
+
+    def open(self, id: str, to: str) -> Reference:  # noqa: A002
+        self.note(id)
+        return Reference(ObjectAddress(CLASS, to))
+
+    def refuse(self, id: str) -> None:  # noqa: A002
+        self.note(id)
+        raise Problem("No.")
+
+
+class LaterLog(Log):
+    """The same, with a field more: what its code has noted."""
+
+    version = 2
+    noted: list[str] = []  # noqa: RUF012  an object starts with a copy
+
+    def note(self, id: str) -> int:  # noqa: A002
+        self.noted.append(id)
+        return super().note(id)
+
+    @staticmethod
+    def upgrade(state: dict[str, Any], _: int) -> dict[str, Any]:
+        return {**state, "noted": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The class as one instance of a function has it. `begins` is called with a call's id before its method."""
+
+    code: ObjectClass
+    begins: Callable[[str], None]
+
+    def check(self, _: ObjectAddress, state: str | None) -> None:
+        """Raise `Unavailable` for a state that is newer than the code."""
+        self.code.check_state(state)
+
+    def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
+        """Run a method."""
+        self.begins(message.body["arguments"]["id"])
+        return self.code.apply(address, state, message, now)
+
+
+OLD, NEW = ObjectClass.from_class(Log), ObjectClass.from_class(LaterLog)

@@ -1,0 +1,24 @@
+"""The order of what belongs together: calls that one method sends, and calls on one result."""
+
+from shared.objects.rules.messages import call_on_result, method_call
+from tests.unit.objects.accounts import Objects
+from tests.unit.operations_platform import OperationsPlatform
+
+
+def test_calls_that_one_method_sends_take_effect_in_the_order_sent() -> None:
+    objects = Objects(OperationsPlatform())
+    objects.call("a", "c", "tell_all", other="b", names=list("abcdefghijkl"))
+    objects.run_all()
+    assert objects.state("b")["seen"] == list("abcdefghijkl")
+
+
+def test_a_call_on_a_result_does_not_overtake_one_that_is_held_for_it() -> None:
+    objects = Objects(OperationsPlatform())
+    objects.post("a", "opened", method_call("open", {"other": "b"}), delay_seconds=60)
+    objects.post("a", "held", call_on_result("opened", "add", {"who": "held"}))
+    objects.world.pass_time(1)
+    objects.run(next(task for task in objects.world.tasks if task.not_before < objects.world.now))  # type: ignore[operator]
+    objects.world.pass_time(60)
+    objects.post("a", "late", call_on_result("opened", "add", {"who": "late"}))
+    objects.run_all()
+    assert objects.state("b")["seen"] == ["held", "late"]
