@@ -4,7 +4,7 @@ locals {
   service_names = join(" OR ", [for function in local.deployments : "\"${function.service}\""])
   job_names     = join(" OR ", [for name in keys(local.schedules) : "\"${local.begin}${name}\""])
   errors        = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND severity=\"ERROR\""
-  given_up      = "${local.errors} AND jsonPayload.message=(\"task abandoned\" OR \"event abandoned\" OR \"scheduled call abandoned\")"
+  given_up      = "${local.errors} AND jsonPayload.message=(\"task abandoned\" OR \"event abandoned\" OR \"scheduled call abandoned\" OR \"call given up\")"
 
   log_alerts = merge({
     refusals = {
