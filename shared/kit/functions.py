@@ -18,7 +18,7 @@ from shared.core.rules import wake_ups
 from shared.core.rules.calls import CALL_OBJECT, QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Problem, Unavailable, UnknownTask
+from shared.core.rules.problems import BadObjectCall, Problem, Unavailable, UnknownTask
 from shared.core.rules.task_context import TaskContext, TaskSubject
 from shared.core.rules.wake_ups import WakeUp
 from shared.kit import object_http
@@ -232,7 +232,7 @@ class Function:
             deliveries = request.executions + request.retries
             delivery = runs.Run(WakeUp.from_payload(request.payload), request.operation, deliveries)
             if delivery.address.class_name not in self._classes:
-                raise Unavailable(f"{self.name} has no class {delivery.address.class_name!r}: an older deployment?")
+                raise BadObjectCall(f"{self.name} has no class {delivery.address.class_name!r}: an older deployment?")
             runs.run(runtime.ports(), self._local_classes.code, delivery, time_budget(LIMITS.turn_seconds))
         except Problem as problem:
             runtime.log().error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)

@@ -29,9 +29,9 @@ def add_routes(routes: Routes, local: Callable[[], LocalClasses]) -> None:
     routes.on("GET", OBJECT)(handlers.get)
     routes.on("DELETE", OBJECT)(handlers.delete)
     routes.on("POST", f"{OBJECT}/{{method}}", query=WAIT)(handlers.call)
-    routes.on("GET", f"{OBJECT}/calls/{{id_}}", query=WAIT)(handlers.get_call)
-    routes.on("POST", f"{OBJECT}/calls/{{id_}}/then")(handlers.follow)
-    routes.on("POST", f"{OBJECT}/calls/{{id_}}/object/{{method}}")(handlers.call_on_result)
+    routes.on("GET", f"{OBJECT}/calls/{{call_id}}", query=WAIT)(handlers.get_call)
+    routes.on("POST", f"{OBJECT}/calls/{{call_id}}/then")(handlers.follow)
+    routes.on("POST", f"{OBJECT}/calls/{{call_id}}/object/{{method}}")(handlers.call_on_result)
 
 
 class ObjectRoutes:
@@ -61,22 +61,22 @@ class ObjectRoutes:
         call = calls.call_at_once(ports, local.code, place, message)
         return call if call.outcome else calls.wait_for_call(ports, place, seconds)
 
-    def get_call(self, request: Request, class_name: str, key: str, id_: str) -> Response:
+    def get_call(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Look at a call: its result or its error; 202 while there is none."""
-        place = self._place(class_name, key, id_)
+        place = self._place(class_name, key, call_id)
         return _shown(place, calls.wait_for_call(runtime.ports(), place, _wait_seconds(request, default=0)))
 
-    def follow(self, request: Request, class_name: str, key: str, id_: str) -> Response:
+    def follow(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Run a task with the outcome of a call."""
-        place = self._place(class_name, key, id_)
+        place = self._place(class_name, key, call_id)
         body = request.json_object()
         continuation = deployed(Call.from_request(body.get("continuation"), "continuation"))
-        return self._behind(place, request, continuation_message(id_, continuation))
+        return self._behind(place, request, continuation_message(call_id, continuation))
 
-    def call_on_result(self, request: Request, class_name: str, key: str, id_: str, method: str) -> Response:
+    def call_on_result(self, request: Request, class_name: str, key: str, call_id: str, method: str) -> Response:
         """Call a method of the object that a call results in."""
-        place = self._place(class_name, key, id_)
-        return self._behind(place, request, call_on_result(id_, method, request.json_object(LIMITS.task_bytes_max)))
+        place = self._place(class_name, key, call_id)
+        return self._behind(place, request, call_on_result(call_id, method, request.json_object(LIMITS.task_bytes_max)))
 
     def _behind(self, place: Placeholder, request: Request, message: Message) -> Response:
         calls.get_call(runtime.ports(), place)
@@ -110,9 +110,9 @@ class ObjectRoutes:
             raise NotFound(f"This function has no class {class_name!r}. Its classes: {', '.join(sorted(classes))}.")
         return classes[class_name]
 
-    def _place(self, class_name: str, key: str, id_: str) -> Placeholder:
+    def _place(self, class_name: str, key: str, call_id: str) -> Placeholder:
         self._class(class_name)
-        return Placeholder(ObjectAddress.checked(class_name, key), check_call_id(id_))
+        return Placeholder(ObjectAddress.checked(class_name, key), check_call_id(call_id))
 
 
 def _raised(outcome: CallOutcome) -> CallOutcome:

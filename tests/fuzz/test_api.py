@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from schemathesis.specs.openapi.schemas import OpenApiSchema
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
 
 from infra.catalogue import load
@@ -37,11 +38,12 @@ from shared.core.rules.calls import Call
 from shared.core.rules.problems import BadArgument
 from shared.documents.operations import documents
 from shared.documents.rules.requests import PutRequest
+from shared.kit import Function, objects
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.tasks.operations import failures
 from shared.tasks.rules.attempts import Attempt, Start
-from shared.testing import Harness
+from shared.testing import Harness, loading
 
 CHECKS = [
     not_a_server_error,
@@ -64,7 +66,31 @@ def lines(_: Any, value: Any) -> bytes:
     return "\n".join(json.dumps(each) for each in (value if isinstance(value, list) else [value])).encode()
 
 
-APP = mounted(load())
+counters = Function("counters")
+
+
+@counters.object
+class Counter:
+    """A class of objects: the description has the routes of any function that has some."""
+
+    total: int = 0
+
+    def add(self, amount: int = 1) -> int:
+        self.total += amount
+        return self.total
+
+
+def application() -> DispatcherMiddleware:
+    """Return the functions of the catalogue, and one with objects."""
+    app = mounted(load())
+    assert isinstance(app, DispatcherMiddleware)
+    app.mounts["/counters"] = loading.application(counters)
+    return app
+
+
+APP = application()
+NAMED = {"function": "counters", "class_name": "Counter", "method": "add"}
+"""Path parameters of which only one value leads anywhere."""
 
 
 def described(**more: Any) -> OpenApiSchema:
@@ -94,6 +120,8 @@ def harness() -> Iterator[Harness]:
     for name in TAKEN:
         attempt = Attempt(name, {}, function="quilt", task="paint", payload={"square": 1})
         failures.keep(ports, attempt, Start(1), BadArgument("no"))
+    for name in TAKEN:
+        objects("Counter", name).with_(id=name).add()
     for name in TAKEN:  # the second one waits for the first
         semaphores.wait(ports, "a", WaitRequest(name, paint, permits=2))
     yield created
@@ -103,13 +131,18 @@ def harness() -> Iterator[Harness]:
 def check(case: Any) -> None:
     """Send a request and hold its answer to the description."""
     if case.meta.generation.mode.is_positive:
-        case.path_parameters = {name: somewhere(value) for name, value in case.path_parameters.items()}
+        case.path_parameters = {name: existing(name, value) for name, value in case.path_parameters.items()}
         case.headers = {name: value for name, value in case.headers.items() if decidable(name, value)}
     checks = [check for check in CHECKS if check is not negative_data_rejection or shows(case)]
     answer = case.call_and_validate(base_url="http://localhost", checks=checks)
     if answer.status_code >= 400:
         assert answer.headers["content-type"] == ["application/problem+json"]
         assert answer.json()["status"] == answer.status_code
+
+
+def existing(parameter: str, value: object) -> object:
+    """Return a value of a path's parameter under which there is something, mostly."""
+    return NAMED.get(parameter) or somewhere(value)
 
 
 def somewhere(name: object) -> object:
@@ -142,7 +175,7 @@ def test_a_method_that_an_address_does_not_have_is_405_as_described(path: str) -
     calls = {method.upper(): each for method, each in schema.raw_schema["paths"][path].items() if method in METHODS}
     allowed = {*calls, *({"HEAD"} if "GET" in calls else ())}
     for method in {each.upper() for each in METHODS} - allowed:
-        answer = Client(APP).open(PARAMETER.sub("0", path), method=method)
+        answer = Client(APP).open(PARAMETER.sub("0", path.replace("{function}", "counters")), method=method)
         assert (answer.status_code, answer.content_type) == (405, "application/problem+json")
         assert set(answer.headers["Allow"].split(", ")) == allowed
     assert all("405" in call["responses"] for call in calls.values())

@@ -9,7 +9,9 @@ import yaml
 
 from infra.catalogue import Function, load
 from infra.setup.generated_pages import OF_EVERY_CALL
-from shared.adapters.http.routes import Route
+from shared.adapters.http.routes import Route, Routes
+from shared.kit import object_http
+from shared.kit.object_classes import NO_CLASSES
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "openapi.yaml"
@@ -26,11 +28,19 @@ def routed() -> dict[tuple[str, str], Route]:
     """Map each routed call to its route."""
     functions = [each for each in load().functions.values() if each.folder.parent == ROOT / "functions"]
     people = [each for each in functions if "people" in each.invoked_by]
+    segments = [*((each.segment, routes_of(each)) for each in people), ("{function}", routes_of_objects())]
     return {
-        (route.method, "/".join(["", function.segment, *route.pattern])): route
-        for function in people
-        for route in routes_of(function)
+        (route.method, "/".join(["", segment, *route.pattern])): route
+        for segment, routes in segments
+        for route in routes
     }
+
+
+def routes_of_objects() -> list[Route]:
+    """Return the routes of a function with objects: those of its classes, whatever its name is."""
+    routes = Routes("{function}")
+    object_http.add_routes(routes, lambda: NO_CLASSES)
+    return routes._routes
 
 
 def routes_of(function: Function) -> list[Route]:

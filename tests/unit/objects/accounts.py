@@ -42,6 +42,9 @@ class Counter:
         for who in names:
             send_post(Post(ObjectAddress("Counter", other), method_call("add", {"who": who}, receipt=False)))
 
+    def tell_only(self, other: str) -> None:
+        send_post(Post(ObjectAddress("Counter", other), method_call("add", {"who": "told"}, receipt=False)))
+
     def open(self, other: str) -> Reference:
         return Reference(ObjectAddress("Counter", other))
 

@@ -111,6 +111,16 @@ def test_a_call_on_a_result_whose_class_is_gone_is_given_up_and_blocks_nothing(
     assert objects.call("a", "c", "add", who="x").outcome.result == 1  # type: ignore[union-attr]
 
 
+def test_calls_that_one_commit_creates_keep_their_order(objects: Objects) -> None:
+    """Records of one commit have one create time."""
+    whos = [str(number) for number in range(12)]
+    objects.post("a", "opened", method_call("open", {"other": "b"}), delay_seconds=60)
+    for who in whos:
+        objects.post("a", f"on{who}", call_on_result("opened", "add", {"who": who}))
+    objects.run_all()
+    assert [objects.get("a", f"on{who}").outcome.result for who in whos] == list(range(1, 13))  # type: ignore[union-attr]
+
+
 def test_a_read_only_method_that_was_posted_changes_and_sends_nothing(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
