@@ -57,6 +57,12 @@ def _at_the_end(self: Turn, id_: str, since: datetime, call: CallRecord) -> None
     end(self, id_, self.now, call)
 
 
+def _at_once(self: Turn, id_: str, since: datetime, call: CallRecord) -> None:
+    """What was held waits again since one moment."""
+    end(self, id_, since, call)
+    self.resumed |= dict.fromkeys(call.held, since)
+
+
 def _never_cut(self: Turn) -> bool:
     return False
 
@@ -73,6 +79,7 @@ FAULTS = (
     in_objects("obj-9", "keeping a continuation with its call", Turn, "_follow", _dropped),
     in_objects("obj-10", "keeping calls on a result", Turn, "_end", _forgotten),
     in_objects("obj-10", "the place of calls on a result", Turn, "_end", _at_the_end),
+    in_objects("obj-10", "the order of calls that wait again", Turn, "_end", _at_once),
     in_objects("obj-10", "ending a turn with what others waited for", Turn, "_is_cut", _never_cut),
     in_objects("obj-12", "leaving newer state alone", ObjectClass, "check_state", _any_version),
     in_objects("obj-12", "a look at the version before a start counts", Version, "check", _not_checked),

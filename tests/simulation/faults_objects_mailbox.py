@@ -36,7 +36,8 @@ def _sent_after(ports: Ports, writes: Any, effects: Sequence[Effect] = ()) -> An
     return committed
 
 
-def _unguarded(header: Snapshot, fields: Mapping[str, Any], revision: int) -> Put:
+def unguarded(header: Snapshot, fields: Mapping[str, Any], revision: int) -> Put:
+    """Return the write of a header without its guard."""
     return replace(header_put(header, fields, revision), guard=None)
 
 
@@ -89,7 +90,7 @@ def _same_revision(before: int, _: datetime) -> int:
 
 FAULTS = (
     in_objects("obj-1", "what is sent is in the commit it follows from", outbox, "commit", _sent_after),
-    in_objects("obj-2", "the header's guard", records, "header_put", _unguarded),
+    in_objects("obj-2", "the header's guard", records, "header_put", unguarded),
     in_objects("obj-2", "a header that stays", TurnWrites, "writes", _removing),
     in_objects("obj-3", "header and messages at one instant", runs, "read_mailbox", _after_the_messages),
     in_objects("obj-3", "a look before a call passes", calls, "read_if_free", _never_looks),

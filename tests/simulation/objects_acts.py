@@ -81,9 +81,13 @@ class Planner:
         """Return the acts, in the order in which they begin."""
         acts: list[Act] = []
         least = ACTS_MIN_ON_RESULTS if self.kind is Worlds.RESULTS else ACTS_MIN
-        for number in range(self.random.randint(least, operations_max(ACTS_MAX))):
-            acts.append(self._next(f"c{number}", acts))
+        for id_ in self._ids(self.random.randint(least, operations_max(ACTS_MAX))):
+            acts.append(self._next(id_, acts))
         return acts
+
+    def _ids(self, count: int) -> list[str]:
+        """Return ids in any order: that of the records says nothing."""
+        return [f"c{number}" for number in self.random.sample(range(count), count)]
 
     def _next(self, id_: str, acts: Sequence[Act]) -> Act:
         if self.kind is Worlds.SLOW:

@@ -140,8 +140,8 @@ class Turn:
             self._run(id_, continuation, outcome)
 
     def _end(self, id_: str, since: datetime, call: CallRecord) -> None:
-        """Record where a call ended. What it held waits as long as the call did, so before what came later."""
-        self.resumed |= dict.fromkeys(call.held, since)
+        """Record where a call ended. What it held waits as long as it did, in order, so before what came later."""
+        self.resumed |= {held: since + timedelta(microseconds=place) for place, held in enumerate(call.held)}
         self.calls[id_] = replace(call, held=())
         self.changed.add(id_)
 

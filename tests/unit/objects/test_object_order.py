@@ -1,5 +1,6 @@
 """The order of what belongs together: calls that one method sends, and calls on one result."""
 
+from shared.core.rules.limits import LIMITS
 from shared.objects.rules.messages import call_on_result, method_call
 from tests.unit.objects.accounts import Objects
 from tests.unit.operations_platform import OperationsPlatform
@@ -22,3 +23,14 @@ def test_a_call_on_a_result_does_not_overtake_one_that_is_held_for_it() -> None:
     objects.post("a", "late", call_on_result("opened", "add", {"who": "late"}))
     objects.run_all()
     assert objects.state("b")["seen"] == ["held", "late"]
+
+
+def test_calls_that_wait_again_keep_their_order_where_a_page_holds_only_some_of_them() -> None:
+    objects = Objects(OperationsPlatform())
+    objects.post("a", "opened", method_call("open", {"other": "b"}), delay_seconds=60)
+    for who in "zyxw":
+        objects.post("a", who, call_on_result("opened", "add", {"who": who}))
+        objects.world.pass_time(1)
+    with LIMITS.replaced(mailbox_page=2):
+        objects.run_all()
+    assert objects.state("b")["seen"] == list("zyxw")
