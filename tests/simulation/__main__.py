@@ -24,6 +24,7 @@ from tests.simulation import (
     outbox_world,
     planted,
     semaphores_world,
+    standings_world,
     verify_world,
 )
 from tests.simulation.lengths import begin_process, long_worlds
@@ -38,6 +39,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "links": links_world.run,
     "outbox": outbox_world.run,
     "semaphores": semaphores_world.run,
+    "standings": standings_world.run,
     "verify": verify_world.run,
 }
 CHUNK_SEEDS = 250

@@ -23,6 +23,7 @@ from tests.simulation import (
     faults_links,
     faults_outbox,
     faults_semaphores,
+    faults_standings,
     faults_transforms,
     faults_verify,
 )
@@ -41,6 +42,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     + faults_groups.FAULTS,
     "outbox": faults_outbox.FAULTS,
     "semaphores": faults_semaphores.FAULTS,
+    "standings": faults_standings.FAULTS,
     "verify": faults_verify.FAULTS,
 }
 

@@ -12,6 +12,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
+    ADJUSTMENTS,
     CALLS_AWAY,
     EVENTS_LATE,
     FAILURES_KEPT,
@@ -21,6 +22,7 @@ from tests.simulation.reach import (
     OUTAGES,
     RUN_AGAIN,
     TASKS_REFUSED,
+    THRESHOLDS,
 )
 
 SEEDS = {
@@ -32,6 +34,7 @@ SEEDS = {
     "attempts": 1_500,
     "failures": 1_000,
     "enqueues": 1_500,
+    "standings": 1_000,
 }
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
 
@@ -46,6 +49,7 @@ REACHED_IN = {
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
     "attempts": (CALLS_AWAY, GIVEN_UP, TASKS_REFUSED),
     "enqueues": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
+    "standings": (ADJUSTMENTS, EVENTS_LATE, NAMES_REUSED, OUTAGES, TASKS_REFUSED, THRESHOLDS),
     "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }
 """What the seeds of each world must reach: rare faults that a small change could make unreachable without a sign."""

@@ -43,6 +43,7 @@ SUBJECTS = {
     "semaphores": ("core",),
     "batches": ("core",),
     "tasks": ("core", "semaphores", "batches"),
+    "standings": ("core",),
 }
 """Which other subjects a subject may import; each may import itself."""
 

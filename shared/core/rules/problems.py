@@ -229,3 +229,11 @@ class LeaseEnded(Problem):
 
 class NoSemaphore(NotFound):
     title = "Semaphore not found"
+
+
+class BadStanding(Problem):
+    title = "Invalid declaration of standings"
+
+
+class NoStanding(NotFound):
+    title = "Kind of standing not found"
