@@ -26,13 +26,13 @@ resource "google_firestore_field" "attempts" {
   depends_on = [google_firestore_field.first]
 }
 
-# What is counted of a yoke that is gone: nothing. The record fails counts that began before, and these end within an hour.
+# What is counted of a yoke that is gone: nothing. The record must outlive the last delivery of the yoke's events, a day.
 resource "google_firestore_field" "counted" {
   database   = local.database
   collection = "counted"
   field      = "gone_at"
   ttl_config {
-    expiration_offset = "86400s"
+    expiration_offset = "604800s"
   }
   index_config {}
   depends_on = [google_firestore_field.first]

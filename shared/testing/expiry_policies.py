@@ -26,9 +26,9 @@ POLICIES: dict[str, ExpiryPolicy] = {
     ),
     "counted": ExpiryPolicy(
         "gone_at",
-        timedelta(days=1),
-        "It fails a visit that still sees a yoke which is gone; no function runs for so long. Nothing is counted of "
-        "the yoke, as if there were no record.",
+        timedelta(days=7),
+        "It fails counts of a yoke that is gone and names its adjustments, until the last event of the yoke, in a day. "
+        "Nothing is counted of the yoke, as if there were no record.",
     ),
     "failures": ExpiryPolicy(
         "recorded_at",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -22,6 +23,7 @@ from shared.standings.rules.counting import Change, Counted, LoadedStanding, Vis
 from shared.standings.rules.declarations import Threshold
 from shared.standings.rules.keys import COUNTED, StandingKey
 from shared.standings.rules.standings import Standing
+from shared.testing.expiry_policies import POLICIES
 from tests.simulation import standings_world
 from tests.simulation.faults import Fault
 
@@ -117,6 +119,13 @@ def _extremes_first(self: PageReads, store: Store, attempt: int) -> Page | None:
 load_page = PageReads.load
 
 
+def _time_after_the_adjustments(self: PageReads, store: Store, attempt: int) -> Page | None:
+    page = load_page(replace(self, not_before=None), store, attempt)
+    if self.not_before is not None:
+        tasks.check_due(store.read(self.key.path)[0].read_time, self.not_before)
+    return page
+
+
 def _kept_extremes(loaded: LoadedStanding, change: Change) -> Standing:
     held = loaded.standing
     new = replace(held, tally=held.tally + change.tally)
@@ -180,6 +189,13 @@ def _recounted_with_adjustments(ports: Ports, key: StandingKey) -> bool:
 recounted = upkeep.recounted
 
 
+def _expired_after_an_hour() -> Any:
+    policy = replace(POLICIES[COUNTED], offset=timedelta(hours=1))
+    return mock.patch.dict(POLICIES, {COUNTED: policy})
+
+
+EARLY = "keeping it beyond the last redelivery"
+
 FAULTS = (
     _standings(
         "stand-1", "one commit (counting first)", counting, "perform", _in_two_commits(slice(1, None), slice(1))
@@ -197,6 +213,7 @@ FAULTS = (
     _standings("stand-2", "the version of what was counted", rules, "is_done", _done_if_nothing_changes),
     _standings("stand-3", "a record of a yoke that is gone", counting, "_counted", _without_gone_records),
     _standings("stand-3", "writing that record each time", rules, "is_done", _done_when_gone),
+    Fault("stand-3", EARLY, _expired_after_an_hour, partial(standings_world.run, late=0.5)),
     _standings(
         "stand-4",
         "a guard of the standing",
@@ -213,6 +230,12 @@ FAULTS = (
     _standings("stand-7", "the standings that a fold run must look at", rules, "counted_after", _not_named),
     _standings("stand-7", "keeping them while they may be unfolded", rules, "_unfolded", lambda _: []),
     _standings("stand-7", "a fold run not before its slot's end", tasks, "check_due", lambda *_: None),
+    Fault(
+        "stand-7",
+        "reading the time before the adjustments",
+        partial(mock.patch.object, PageReads, "load", _time_after_the_adjustments),
+        partial(standings_world.run, ahead=(0.0007, 0.0009)),
+    ),
     _standings("stand-8", "the revision of the declarations", rules, "is_done", _done_by_any_declarations),
     _standings("stand-8", "a walk after a declaration", upkeep, "walk_page", lambda *_: None),
     _standings("stand-9", "noting a threshold that was crossed", Standing, "cross", _crossed_each_time),

@@ -11,7 +11,7 @@ adjustment is left; each threshold that a standing notes as crossed has run, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shared.core.operations import outbox
@@ -37,25 +37,36 @@ VALUES = (None, 0.1, 0.2, 1, 2, 3)
 KINDS = ("category", "day")
 THRESHOLD = Threshold("count", 2, Call("user", "popular", {}))
 RECORDS_MAX = 10_000
+LONG_REST_RATE, LONG_REST_SECONDS = 0.2, 8 * 24 * 3_600
+"""A week without a call, at rest: what a time-to-live policy names is deleted."""
 
 
-def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
-    """Run one seed's world until it comes to rest. Raises `Violation` when a property does not hold."""
-    StandingsWorld(seed, trace).run()
+def run(
+    seed: int,
+    trace: Callable[[str], None] | None = None,
+    late: float = 0.08,
+    ahead: Sequence[float] = (0.0, 0.0, 0.003),
+) -> None:
+    """Run one seed's world until it comes to rest; `late` is the rate of events that come hours late, `ahead` what the queue's
+    clock may be ahead by, in seconds.
+
+    Raises `Violation` when a property does not hold.
+    """
+    StandingsWorld(seed, trace, late, ahead).run()
 
 
 class StandingsWorld:
     """People, other clients, events and the queue `standings`."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
-        self.world = World(seed, FaultRates(abort=0.03, lose_answer=0.05, kill=0.04, delay_event=0.08, left=6), trace)
+    def __init__(self, seed: int, trace: Callable[[str], None] | None, late: float, ahead: Sequence[float]) -> None:
+        self.world = World(seed, FaultRates(abort=0.03, lose_answer=0.05, kill=0.04, delay_event=late, left=6), trace)
         self.world.task_handlers["standing_fold"] = lambda ports, effect: upkeep.run(ports, effect.task, effect.payload)
         self.world.task_handlers["user"] = self._run_threshold
         self.world.events.handler = counting.count_event
         self.world.observers.append(_note)
         self.world.queue.on_reuse = self._check_reuse
         self.random = self.world.random
-        self.world.queue.ahead_seconds = self.random.choice((0.0, 0.0, 0.003))
+        self.world.queue.ahead_seconds = self.random.choice(ahead)
         self.ran: Counter[tuple[str, str]] = Counter()
         self.users = USERS[: self.random.choice((1, 2, 3))]
         self.items = ITEMS[: self.random.choice((1, 1, 2))]
@@ -72,6 +83,8 @@ class StandingsWorld:
             for _ in range(2):
                 self.world.run(self._calls())
                 self.world.pass_an_outage()
+                if self.random.random() < LONG_REST_RATE:
+                    self.world.pass_time(LONG_REST_SECONDS)
             self.world.fault_rates.left = 0
             for _ in range(3):
                 self.world.pass_time(LIMITS.outbox_patience_seconds + 60)

@@ -15,6 +15,7 @@ from tests.simulation.reach import (
     ADJUSTMENTS,
     CALLS_AWAY,
     EVENTS_LATE,
+    EXPIRED,
     FAILURES_KEPT,
     FAILURES_RETRIED,
     GIVEN_UP,
@@ -49,7 +50,7 @@ REACHED_IN = {
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
     "attempts": (CALLS_AWAY, GIVEN_UP, TASKS_REFUSED),
     "enqueues": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
-    "standings": (ADJUSTMENTS, EVENTS_LATE, NAMES_REUSED, OUTAGES, TASKS_REFUSED, THRESHOLDS),
+    "standings": (ADJUSTMENTS, EVENTS_LATE, EXPIRED, NAMES_REUSED, OUTAGES, TASKS_REFUSED, THRESHOLDS),
     "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }
 """What the seeds of each world must reach: rare faults that a small change could make unreachable without a sign."""

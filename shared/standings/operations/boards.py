@@ -14,6 +14,7 @@ from shared.core.rules.problems import NoStanding
 from shared.standings.operations.folding import pending
 from shared.standings.rules.declarations import Declarations
 from shared.standings.rules.keys import DECLARED, StandingKey, collection_of
+from shared.standings.rules.requests import BoardRequest, RankRequest
 from shared.standings.rules.standings import Standing
 
 
@@ -56,9 +57,10 @@ class Leaderboard:
     next_page_token: str | None
 
 
-def top(ports: Ports, kind: str, order: str, limit: int, token: str) -> Leaderboard:
+def top(ports: Ports, asked: BoardRequest) -> Leaderboard:
     """Return a page of a kind's standings, the largest first. Raises `NoStanding` or `BadQuery`."""
-    declarations(ports).check(kind)
+    declarations(ports).check(asked.kind)
+    kind, order, limit, token = asked.kind, asked.order, asked.limit, asked.page_token
     mark = name_of("leaderboard", kind, order)[:12]
     after = page_tokens.read(token, mark, 1) if token else ()
     query = Query(collection_of(kind), order_by=(Order((order,), descending=True),), limit=limit, after=after)
@@ -72,8 +74,9 @@ def _shown(kind: str, read: Snapshot) -> dict[str, Any]:
     return shown(StandingKey(kind, read.id), Standing.from_record(read.data))
 
 
-def rank(ports: Ports, key: StandingKey, order: str, neighbours: int) -> dict[str, Any]:
-    """Return a standing's rank from 1, of how many, and the next on both sides. Raises `NoStanding`."""
+def rank(ports: Ports, asked: RankRequest) -> dict[str, Any]:
+    """Return a standing's rank from 1, and its neighbours on both sides. Raises `NoStanding`."""
+    key, order, neighbours = asked.key, asked.order, asked.neighbours
     declared, read = ports.store.read(DECLARED, key.path)
     Declarations.from_record(declared.data).check(key.kind)
     value = (read.data or {}).get(order)

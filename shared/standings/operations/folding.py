@@ -1,6 +1,7 @@
 """Fold runs: add the adjustments of a busy standing to it, some hundred in one guarded commit.
 
-    read a page of adjustments ──► read the standing ──► query the extremes ──► commit: standing, and the page deleted
+    read the time ──► read a page of adjustments ──► read the standing ──► query the extremes
+                  ──► commit: the standing, and the page deleted
 
 In this order: the extremes are those of a moment after the adjustments, and whatever is counted later leaves an
 adjustment of its own, for a later run.
@@ -48,14 +49,18 @@ class PageReads:
         return self.key.path
 
     def load(self, store: Store, attempt: int) -> Page | None:  # noqa: ARG002  each attempt reads the same
-        """Return a page; None if there is no adjustment. Raises `Unavailable` if it is too early."""
-        adjustments = store.query(Query(self.key.adjustments, limit=LIMITS.fold_page_max))
-        if not adjustments and self.not_before is None:
-            return None
-        standing, declared = store.read(self.key.path, DECLARED)
+        """Return a page; None if there is no adjustment. Raises `Unavailable` if it is too early.
+
+        The time is read before the adjustments: those that it promises are committed by then.
+        """
+        [declared] = store.read(DECLARED)
         if self.not_before is not None:
-            tasks.check_due(adjustments[0].read_time if adjustments else standing.read_time, self.not_before)
-        return Page(adjustments, standing, declared, extremes(store, self.key)) if adjustments else None
+            tasks.check_due(declared.read_time, self.not_before)
+        adjustments = store.query(Query(self.key.adjustments, limit=LIMITS.fold_page_max))
+        if not adjustments:
+            return None
+        [standing] = store.read(self.key.path)
+        return Page(adjustments, standing, declared, extremes(store, self.key))
 
 
 def fold(ports: Ports, key: StandingKey, not_before: datetime | None = None) -> None:

@@ -10,7 +10,8 @@ from shared.core.rules import page_tokens
 from shared.core.rules.effects import Decision, name_of
 from shared.core.rules.problems import NotFound
 from shared.core.rules.times import rfc3339
-from shared.standings.rules.keys import COUNTED, StandingKey, YokeKey
+from shared.standings.rules.keys import COUNTED, YokeKey
+from shared.standings.rules.requests import ListRequest
 from shared.standings.rules.yokes import Yoke
 
 
@@ -61,8 +62,9 @@ class YokesPage:
     next_page_token: str | None
 
 
-def of_standing(ports: Ports, key: StandingKey, order: str, limit: int, token: str) -> YokesPage:
+def of_standing(ports: Ports, asked: ListRequest) -> YokesPage:
     """Return the yokes that a standing counts, the newest or the largest value first. Raises `BadQuery`."""
+    key, order, limit, token = asked.key, asked.order, asked.limit, asked.page_token
     field = ("values" if order == "value" else "times", key.field)
     mark = name_of("yokes", key.text, order)[:12]
     after = page_tokens.read(token, mark, 1) if token else ()
