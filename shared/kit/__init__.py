@@ -1,4 +1,4 @@
-"""What a user's function imports: HTTP routes, tasks, semaphores, batches and documents.
+"""What a user's function imports: HTTP routes, tasks, semaphores, batches, documents, yokes and standings.
 
     from shared.kit import Function, Lease, semaphore
 
@@ -28,6 +28,7 @@ from shared.kit.calls import Call
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
 from shared.kit.semaphores import semaphore
+from shared.kit.standings import standing_changed, standings, yokes
 
 __all__ = [
     "Call",
@@ -48,5 +49,8 @@ __all__ = [
     "batch",
     "documents",
     "semaphore",
+    "standing_changed",
+    "standings",
     "sub_batch",
+    "yokes",
 ]

@@ -47,9 +47,9 @@ def run(
     late: float = 0.08,
     ahead: Sequence[float] = (0.0, 0.0, 0.003),
 ) -> None:
-    """Run one seed's world until it comes to rest; `late` is the rate of events that come hours late, `ahead` what the queue's
-    clock may be ahead by, in seconds.
+    """Run one seed's world until it comes to rest.
 
+    `late` is the rate of events that come hours late, `ahead` by how many seconds the queue's clock may be ahead.
     Raises `Violation` when a property does not hold.
     """
     StandingsWorld(seed, trace, late, ahead).run()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from shared.core.operations.ports import Put
+from shared.kit import Function, standing_changed, standings
 from shared.testing import Faults, Harness
 
 
@@ -130,6 +131,26 @@ def test_ids_with_a_tilde_a_percent_sign_and_a_slash_stay_apart(harness: Harness
     assert harness.ids("yokes") == ["a%7Eb~100%25", "a~b%7E100"]
     assert numbers(harness, "user", "a%257Eb")[0] == 1
     assert [one["item"] for one in harness.get("yokes?user=a~b").json["yokes"]] == ["100%"]
+
+
+def test_a_threshold_runs_its_task_once_for_each_standing(harness: Harness) -> None:
+    app = Function("charts")
+    ran: list[Any] = []
+
+    @standing_changed(app, "sum", at_least=3)
+    def popular(standing: dict[str, Any]) -> None:
+        ran.append((standing["kind"], standing["id"], standing["sum"]))
+
+    app.entry_point()
+    harness.add(app)
+    standings("item").declare(on_threshold=[popular])
+    for step in (1, 2, 1, 2):
+        rate(harness, {("a", "x"): 1, ("b", "x"): step, ("a", "y"): 1})
+        harness.advance(2)
+        harness.run(Faults(duplicate=0.5))
+    assert set(ran) == {("item", "x", 3)}
+    assert harness.record("standings/item/entries/x")["crossed"] == [popular.threshold.name]
+    assert harness.record("standings/item/entries/y")["crossed"] == []
 
 
 def test_a_recount_repairs_what_another_client_broke(harness: Harness) -> None:
