@@ -26,6 +26,18 @@ resource "google_firestore_field" "attempts" {
   depends_on = [google_firestore_field.first]
 }
 
+# What is counted of a yoke that is gone: nothing. The record must outlive the last delivery of the yoke's events, a day.
+resource "google_firestore_field" "counted" {
+  database   = local.database
+  collection = "counted"
+  field      = "gone_at"
+  ttl_config {
+    expiration_offset = "604800s"
+  }
+  index_config {}
+  depends_on = [google_firestore_field.first]
+}
+
 # A task that was given up. Deleted, it cannot be run again from there; a late delivery of the task would record it anew.
 resource "google_firestore_field" "failures" {
   database   = local.database

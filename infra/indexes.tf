@@ -14,13 +14,16 @@ locals {
   # All of the kit's own fields that no query names; a map's settings are those of its fields too. An index of values that
   # grow (times, numbers of units) takes some 500 writes a second.
   never_searched = {
-    attempts = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
+    adjustments = ["units", "values", "yokes"]
+    attempts    = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
     batches = [
       "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing", "on_complete", "pages",
       "parent", "reason", "size", "succeeded", "task"
     ]
     counters  = ["failures", "failures_max", "page", "passed", "units"]
     documents = ["_signalbox"]
+    counted   = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
+    entries   = ["crossed", "folded_at", "units", "values", "yokes"]
     failures  = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
     mailbox = [
       "body", "forwarded", "held", "kind", "later", "mark", "not_after", "outcome", "receipt", "revision", "state", "then"
@@ -33,14 +36,16 @@ locals {
     semaphores = [
       "alarm_at", "clean_at", "delete_after_seconds", "ended", "lease_seconds", "leases", "next_token", "permits", "revision"
     ]
-    transforms    = ["botl"]
-    units         = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
-    verifications = ["cursor", "ended_at", "found", "moved_at", "pages"]
+    standing_declarations = ["kinds", "revision"]
+    transforms            = ["botl"]
+    units                 = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
+    verifications         = ["cursor", "ended_at", "found", "moved_at", "pages"]
     waiters = [
       "answer", "continuation", "deadline_at", "grant", "incarnation", "joined", "lease_seconds", "on_timeout", "permits",
       "release_on_return", "state"
     ]
     walks = ["run"]
+    yokes = ["attributes", "value"]
   }
   exempt = merge([for collection, fields in local.never_searched : {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }

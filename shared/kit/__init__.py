@@ -1,4 +1,4 @@
-"""What a user's function imports: HTTP routes, tasks, semaphores, batches and documents.
+"""What a user's function imports: HTTP routes, tasks, semaphores, batches, documents, yokes and standings.
 
     from shared.kit import Function, Lease, semaphore
 
@@ -30,6 +30,7 @@ from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
 from shared.kit.objects import Object, Placeholder, later, objects, send
 from shared.kit.semaphores import semaphore
+from shared.kit.standings import standing_changed, standings, yokes
 from shared.kit.transactions import Transaction, transaction
 from shared.objects.rules.classes import read_only
 
@@ -62,6 +63,9 @@ __all__ = [
     "read_only",
     "semaphore",
     "send",
+    "standing_changed",
+    "standings",
     "sub_batch",
     "transaction",
+    "yokes",
 ]

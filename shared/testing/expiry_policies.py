@@ -24,6 +24,12 @@ POLICIES: dict[str, ExpiryPolicy] = {
         timedelta(days=31),
         "A missing count is none: a task runs more often at worst, and Cloud Tasks has dropped it by then.",
     ),
+    "counted": ExpiryPolicy(
+        "gone_at",
+        timedelta(days=7),
+        "It fails counts of a yoke that is gone and names its adjustments, until the last event of the yoke, in a day. "
+        "Nothing is counted of the yoke, as if there were no record.",
+    ),
     "failures": ExpiryPolicy(
         "recorded_at",
         timedelta(days=30),

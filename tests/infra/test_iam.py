@@ -33,14 +33,19 @@ semaphore-renew  | ann signalbox-deployer               | admit tasks           
 semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
-sweep            | kit-scheduler                        | admit batches links objects tasks | signalbox-prod
+standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
+standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
+standings        | ann signalbox-deployer               | standings                 | signalbox-prod
+sweep            | kit-scheduler                        | admit batches links objects standings tasks | signalbox-prod
 tasks            | ann kit-scheduler signalbox-deployer | tasks                     | signalbox-prod
 transforms       | ann signalbox-deployer               | links                     | signalbox-prod
 verifications    | ann kit-scheduler signalbox-deployer | links                     | signalbox-prod
+yokes            | ann signalbox-deployer               | standings                 | signalbox-prod
 """
 
 OTHERS = """
 ev-link-fan-out | roles/eventarc.eventReceiver  | demo-project
+ev-standing-count | roles/eventarc.eventReceiver | demo-project
 kit-build       | roles/artifactregistry.writer | signalbox
 kit-build       | roles/logging.logWriter       | demo-project
 kit-build       | roles/storage.objectViewer    | gcf-v2-sources-NUMBER-us-central1 demo-project-signalbox-sources

@@ -25,6 +25,7 @@ from tests.simulation import (
     outbox_world,
     planted,
     semaphores_world,
+    standings_world,
     transactions_world,
     verify_world,
 )
@@ -41,6 +42,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "objects": objects_world.run,
     "outbox": outbox_world.run,
     "semaphores": semaphores_world.run,
+    "standings": standings_world.run,
     "transactions": transactions_world.run,
     "verify": verify_world.run,
 }

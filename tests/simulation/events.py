@@ -35,8 +35,8 @@ class Events:
         self._number = 0
 
     def add(self, path: str, before: Snapshot, after: Snapshot) -> None:
-        """Add the event of a document's change."""
-        if self.handler and path.startswith("documents/"):
+        """Add the event of a document's or a yoke's change."""
+        if self.handler and path.startswith(("documents/", "yokes/")):
             self._number += 1
             collection, _, key = path.rpartition("/")
             times = (before.update_time, after.update_time, after.create_time)

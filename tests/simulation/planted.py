@@ -24,6 +24,7 @@ from tests.simulation import (
     faults_objects,
     faults_outbox,
     faults_semaphores,
+    faults_standings,
     faults_transactions,
     faults_transforms,
     faults_verify,
@@ -44,6 +45,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "objects": faults_objects.FAULTS,
     "outbox": faults_outbox.FAULTS,
     "semaphores": faults_semaphores.FAULTS,
+    "standings": faults_standings.FAULTS,
     "transactions": faults_transactions.FAULTS,
     "verify": faults_verify.FAULTS,
 }

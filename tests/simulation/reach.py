@@ -15,6 +15,8 @@ GIVEN_UP = "tasks given up"
 EXPIRED = "records deleted by a time-to-live policy"
 FAILURES_KEPT = "tasks kept as failures"
 FAILURES_RETRIED = "failures retried"
+ADJUSTMENTS = "adjustments of busy standings"
+THRESHOLDS = "thresholds of standings crossed"
 TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
 CALLS_GIVEN_UP = "starts of calls that kill their process"

@@ -12,9 +12,11 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
+    ADJUSTMENTS,
     CALLS_AWAY,
     CALLS_GIVEN_UP,
     EVENTS_LATE,
+    EXPIRED,
     FAILURES_KEPT,
     FAILURES_RETRIED,
     GIVEN_UP,
@@ -23,6 +25,7 @@ from tests.simulation.reach import (
     RUN_AGAIN,
     SLOW_CALLS,
     TASKS_REFUSED,
+    THRESHOLDS,
     UPGRADED,
 )
 
@@ -36,6 +39,7 @@ SEEDS = {
     "attempts": 1_500,
     "failures": 1_000,
     "enqueues": 1_500,
+    "standings": 1_000,
     "transactions": 1_500,
 }
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
@@ -52,6 +56,7 @@ REACHED_IN = {
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
     "attempts": (CALLS_AWAY, GIVEN_UP, TASKS_REFUSED),
     "enqueues": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
+    "standings": (ADJUSTMENTS, EVENTS_LATE, EXPIRED, NAMES_REUSED, OUTAGES, TASKS_REFUSED, THRESHOLDS),
     "transactions": (OUTAGES, TASKS_REFUSED),
     "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }

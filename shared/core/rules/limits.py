@@ -364,6 +364,59 @@ class Limits:
     objects_listed_max: int = 100
     """Objects in one response."""
 
+    # --- standings ---
+
+    yoke_part_bytes_max: int = 450
+    """Of a yoke's user, item and attributes, percent-encoded: three of them are one id, and Firestore's have 1,500."""
+
+    yoke_attributes_max: int = 20
+    """Attributes of one yoke: each may be a part of several standings."""
+
+    standing_kinds_max: int = 20
+    """Kinds of standings: each is one more record that a yoke's count reads and writes."""
+
+    standing_parts_max: int = 3
+    """Parts of a standing's id."""
+
+    standing_thresholds_max: int = 5
+    """Thresholds of a kind: the tasks of all thresholds of all kinds fit into one outbox record."""
+
+    threshold_payload_bytes_max: int = 4_096
+    """Of a threshold's task, for the same reason."""
+
+    standing_quiet_seconds: float = 1
+    """A standing that was written this recently is busy: a change is left as an adjustment for a fold run. Firestore
+    sustains about one write a second on a record."""
+
+    fold_slot_seconds: float = 0.5
+    """Adjustments of one slot share a fold run: about what a commit of a full page takes under load."""
+
+    fold_margin_seconds: float = 0.1
+    """A fold task is due this long after its slot's end: a queue whose clock is ahead would deliver it early."""
+
+    fold_page_max: int = 400
+    """Adjustments that one commit adds and deletes; Firestore takes 500 writes a commit."""
+
+    fold_pages_max: int = 20
+    """Pages of one fold run; then it enqueues another."""
+
+    count_page_max: int = 100
+    """Yokes that one task of a walk visits."""
+
+    remove_page_max: int = 300
+    """Yokes that one task deletes."""
+
+    recount_page_max: int = 1_000
+    """Counted records that one task of a recount adds up."""
+
+    leaderboard_limit_max: int = 100
+    """Standings of one page of a leaderboard, and yokes of one page of a list."""
+
+    leaderboard_limit_default: int = 20
+
+    neighbours_max: int = 20
+    """Standings on each side of a rank."""
+
     @contextmanager
     def replaced(self, **values: float) -> Iterator[None]:
         """Replace limits while the context is entered. For tests; raises `AttributeError` for an unknown name."""

@@ -270,3 +270,11 @@ class NoObject(Problem):
 class NotReady(Problem):
     status = 409
     title = "The call has no result yet"
+
+
+class BadStanding(Problem):
+    title = "Invalid declaration of standings"
+
+
+class NoStanding(NotFound):
+    title = "Kind of standing not found"

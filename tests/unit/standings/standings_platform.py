@@ -1,0 +1,79 @@
+"""A platform on which yokes are put and counted, by the operations and not over HTTP."""
+
+from typing import Any
+
+from shared.adapters.meter import Cost
+from shared.core.operations.ports import Delete, DocumentEvent, Put, Query
+from shared.core.rules.effects import Effect
+from shared.standings.operations import boards, counting, upkeep, yokes
+from shared.standings.rules.keys import StandingKey, YokeKey
+from shared.standings.rules.tallies import Value
+from shared.standings.rules.yokes import Yoke
+from tests.unit.operations_platform import OperationsPlatform
+
+
+class StandingsPlatform(OperationsPlatform):
+    """Events and tasks are handled where a test says so."""
+
+    def put_yoke(self, user: str, item: str, value: Value = None, **attributes: Any) -> bool:
+        """Put a yoke; return whether it is new."""
+        return yokes.put(self.ports, Yoke(YokeKey(user, item), value, attributes)).created
+
+    def delete_yoke(self, user: str, item: str) -> None:
+        yokes.delete(self.ports, YokeKey(user, item))
+
+    def count(self, user: str, item: str) -> Cost:
+        """Count a yoke, as its event does; return what that cost."""
+        return self.cost_of(lambda: counting.count_event(self.ports, event(user, item)))
+
+    def yoke(self, user: str, item: str, value: Value = None, **attributes: Any) -> Cost:
+        """Put and count a yoke."""
+        self.put_yoke(user, item, value, **attributes)
+        return self.count(user, item)
+
+    def unyoke(self, user: str, item: str) -> Cost:
+        """Delete and count a yoke."""
+        self.delete_yoke(user, item)
+        return self.count(user, item)
+
+    def fold(self) -> None:
+        """Run every task of the queue `standings`, those that follow too."""
+        while waiting := [task for task in self.tasks if task.queue == "standings"]:
+            self.run_task(waiting[0])
+
+    def run_task(self, task: Effect) -> Cost:
+        """Run one task, at its time."""
+        self.tasks.remove(task)
+        if task.not_before and task.not_before > self.now:
+            self.pass_time((task.not_before - self.now).total_seconds())
+        return self.cost_of(lambda: upkeep.run(self.ports, task.task, task.payload))
+
+    def rest(self) -> None:
+        """Let a second pass, so that standings that were written are quiet again."""
+        self.pass_time(2)
+
+    def standing(self, kind: str, *parts: str) -> dict[str, Any]:
+        """Return the numbers of a standing."""
+        shown = boards.get(self.ports, StandingKey(kind, "~".join(parts))).to_json()
+        return {name: shown[name] for name in ("count", "sum", "average", "min", "max", "pending")}
+
+    def another_writes(self, user: str, item: str, **data: Any) -> None:
+        """Write a yoke as another client does, which knows nothing of the kit."""
+        self.store.commit([Put(f"yokes/{user}~{item}", data)])
+
+    def another_deletes(self, user: str, item: str) -> None:
+        self.store.commit([Delete(f"yokes/{user}~{item}")])
+
+    def adjustments(self, kind: str, id_: str) -> int:
+        return len(self.store.query(Query(StandingKey(kind, id_).adjustments)))
+
+
+def event(user: str, item: str) -> DocumentEvent:
+    """Return an event of a yoke that came without its data: the handler reads the yoke as it is now."""
+    key = YokeKey(user, item)
+    return DocumentEvent("e", "yokes", key.id, key.path, None, None)
+
+
+def numbers(count: int, sum_: float = 0, average: float | None = None, **others: Any) -> dict[str, Any]:
+    """Return a standing as `standing` does."""
+    return {"count": count, "sum": sum_, "average": average, "min": None, "max": None, "pending": 0} | others

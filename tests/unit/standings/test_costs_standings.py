@@ -1,0 +1,87 @@
+"""What yokes and standings cost, to the last round trip: these figures may only fall."""
+
+import pytest
+
+from shared.adapters.meter import Cost
+from shared.standings.operations import boards, yokes
+from shared.standings.rules.keys import StandingKey, YokeKey
+from shared.standings.rules.requests import BoardRequest, RankRequest
+from shared.standings.rules.yokes import Yoke
+from shared.testing.index_check import IndexedStore
+from tests.unit.standings.standings_platform import StandingsPlatform
+
+TEA = StandingKey("item", "tea")
+
+
+@pytest.fixture
+def world() -> StandingsPlatform:
+    return StandingsPlatform()
+
+
+def busy(world: StandingsPlatform, yokes_count: int) -> None:
+    """Bring an item some yokes at once, by users of their own."""
+    for index in range(yokes_count):
+        world.yoke(f"u{index}", "tea", index)
+
+
+def test_putting_a_yoke(world: StandingsPlatform) -> None:
+    put = lambda: yokes.put(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731
+    assert world.cost_of(put) == Cost(round_trips=2, reads=1, writes=1)
+    assert world.cost_of(put) == Cost(round_trips=1, reads=1)
+
+
+def test_deleting_a_yoke(world: StandingsPlatform) -> None:
+    assert world.cost_of(lambda: world.delete_yoke("ann", "tea")) == Cost(round_trips=1, deletes=1)
+
+
+def test_counting_a_yoke_of_a_quiet_item_and_user(world: StandingsPlatform) -> None:
+    assert world.yoke("ann", "tea", 4) == Cost(round_trips=3, reads=5, writes=3)
+
+
+def test_counting_a_yoke_that_was_an_extreme(world: StandingsPlatform) -> None:
+    for user in "abc":
+        world.yoke(user, "tea", ord(user))
+        world.rest()
+    changed = world.yoke("a", "tea", 500)
+    assert changed == Cost(round_trips=7, reads=11, writes=3)
+
+
+def test_an_event_that_comes_again(world: StandingsPlatform) -> None:
+    world.yoke("ann", "tea")
+    assert world.count("ann", "tea") == Cost(round_trips=1, reads=3)
+
+
+def test_counting_a_yoke_of_a_busy_item(world: StandingsPlatform) -> None:
+    busy(world, 2)
+    assert world.yoke("ann", "tea", 4) == Cost(round_trips=4, reads=5, writes=3, tasks=1)
+
+
+def test_a_fold_run_of_a_hundred_adjustments(world: StandingsPlatform) -> None:
+    busy(world, 101)
+    assert len(world.tasks) == 1
+    assert world.run_task(world.tasks[0]) == Cost(round_trips=6, reads=104, writes=1, deletes=100)
+
+
+def test_reading_a_standing(world: StandingsPlatform) -> None:
+    world.yoke("ann", "tea")
+    assert world.cost_of(lambda: boards.get(world.ports, TEA)) == Cost(round_trips=2, reads=3)
+
+
+def test_a_leaderboard_and_a_rank(world: StandingsPlatform) -> None:
+    for item in "abcde":
+        world.yoke(f"user of {item}", item)
+    board = BoardRequest("item", "count", 3, "")
+    assert world.cost_of(lambda: boards.top(world.ports, board)) == Cost(round_trips=2, reads=4)
+    ranked = RankRequest(StandingKey("item", "c"), "count", 0)
+    assert world.cost_of(lambda: boards.rank(world.ports, ranked)) == Cost(round_trips=3, reads=4)
+
+
+def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
+    world.ports = type(world.ports)(IndexedStore(world.store, ()), world, world, world)
+    busy(world, 5)
+    world.fold()
+    world.rest()
+    world.unyoke("u0", "tea")
+    ranked = RankRequest(TEA, "average", 3)
+    assert boards.rank(world.ports, ranked)["rank"] == 1
+    assert boards.top(world.ports, BoardRequest("item", "sum", 2, "")).standings

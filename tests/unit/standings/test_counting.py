@@ -1,0 +1,177 @@
+"""Standings follow the yokes, and end exact."""
+
+import pytest
+
+from shared.core.rules.problems import Unavailable
+from shared.standings.operations import counting
+from shared.standings.rules.tallies import Tally, number_of, units_of
+from shared.testing.recorded_log import RecordedLog
+from tests.unit.standings.standings_platform import StandingsPlatform, event, numbers
+
+
+@pytest.fixture
+def world() -> StandingsPlatform:
+    return StandingsPlatform()
+
+
+def test_a_yoke_counts_for_its_item_and_its_user(world: StandingsPlatform) -> None:
+    world.yoke("ann", "tea", 4)
+    assert world.standing("item", "tea") == numbers(1, 4, 4.0, min=4, max=4)
+    assert world.standing("user", "ann") == numbers(1, 4, 4.0, min=4, max=4)
+
+
+def test_a_yoke_without_a_value_counts_and_adds_nothing(world: StandingsPlatform) -> None:
+    world.yoke("ann", "tea")
+    assert world.standing("item", "tea") == numbers(1)
+
+
+def test_another_value_adjusts_by_the_difference(world: StandingsPlatform) -> None:
+    world.yoke("ann", "tea", 4)
+    world.rest()
+    world.yoke("ann", "tea", 1.5)
+    assert world.standing("item", "tea") == numbers(1, 1.5, 1.5, min=1.5, max=1.5)
+
+
+def test_a_repeated_put_writes_nothing_and_a_repeated_event_counts_nothing(world: StandingsPlatform) -> None:
+    assert world.put_yoke("ann", "tea", 4)
+    assert not world.put_yoke("ann", "tea", 4)
+    for _ in range(3):
+        world.count("ann", "tea")
+    assert world.standing("item", "tea")["count"] == 1
+
+
+def test_a_deleted_yoke_leaves_nothing(world: StandingsPlatform) -> None:
+    world.yoke("ann", "tea", 4)
+    world.rest()
+    world.unyoke("ann", "tea")
+    assert world.standing("item", "tea") == numbers(0)
+    assert world.standing("user", "ann") == numbers(0)
+
+
+def test_a_delete_that_overtakes_its_create_ends_at_zero(world: StandingsPlatform) -> None:
+    world.put_yoke("ann", "tea", 4)
+    world.unyoke("ann", "tea")
+    world.count("ann", "tea")  # the event of the create, late
+    assert world.standing("item", "tea") == numbers(0)
+
+
+def test_writes_of_other_clients_count_and_what_cannot_be_counted_is_left_out(world: StandingsPlatform) -> None:
+    world.another_writes("ann", "tea", value=4)
+    world.another_writes("bob", "tea", value="four", attributes="none")
+    for user in ("ann", "bob"):
+        world.count(user, "tea")
+    world.fold()
+    assert world.standing("item", "tea") == numbers(2, 4, 4.0, min=4, max=4)
+    world.another_deletes("ann", "tea")
+    world.rest()
+    world.count("ann", "tea")
+    assert world.standing("item", "tea") == numbers(1)
+
+
+def test_a_yoke_with_an_invalid_id_is_logged_and_not_counted(world: StandingsPlatform) -> None:
+    counting.count_event(world.ports, event("ann", "tea").__class__("e", "yokes", "tea", "yokes/tea", None, None))
+    assert [message for message, _ in world.reported] == ["yoke with an invalid id, not counted"]
+    assert isinstance(world.log, RecordedLog)
+
+
+def test_sums_of_decimals_end_exact(world: StandingsPlatform) -> None:
+    for value, user in ((0.1, "a"), (0.2, "b"), (0.3, "c")):
+        world.yoke(user, "tea", value)
+        world.rest()
+    assert world.standing("item", "tea")["sum"] == 0.6
+    for user in "abc":
+        world.unyoke(user, "tea")
+        world.rest()
+    assert world.standing("item", "tea") == numbers(0)
+
+
+@pytest.mark.parametrize(
+    ("value", "units"),
+    [(1, 10**9), (0.1, 10**8), (-2.5, -25 * 10**8), (10**15, 10**24), (1e-9, 1), (1e-10, None), (1e16, None)],
+)
+def test_a_value_is_counted_in_billionths_or_not_at_all(value: float, units: int | None) -> None:
+    assert units_of(value) == units
+
+
+@pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), 10**400, [1]])
+def test_what_is_no_number_is_not_counted(value: object) -> None:
+    assert units_of(value) is None
+
+
+def test_a_tally_may_pass_below_zero_and_come_back() -> None:
+    below = Tally() - Tally.of(0.7)
+    assert (below.count, number_of(below.units)) == (-1, -0.7)
+    assert below + Tally.of(0.7) == Tally()
+
+
+# --- the smallest and the largest value ---
+
+
+def test_the_next_smallest_follows_when_the_smallest_goes(world: StandingsPlatform) -> None:
+    for user, value in (("a", 1), ("b", 2), ("c", 5)):
+        world.yoke(user, "tea", value)
+        world.rest()
+    world.unyoke("a", "tea")
+    assert world.standing("item", "tea") == numbers(2, 7, 3.5, min=2, max=5)
+    world.rest()
+    world.yoke("c", "tea", 3)
+    assert world.standing("item", "tea") == numbers(2, 5, 2.5, min=2, max=3)
+
+
+# --- busy standings ---
+
+
+def test_a_busy_standing_is_left_alone_until_a_fold_run(world: StandingsPlatform) -> None:
+    for user in "abcde":
+        world.yoke(user, "tea", 2)
+    assert world.standing("item", "tea") == numbers(1, 2, 2.0, min=2, max=2, pending=4)
+    [task] = [task for task in world.tasks if task.payload["standing"] == "item/tea"]
+    world.run_task(task)
+    assert world.standing("item", "tea") == numbers(5, 10, 2.0, min=2, max=2)
+    assert world.adjustments("item", "tea") == 0
+
+
+def test_a_standing_that_rests_is_written_at_once_again(world: StandingsPlatform) -> None:
+    for user in "abc":
+        world.yoke(user, "tea")
+    world.fold()
+    world.rest()
+    world.yoke("d", "tea")
+    assert world.standing("item", "tea") == numbers(4)
+    assert not world.tasks
+
+
+def test_extremes_of_a_busy_standing_are_those_of_what_is_counted(world: StandingsPlatform) -> None:
+    for user, value in (("a", 3), ("b", 1), ("c", 9)):
+        world.yoke(user, "tea", value)
+    world.unyoke("b", "tea")
+    world.unyoke("c", "tea")
+    world.fold()
+    assert world.standing("item", "tea") == numbers(1, 3, 3.0, min=3, max=3)
+
+
+def test_a_fold_run_that_is_early_is_retried(world: StandingsPlatform) -> None:
+    for user in "ab":
+        world.yoke(user, "tea")
+    early = world.tasks[0]
+    with pytest.raises(Unavailable):
+        counting_run(world, early.payload)
+
+
+def counting_run(world: StandingsPlatform, payload: object) -> None:
+    from shared.standings.operations import upkeep
+
+    assert isinstance(payload, dict)
+    upkeep.run(world.ports, "fold", payload)
+
+
+def test_an_event_whose_fold_task_was_refused_enqueues_it_when_it_comes_again(world: StandingsPlatform) -> None:
+    world.yoke("a", "tea")
+    world.put_yoke("b", "tea")
+    world.refusal = Unavailable("the queue is away")
+    with pytest.raises(Unavailable):
+        counting.count_event(world.ports, event("b", "tea"))
+    world.refusal = None
+    world.count("b", "tea")
+    world.fold()
+    assert world.standing("item", "tea") == numbers(2)
