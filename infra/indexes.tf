@@ -19,13 +19,14 @@ locals {
       "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing", "on_complete", "pages",
       "parent", "reason", "size", "state", "succeeded", "task"
     ]
-    counters  = ["failures", "failures_max", "page", "passed", "units"]
-    documents = ["_signalbox"]
-    failures  = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
-    outbox    = ["enqueued", "tasks"]
-    pages     = ["digest", "end", "first", "size", "task", "units"]
-    receipts  = ["digest", "result"]
-    releases  = ["id", "incarnation", "operation", "token"]
+    counters          = ["failures", "failures_max", "page", "passed", "units"]
+    critical_sections = ["alarm_at", "ids", "next", "run", "token"]
+    documents         = ["_signalbox"]
+    failures          = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
+    outbox            = ["enqueued", "tasks"]
+    pages             = ["digest", "end", "first", "size", "task", "units"]
+    receipts          = ["digest", "result"]
+    releases          = ["id", "incarnation", "operation", "token"]
     semaphores = [
       "alarm_at", "clean_at", "delete_after_seconds", "ended", "lease_seconds", "leases", "next_token", "permits", "revision"
     ]
@@ -61,7 +62,7 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
-  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.time_to_live, google_firestore_field.attempts]
+  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.attempts, google_firestore_field.critical_sections, google_firestore_field.failures, google_firestore_field.receipts]
 }
 
 # A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so

@@ -24,6 +24,11 @@ POLICIES: dict[str, ExpiryPolicy] = {
         timedelta(days=31),
         "A missing count is none: a task runs more often at worst, and Cloud Tasks has dropped it by then.",
     ),
+    "critical_sections": ExpiryPolicy(
+        "idle_since",
+        timedelta(days=7),
+        "Only an idle one has that field; tokens are made from the time, so those of a new record are larger.",
+    ),
     "failures": ExpiryPolicy(
         "recorded_at",
         timedelta(days=30),

@@ -22,6 +22,7 @@ from tests.simulation import (
     faults_late,
     faults_links,
     faults_outbox,
+    faults_sections,
     faults_semaphores,
     faults_transactions,
     faults_transforms,
@@ -41,6 +42,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     + faults_late.FAULTS
     + faults_groups.FAULTS,
     "outbox": faults_outbox.FAULTS,
+    "sections": faults_sections.FAULTS,
     "semaphores": faults_semaphores.FAULTS,
     "transactions": faults_transactions.FAULTS,
     "verify": faults_verify.FAULTS,

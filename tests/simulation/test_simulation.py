@@ -14,6 +14,7 @@ from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
     CALLS_AWAY,
     EVENTS_LATE,
+    EXPIRED,
     FAILURES_KEPT,
     FAILURES_RETRIED,
     GIVEN_UP,
@@ -26,6 +27,7 @@ from tests.simulation.reach import (
 SEEDS = {
     "links": 2_000,
     "outbox": 1_500,
+    "sections": 1_500,
     "semaphores": 1_500,
     "batches": 1_500,
     "verify": 500,
@@ -42,6 +44,7 @@ LONG_SEEDS = 60
 REACHED_IN = {
     "links": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
     "outbox": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
+    "sections": (EXPIRED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "semaphores": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "batches": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
