@@ -60,6 +60,18 @@ resource "google_firestore_field" "mailbox" {
   depends_on = [google_firestore_field.first]
 }
 
+# A critical section that nobody has called for a week: only an idle one has that field. No query names its fields.
+resource "google_firestore_field" "critical_sections" {
+  database   = local.database
+  collection = "critical_sections"
+  field      = "idle_since"
+  ttl_config {
+    expiration_offset = "604800s"
+  }
+  index_config {}
+  depends_on = [google_firestore_field.first]
+}
+
 # What was enqueued under an id, or by a task. As long as Cloud Tasks may deliver that task again, and a day.
 resource "google_firestore_field" "receipts" {
   database   = local.database

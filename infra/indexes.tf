@@ -20,11 +20,12 @@ locals {
       "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing", "on_complete", "pages",
       "parent", "reason", "size", "succeeded", "task"
     ]
-    counters  = ["failures", "failures_max", "page", "passed", "units"]
-    documents = ["_signalbox"]
-    counted   = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
-    entries   = ["crossed", "folded_at", "units", "values", "yokes"]
-    failures  = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
+    counters          = ["failures", "failures_max", "page", "passed", "units"]
+    critical_sections = ["alarm_at", "ids", "next", "run", "token"]
+    documents         = ["_signalbox"]
+    counted           = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
+    entries           = ["crossed", "folded_at", "units", "values", "yokes"]
+    failures          = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
     mailbox = [
       "body", "forwarded", "held", "kind", "later", "mark", "not_after", "outcome", "receipt", "revision", "state", "then"
     ]
@@ -70,7 +71,7 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
-  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.attempts, google_firestore_field.failures, google_firestore_field.mailbox, google_firestore_field.receipts]
+  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.attempts, google_firestore_field.critical_sections, google_firestore_field.failures, google_firestore_field.mailbox, google_firestore_field.receipts]
 }
 
 # A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so

@@ -1,4 +1,4 @@
-"""What a user's function imports: HTTP routes, tasks, semaphores, batches, documents, yokes and standings.
+"""What a user's function imports: HTTP, tasks, semaphores, critical sections, batches, documents, objects, standings.
 
     from shared.kit import Function, Lease, semaphore
 
@@ -22,10 +22,11 @@ the first and adds none, as long as the code makes the same calls, in whatever o
 from shared.adapters.http.routes import Request, Response
 from shared.core.operations.ports import DocumentEvent
 from shared.core.rules.problems import LeaseEnded, NotFound, NotReady, Problem, Unavailable
-from shared.core.rules.task_context import Completion, Lease, Outcome, TaskContext, Unit
+from shared.core.rules.task_context import Completion, Lease, Outcome, SectionRun, TaskContext, Unit
 from shared.core.rules.users import User
 from shared.kit.batches import SubBatch, batch, sub_batch
 from shared.kit.calls import Call
+from shared.kit.critical_sections import critical_section
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
 from shared.kit.objects import Object, Placeholder, later, objects, send
@@ -49,6 +50,7 @@ __all__ = [
     "Problem",
     "Request",
     "Response",
+    "SectionRun",
     "SubBatch",
     "Task",
     "TaskContext",
@@ -57,6 +59,7 @@ __all__ = [
     "Unit",
     "User",
     "batch",
+    "critical_section",
     "documents",
     "later",
     "objects",

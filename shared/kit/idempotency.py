@@ -15,7 +15,7 @@ from typing import Any
 
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import name_of
-from shared.core.rules.task_context import Lease
+from shared.core.rules.task_context import Lease, SectionRun
 from shared.core.rules.times import rfc3339
 
 
@@ -52,6 +52,8 @@ def hold(lease: object) -> None:
     if task is not None and isinstance(lease, Lease):
         parts = (lease.id, lease.token, rfc3339(lease.ends_at))
         task.leases.update(dict.fromkeys(parts, f"lease of {lease.semaphore}"))
+    if task is not None and isinstance(lease, SectionRun):
+        task.leases.update(dict.fromkeys((lease.token, rfc3339(lease.ends_at)), f"run of {lease.key}"))
 
 
 def content_of(call: Call) -> str:

@@ -30,6 +30,11 @@ POLICIES: dict[str, ExpiryPolicy] = {
         "It fails counts of a yoke that is gone and names its adjustments, until the last event of the yoke, in a day. "
         "Nothing is counted of the yoke, as if there were no record.",
     ),
+    "critical_sections": ExpiryPolicy(
+        "idle_since",
+        timedelta(days=7),
+        "Only an idle one has that field; tokens are made from the time, so those of a new record are larger.",
+    ),
     "failures": ExpiryPolicy(
         "recorded_at",
         timedelta(days=30),

@@ -27,6 +27,7 @@ TESTS = (
     "links/test_link_tasks",
     "links/test_verification",
     "objects/test_object_calls",
+    "semaphores/test_costs_critical_sections",
     "semaphores/test_costs_semaphores",
     "semaphores/test_semaphores_http",
     "standings/test_standings_http",
@@ -125,7 +126,13 @@ def test_of_the_kits_own_collections_only_what_a_query_needs_is_indexed(
 ) -> None:
     """A growing value that is indexed without need is a hot spot: of the times above all."""
     collections = {collection for collection, _ in written}
-    assert collections >= {collection for collection, _ in INDEXED} | {"attempts", "outbox", "releases", "transforms"}
+    assert collections >= {collection for collection, _ in INDEXED} | {
+        "attempts",
+        "critical_sections",
+        "outbox",
+        "releases",
+        "transforms",
+    }
     assert {field for field in written if not unindexed(field, configured)} == INDEXED.keys()
 
 

@@ -417,6 +417,28 @@ class Limits:
     neighbours_max: int = 20
     """Standings on each side of a rank."""
 
+    # --- critical sections ---
+
+    section_lease_seconds: int = 600
+    """How long a run may last before a second delivery of its task may run beside it, unless the call says otherwise:
+    as long as a task of Cloud Tasks may run."""
+
+    debounce_seconds_max: int = 24 * 3600
+    """A day: what is to run later than that is enqueued with a delay, not debounced."""
+
+    collected_items_max: int = 1_000
+    """Items that the calls which share a run collect; their payload has the bytes of any other (`task_bytes_max`)."""
+
+    section_ids_max: int = 100
+    """Calls of a key whose ids are remembered, to recognise a repeat: they lie in the section's one record."""
+
+    section_end_rounds_max: int = 4
+    """Rounds of attempts, `rounds_max` each, to end a run: if none lands, the run is repeated."""
+
+    section_lost_seconds: int = 3_600
+    """A run without a sign of life for so long after its lease is granted anew by the next call: somebody purged the
+    queue, or paused it for hours."""
+
     @contextmanager
     def replaced(self, **values: float) -> Iterator[None]:
         """Replace limits while the context is entered. For tests; raises `AttributeError` for an unknown name."""

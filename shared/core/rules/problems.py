@@ -234,6 +234,15 @@ class BadSemaphore(Problem):
     title = "Invalid semaphore request"
 
 
+class BadCriticalSection(Problem):
+    title = "Invalid critical section request"
+
+
+class OtherTask(Problem):
+    status = 409
+    title = "A run of another task is due under this key"
+
+
 class LeaseEnded(Problem):
     status = 409
     title = "The lease of this id is over"

@@ -1,6 +1,7 @@
 """The context of a user's task: its subject, and the attempt that runs.
 
-The subject is the lease it was granted, its unit of a batch, the batch that is complete, or nothing. It travels in the
+The subject is the lease it was granted, the run of a critical section, its unit of a batch, the batch that is complete,
+or nothing. It travels in the
 envelope with the payload, under the name of its kind. A task with a parameter of one of these types receives it; times
 are RFC 3339 texts in the envelope and aware datetimes here.
 """
@@ -65,7 +66,20 @@ class Outcome:
     object: Mapping[str, str] | None = None
 
 
-TaskSubject = Lease | Unit | Completion | Outcome
+@dataclass(frozen=True, slots=True)
+class SectionRun:
+    """The run of the critical section `key`: no other begins before it has ended.
+
+    `token` only grows from run to run and from delivery to delivery, so whatever the section protects can refuse who
+    comes with a smaller one. Until `ends_at`, by the server's clock, no second delivery of this task runs beside it.
+    """
+
+    key: str
+    token: int
+    ends_at: datetime
+
+
+TaskSubject = Lease | SectionRun | Unit | Completion | Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +110,13 @@ class TaskContext:
         return self._cancelled()
 
 
-KINDS: Mapping[str, type[TaskSubject]] = {"lease": Lease, "unit": Unit, "batch": Completion, "outcome": Outcome}
+KINDS: Mapping[str, type[TaskSubject]] = {
+    "lease": Lease,
+    "section": SectionRun,
+    "unit": Unit,
+    "batch": Completion,
+    "outcome": Outcome,
+}
 
 
 def subject_of(context: Mapping[str, Any]) -> TaskSubject | None:

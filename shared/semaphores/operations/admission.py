@@ -1,5 +1,5 @@
 """The tasks of the admit queue: an admit run, a wait's deadline, the end of waits that can never be
-granted, the clean-up after a deleted semaphore."""
+granted, the clean-up after a deleted semaphore, the run of a critical section that is due."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,6 +9,7 @@ from typing import Any
 from shared.core.operations.ports import Ports
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NoSemaphore
+from shared.semaphores.operations import critical_sections
 from shared.semaphores.operations.removal import clean_deleted
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.operations.waits import time_out
@@ -20,6 +21,8 @@ def run(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
     """Run a task of the admit queue. Raises `Unavailable` when it must be retried."""
     if task == "deadline":
         time_out(ports, payload["semaphore"], payload["id"])
+    elif task == "wake":
+        critical_sections.wake(ports, payload["key"], datetime.fromisoformat(payload["at"]))
     elif task == "clean":
         clean_deleted(ports, payload["semaphore"], payload["incarnation"])
     elif task == "refuse":

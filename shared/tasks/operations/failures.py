@@ -16,7 +16,7 @@ from shared.core.rules.effects import Decision, Effect
 from shared.core.rules.keys import printable
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import GaveUp, NotFound, Problem, StillRetried
-from shared.semaphores.operations import semaphores
+from shared.semaphores.operations import critical_sections, semaphores
 from shared.tasks.operations.errors import retrying_json
 from shared.tasks.rules import attempts, failures
 from shared.tasks.rules.attempts import Attempt, Start
@@ -99,19 +99,22 @@ def _page(ports: Ports, collection: str, newest: Order, page_token: str, shown: 
 def retry(ports: Ports, id_: str) -> None:
     """Run a failed task again, once. Raises `NotFound`, `Gone`, `StillRetried`, or `NoSemaphore` for a lost semaphore.
 
-    A task that ran for a lease waits for a new one first, which is idempotent; all else is one commit.
+    A task that ran for a lease waits for a new one first, one of a critical section is called again: both idempotent.
+    All else is one commit.
     """
     reads = _paths(id_)
     read = ports.store.read(*reads)
-    waits = _failure(read).wait()
+    waits, section_call = _failure(read).wait(), _failure(read).section_call()
     if waits and _is_failed(read[0]):
         semaphores.wait(ports, *waits)
+    if section_call and _is_failed(read[0]):
+        critical_sections.call(ports, *section_call)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         failure = _failure(read)
         if not _is_failed(read[0]):
             return Decision((), None)
-        return retried(read[0], () if waits else (failure.effect(),))
+        return retried(read[0], () if waits or section_call else (failure.effect(),))
 
     perform(ports, reads, decide)
 

@@ -2,6 +2,7 @@
 
     context      before the code runs        code returns             code raises a Problem      any other exception
     lease        claim it; if lost: end      release, if requested    release, log the error     keep it; retried
+    section      claim it; if over: end      end the run              end the run, log it        let it go; retried
     unit         done before: end            record the result        record the failure         retried
     otherwise    -                           end                      log the error              retried
 
@@ -22,9 +23,9 @@ from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import Problem
-from shared.core.rules.task_context import Lease, TaskSubject, Unit, subject_of
+from shared.core.rules.task_context import Lease, SectionRun, TaskSubject, Unit, subject_of
 from shared.core.rules.times import rfc3339
-from shared.semaphores.operations import semaphores
+from shared.semaphores.operations import critical_sections, semaphores
 from shared.tasks.operations import attempts
 from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 
@@ -45,6 +46,8 @@ def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLi
     match subject_of(attempt.context):
         case Lease():
             _run_with_lease(ports, attempt.context["lease"], started)
+        case SectionRun():
+            _run_in_section(ports, attempt.context["section"], started)
         case Unit() as unit:
             placed = PlacedUnit.from_record(attempt.context["unit"])
             if is_live(placed) and not (attempt.is_repeated and batch_units.resume_unit(ports, placed)):
@@ -62,6 +65,23 @@ def _run_with_lease(ports: Ports, granted: Mapping[str, Any], code: Callable[[Le
         code(claimed)
     if granted.get("release_on_return"):
         semaphores.release(ports, claimed)
+
+
+def _run_in_section(ports: Ports, granted: Mapping[str, Any], code: Callable[[SectionRun], object]) -> None:
+    """Run the code alone under its key. A `Problem` ends the run too: nobody repeats it, and others wait."""
+    run = critical_sections.claim(ports, granted)
+    if run is None:
+        ports.log.info("run of a critical section is over, task dropped", key=granted["key"], token=granted["token"])
+        return
+    try:
+        code(run)
+    except Problem:
+        critical_sections.end(ports, run)
+        raise
+    except Exception:
+        critical_sections.let_go(ports, run)
+        raise
+    critical_sections.end(ports, run)
 
 
 @contextmanager

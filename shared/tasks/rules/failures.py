@@ -17,6 +17,7 @@ from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.problems import Gone
 from shared.semaphores.rules.requests import WaitRequest
+from shared.semaphores.rules.section_requests import SectionRequest
 from shared.tasks.rules.attempts import Attempt
 from shared.tasks.rules.errors import ErrorText
 
@@ -115,6 +116,14 @@ class Failure:
             return None
         known = {name: lease[name] for name in ("permits", "lease_seconds", "release_on_return") if name in lease}
         return lease["semaphore"], WaitRequest(name_of(path_of(self.id), "wait"), self.call, **known)
+
+    def section_call(self) -> tuple[str, SectionRequest] | None:
+        """Return the call of the critical section that a retry is: its key and the request; None without one."""
+        section = self.context.get("section")
+        if section is None:
+            return None
+        known = {name: section[name] for name in ("collect", "lease_seconds")}
+        return section["key"], SectionRequest(self.call, **known, id=name_of(path_of(self.id), "call"))
 
     def effect(self) -> Effect:
         """Return the task that runs it again, under a name of its own: one for each failure."""
