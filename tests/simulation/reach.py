@@ -8,6 +8,7 @@ from collections import Counter
 
 NAMES_REUSED = "task names used again after they became free"
 EVENTS_LATE = "events delivered more than an hour late"
+EVENTS_LOST = "events of large documents that did not arrive"
 OUTAGES = "hours that passed without a sweeper"
 RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
 CALLS_AWAY = "calls refused while the store was away"

@@ -14,6 +14,7 @@ from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
     CALLS_AWAY,
     EVENTS_LATE,
+    EVENTS_LOST,
     FAILURES_KEPT,
     FAILURES_RETRIED,
     GIVEN_UP,
@@ -40,7 +41,7 @@ LONG_SEEDS = 60
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
-    "links": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
+    "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED),
     "outbox": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "semaphores": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "batches": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
