@@ -19,6 +19,7 @@ from shared.core.rules.problems import Gone
 from shared.semaphores.rules.requests import WaitRequest
 from shared.tasks.rules.attempts import Attempt
 from shared.tasks.rules.errors import ErrorText
+from shared.tasks.rules.releases import asked
 
 COLLECTION = "failures"
 FAILED_AT, STATE = "failed_at", "state"
@@ -113,8 +114,7 @@ class Failure:
         lease = self.context.get("lease")
         if lease is None:
             return None
-        known = {name: lease[name] for name in ("permits", "lease_seconds", "release_on_return") if name in lease}
-        return lease["semaphore"], WaitRequest(name_of(path_of(self.id), "wait"), self.call, **known)
+        return lease["semaphore"], WaitRequest(name_of(path_of(self.id), "wait"), self.call, **asked(lease))
 
     def effect(self) -> Effect:
         """Return the task that runs it again, under a name of its own: one for each failure."""
