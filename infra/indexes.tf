@@ -43,7 +43,7 @@ locals {
     verifications         = ["cursor", "ended_at", "found", "moved_at", "pages"]
     waiters = [
       "answer", "continuation", "deadline_at", "grant", "incarnation", "joined", "lease_seconds", "on_timeout", "permits",
-      "release_on_return", "state"
+      "release_on_failure", "release_on_return", "resumed", "resumes", "state"
     ]
     walks = ["run"]
     yokes = ["attributes", "value"]

@@ -56,7 +56,8 @@ class Documents:
     def put_many(self, documents: Iterable[dict[str, Any]]) -> list[PutManyOutcome]:
         """Store documents that contain their keys, each by itself; return their outcomes, in the same order.
 
-        They may link to each other, in any order. Raises `TooLarge` for more than one call takes.
+        They may link to each other, in any order. The outcomes hold all documents whole, with their copies, so call it
+        with a few large ones at a time. Raises `TooLarge` for more than one call takes.
         """
         request = BulkPutRequest.from_request(list(documents))
         outcomes = (each.outcome for each in bulk_operations.put_each(runtime.ports(), request))

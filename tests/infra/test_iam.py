@@ -22,7 +22,7 @@ batch-complete   | ann signalbox-deployer               | batches tasks         
 batch-expand     | qu-batches                           | batches tasks             | signalbox-prod
 batches          | ann signalbox-deployer               | batches tasks             | signalbox-prod
 critical-section | ann signalbox-deployer               | admit tasks               | signalbox-prod
-documents        | ann signalbox-deployer               |                           | signalbox-prod
+documents        | ann signalbox-deployer               | links                     | signalbox-prod
 failures         | ann signalbox-deployer               | admit tasks               | signalbox-prod
 link-fan-out     | ev-link-fan-out                      | links                     | signalbox-prod
 link-refresh     | qu-links                             | links                     | signalbox-prod

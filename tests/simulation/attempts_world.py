@@ -1,6 +1,7 @@
 """Users' tasks run by the kit's task runner, while calls fail, processes die and the store is away for a while.
 
-Tasks of each context: continuations of one semaphore, units of one batch, and tasks without a context. The code of each
+Tasks of each context: continuations of one semaphore, some of which give their permit back between their attempts,
+units of one batch, and tasks without a context. The code of each
 returns, raises every time, or kills its process every time. Held whenever a task is given up: its code was started as
 often as it may be. Held at rest: no code was started more than once too often, every task returned or was given up,
 every unit has an outcome, and no permit is held.
@@ -31,17 +32,18 @@ from shared.semaphores.operations import semaphores
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.tasks.operations import task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
+from shared.tasks.rules.attempts import Attempt, RetryLimits, Start, resumed
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
 from tests.simulation.ports import SimulatedStore
 from tests.simulation.processes import Killed
-from tests.simulation.reach import CALLS_AWAY, GIVEN_UP, REACHED
+from tests.simulation.reach import CALLS_AWAY, GIVEN_UP, REACHED, RESUMED
 from tests.simulation.world import Violation, World
 
 ATTEMPTS_MAX = 2
 NAME, BATCH = "s", "b"
 LEASE_SECONDS = 600.0
+PAUSE_SECONDS = 0.2
 FINE, RAISING, DEADLY = "fine", "raising", "deadly"
 CALLS_AWAY_MAX = 60
 DELIVERIES_BEFORE_MAX = 6
@@ -123,7 +125,9 @@ class AttemptsWorld:
         semaphores.put(ports, NAME, SemaphoreSettings(1, LEASE_SECONDS))
         for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
             call = Call("user", "continue", self._payload(f"continuation {index}"))
-            semaphores.wait(ports, NAME, WaitRequest(f"w{index}", call, release_on_return=True))
+            between = random.random() < 0.5
+            wait = WaitRequest(f"w{index}", call, release_on_return=True, release_on_failure=between)
+            semaphores.wait(ports, NAME, wait)
         payloads = [self._payload(str(index)) for index in range(random.randint(1, operations_max(3, TASKS_LONG)))]
         batches.populate(ports, BATCH, BatchSpec(units=payloads, task=Call("user", "unit", {}), sealed=True))
         for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
@@ -145,7 +149,10 @@ class AttemptsWorld:
         id_ = effect.payload["id"]
         if sum(self.deliveries.values()) == self.away_at:
             self.store.refuses = self.world.random.randint(0, CALLS_AWAY_MAX)
-        attempt = Attempt(effect.name, effect.context, retries=self.deliveries[effect.name])
+        operation, earlier = resumed(effect.name, effect.context)
+        retries = self.deliveries[effect.name] + earlier
+        what = effect.function, effect.task, effect.payload, effect.queue
+        attempt = Attempt(operation, effect.context, 0, retries, *what, pause_seconds=PAUSE_SECONDS)
         self.deliveries[effect.name] += 1
         self.names[attempt.record_path] = id_
 
@@ -164,6 +171,7 @@ class AttemptsWorld:
 
     def _code(self, effect: Effect) -> str:
         id_, does = str(effect.payload["id"]), effect.payload["does"]
+        REACHED[RESUMED] += bool(effect.context.get("lease", {}).get("resumes"))
         self.starts[id_] += 1
         self.world.step(f"the code of {id_} is started, {does}")
         if does == DEADLY:

@@ -1,7 +1,8 @@
 """The Eventarc of a simulated world: each change of a document at least once, out of order, up to a day late.
 
 An event that is delayed waits aside until its time; it may also have been delivered in time already, and the late one
-is then a redelivery. Some events arrive without their data, as large ones do.
+is then a redelivery. Some events arrive without their data, as large ones do. In worlds that say so (`too_large`), half
+of those that are too large never arrive.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.core.operations.ports import DocumentEvent, Ports, Snapshot
-from tests.simulation.reach import EVENTS_LATE, REACHED
+from tests.simulation.reach import EVENTS_LATE, EVENTS_LOST, REACHED
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -24,6 +25,10 @@ ALSO_IN_TIME = 0.5
 """Probability that a delayed event is a redelivery."""
 
 
+LOST = 0.5
+"""Probability that an event that is too large does not arrive."""
+
+
 class Events:
     """Events that wait to be delivered. Without a handler (`on_event`) there are none."""
 
@@ -32,6 +37,7 @@ class Events:
         self.waiting: list[DocumentEvent] = []
         self.delayed: list[tuple[datetime, DocumentEvent]] = []
         self.handler: Callable[[Ports, DocumentEvent], None] | None = None
+        self.too_large: Callable[[DocumentEvent], bool] | None = None
         self._number = 0
 
     def add(self, path: str, before: Snapshot, after: Snapshot) -> None:
@@ -41,7 +47,15 @@ class Events:
             collection, _, key = path.rpartition("/")
             times = (before.update_time, after.update_time, after.create_time)
             event = DocumentEvent(f"e{self._number}", collection, key, path, before.data, after.data, *times)
-            self.waiting.append(event)
+            if not self._is_lost(event):
+                self.waiting.append(event)
+
+    def _is_lost(self, event: DocumentEvent) -> bool:
+        lost = bool(self.too_large and self.too_large(event)) and self._world.random.random() < LOST
+        if lost:
+            REACHED[EVENTS_LOST] += 1
+            self._world.log(f"  FAULT: event {event.id} of {event.key} is too large, and is dropped")
+        return lost
 
     def due(self) -> list[DocumentEvent]:
         """Return what may be delivered now."""

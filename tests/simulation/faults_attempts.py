@@ -10,9 +10,12 @@ from typing import Any
 from unittest import mock
 
 from shared.core.operations.ports import Ports
-from shared.core.rules.problems import GaveUp, Unavailable
+from shared.core.rules.problems import GaveUp, Problem, Unavailable
 from shared.core.rules.task_context import Lease
-from shared.tasks.operations import attempts, task_runner
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import WaitRequest
+from shared.tasks.operations import attempts, resumption, task_runner
+from shared.tasks.rules import releases
 from shared.tasks.rules.attempts import FIRST, Attempt, RetryLimits, Start
 from tests.simulation import attempts_world
 from tests.simulation.faults import Fault
@@ -76,6 +79,29 @@ def _kept(_: Ports, __: Lease) -> Iterator[None]:
     yield
 
 
+def _released_first(ports: Ports, attempt: Attempt, lease: Lease, code: Callable[[Lease], Any]) -> bool:
+    """The permit is given back before the wait for the next attempt is made."""
+    try:
+        code(lease)
+    except Problem:
+        raise
+    except Exception:
+        if not attempt.context["lease"].get("release_on_failure"):
+            raise
+        semaphores.release(ports, lease)
+        if not resumption._wait_anew(ports, attempt):
+            raise
+        return False
+    return True
+
+
+def _counted_anew(attempt: Attempt) -> WaitRequest:
+    """The next attempt is a task of its own."""
+    return replace(next_wait(attempt), resumes="", resumed=0)
+
+
+next_wait = releases.next_wait
+
 FAULTS = (
     _attempts("task-1", "counting starts, not deliveries", attempts, "start", _by_deliveries),
     _attempts("task-1", "counting at all", attempts, "start", _uncounted),
@@ -83,4 +109,6 @@ FAULTS = (
     _attempts("task-2", "no start that is not counted", attempts, "start", _started_all_the_same),
     _attempts("task-3", "a first delivery that may not have started", attempts, "start", _first_taken_for_a_start),
     _attempts("task-4", "releasing the lease of a task that is given up", task_runner, "_kept_or_released", _kept),
+    _attempts("task-11", "the next wait before the release", resumption, "run_or_wait_anew", _released_first),
+    _attempts("task-11", "the count of the attempts before", releases, "next_wait", _counted_anew),
 )

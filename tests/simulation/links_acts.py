@@ -12,7 +12,7 @@ from shared.documents.operations.stored_documents import StoredDocument, etag_of
 from shared.documents.rules import documents, patches
 from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.patches import Null
-from shared.documents.rules.preconditions import Precondition, Tags
+from shared.documents.rules.preconditions import UNCONDITIONAL, Precondition, Tags
 from shared.documents.rules.requests import PatchRequest, PutRequest
 from shared.transforms.operations import transforms as transform_operations
 from shared.transforms.rules.transforms import PutTransformRequest
@@ -57,7 +57,8 @@ class Users:
             contents = {each: self._content(each) for each in self._keys if each == key or random.random() < 0.7}
             self._world.start(f"user puts {' '.join(contents)}", lambda: self._put_many(contents))
         elif act == "delete":
-            self._world.start(f"user deletes {key}", lambda: operations.delete(self._world.ports, key))
+            condition = Precondition(if_match=Tags(every=True)) if self._kind.large else UNCONDITIONAL
+            self._world.start(f"user deletes {key}", lambda: operations.delete(self._world.ports, key, condition))
         else:
             content = self._content(key)
             self._world.start(f"another client on {key}", lambda: self._write_past(key, content))
@@ -91,7 +92,7 @@ class Users:
         random = self._world.random
         self._puts += 1
         letter = "ab"[self._puts % 2] if self._kind.narrow and key == self._keys[0] else random.choice("ab")
-        content: dict[str, Any] = {"n": letter * random.choice((1, 1, 30 if self._kind.crowded else 1))}
+        content: dict[str, Any] = {"n": letter * random.choice((1, 1, self._kind.letters_max))}
         if self._kind.chain:
             place = self._keys.index(key)
             if place and random.random() < 0.8:

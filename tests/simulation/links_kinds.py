@@ -23,6 +23,11 @@ DIVIDED_BYTES = 100
 FEW_INDEX_ENTRIES = 16
 """Of a document in the worlds where copies have too many of them: a text and two marks have ten."""
 
+EVENT_RECORD_BYTES = 350
+"""Of a record in the worlds where events of larger ones may be dropped: a document without long texts is smaller."""
+
+LETTERS_LARGE = 400
+
 LINK_LEVELS_MAX = 3
 """Links that copies are nested to here: a long chain of documents is twice as long."""
 
@@ -59,6 +64,8 @@ class Kind:
     In a `chain` each document links to the one before, or not: where copies are cut moves along it. In a
     `divided` world one request holds hardly a document, so what it reads for copies is read one by one.
     In a `same` world a transform comes that changes nothing: the event of a put cannot see that a walk went by.
+    In a `large` world, events of documents with a long text may never arrive; nobody deletes there without a condition,
+    since such a deletion reads nothing and is left to the nightly verification.
     In an `indexed` world documents may have few index entries, so that copies do not fit though there is room in bytes.
     """
 
@@ -76,6 +83,7 @@ class Kind:
     divided: bool = False
     same: bool = False
     indexed: bool = False
+    large: bool = False
 
     @property
     def transforms(self) -> tuple[Any, ...]:
@@ -86,6 +94,11 @@ class Kind:
     def transform_share(self) -> float:
         """Return the share of its users' actions that change a transform."""
         return 0.2 if self.same else 0.8 if self.narrow else 0.4
+
+    @property
+    def letters_max(self) -> int:
+        """Return how long the long texts of its users are."""
+        return LETTERS_LARGE if self.large else 30 if self.crowded else 1
 
     @property
     def names(self) -> list[str]:
@@ -121,11 +134,14 @@ KINDS = (
     Kind("tpqr", cyclic=True, crowded=True, divided=True),
     Kind("tpq", versatile=True, cyclic=True, foreign=True, transformed=True, divided=True),
     Kind("tpqrsuvw", chain=True, crowded=True, divided=True),
+    Kind("tp", narrow=True, large=True),
+    Kind("tpqr", cyclic=True, large=True),
+    Kind("tpq", versatile=True, large=True, unlucky=True),
 )
 
 Kinds = tuple[Kind, ...]
 
-PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded or kind.versatile or kind.chain))
+PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded or kind.versatile or kind.chain or kind.large))
 FOREIGN = tuple(kind for kind in KINDS if kind.foreign and not kind.versatile)
 NARROW = tuple(kind for kind in KINDS if kind.narrow)
 CROWDED = tuple(kind for kind in KINDS if kind.crowded and not (kind.transformed or kind.chain))
@@ -139,6 +155,7 @@ DIVIDED = tuple(kind for kind in KINDS if kind.divided)
 SAME_OUTPUT = tuple(kind for kind in KINDS if kind.same)
 INDEXED = tuple(kind for kind in KINDS if kind.indexed)
 LENGTHY = tuple(kind for kind in KINDS if kind.lengthy)
+LARGE = tuple(kind for kind in KINDS if kind.large)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""
 

@@ -14,8 +14,9 @@ from dataclasses import replace
 from random import Random
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import Query, Snapshot
+from shared.core.operations.ports import DocumentEvent, Query, Snapshot
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.record_values import map_bytes
 from shared.links.operations import fan_out
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
@@ -23,6 +24,7 @@ from tests.simulation.links_acts import Users
 from tests.simulation.links_checks import Checks
 from tests.simulation.links_kinds import (
     DIVIDED_BYTES,
+    EVENT_RECORD_BYTES,
     FEW_INDEX_ENTRIES,
     HOPS_MAX,
     KINDS,
@@ -42,6 +44,11 @@ def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KI
     LinksWorld(seed, trace, kinds).run()
 
 
+def _is_too_large(event: DocumentEvent) -> bool:
+    """Return whether an event may be dropped: the platform does so by the sum of both, which is no less."""
+    return any(data is not None and map_bytes(data) > EVENT_RECORD_BYTES for data in (event.before, event.after))
+
+
 class LinksWorld:
     """A few keys, a few contents (so that earlier contents recur), users who put, delete and write past the kit."""
 
@@ -51,6 +58,7 @@ class LinksWorld:
         self.keys = self.kind.names
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
         self.world.events.handler = fan_out.fan_out
+        self.world.events.too_large = _is_too_large if self.kind.large else None
         self.world.sweeper = outbox.sweep
         self.world.handlers["link_refresh"] = fan_out.run_link_task
         self.world.observers.append(self._check_write)
@@ -65,6 +73,7 @@ class LinksWorld:
             link_levels_max=LINK_LEVELS_MAX,
             document_bytes_max=self.document_bytes,
             index_entries_max=FEW_INDEX_ENTRIES if self.kind.indexed else LIMITS.index_entries_max,
+            event_record_bytes_max=EVENT_RECORD_BYTES if self.kind.large else LIMITS.event_record_bytes_max,
             read_bytes_max=DIVIDED_BYTES if self.kind.divided else LIMITS.read_bytes_max,
         ):
             random = self.world.random

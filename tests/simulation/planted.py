@@ -19,6 +19,7 @@ from tests.simulation import (
     faults_enqueues,
     faults_failures,
     faults_groups,
+    faults_large,
     faults_late,
     faults_links,
     faults_objects,
@@ -42,7 +43,8 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     + faults_transforms.FAULTS
     + faults_documents.FAULTS
     + faults_late.FAULTS
-    + faults_groups.FAULTS,
+    + faults_groups.FAULTS
+    + faults_large.FAULTS,
     "objects": faults_objects.FAULTS,
     "outbox": faults_outbox.FAULTS,
     "sections": faults_sections.FAULTS,

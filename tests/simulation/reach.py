@@ -8,9 +8,11 @@ from collections import Counter
 
 NAMES_REUSED = "task names used again after they became free"
 EVENTS_LATE = "events delivered more than an hour late"
+EVENTS_LOST = "events of large documents that did not arrive"
 OUTAGES = "hours that passed without a sweeper"
 RUN_AGAIN = "tasks that ran again because an old outbox record was handed over after their names were free"
 CALLS_AWAY = "calls refused while the store was away"
+RESUMED = "attempts under a permit that was waited for anew"
 GIVEN_UP = "tasks given up"
 EXPIRED = "records deleted by a time-to-live policy"
 FAILURES_KEPT = "tasks kept as failures"

@@ -29,7 +29,7 @@ from shared.core.rules.calls import QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 from shared.core.rules.task_envelope import TaskEnvelope
-from shared.tasks.rules.attempts import Attempt
+from shared.tasks.rules.attempts import Attempt, resumed
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Of a task's body: Cloud Tasks' own limit."""
@@ -121,13 +121,14 @@ def _response(function: str, request: flask.Request, invocation: _Invocation) ->
 
 def _delivery(request: flask.Request) -> TaskDelivery:
     envelope = TaskEnvelope.from_json(_body(request))
+    operation, earlier = resumed(envelope.operation, envelope.context)
     return TaskDelivery(
-        envelope.operation,
+        operation,
         envelope.name,
         envelope.payload,
         envelope.context,
-        executions=_count(request.headers, "Execution"),
-        retries=_count(request.headers, "Retry"),
+        executions=_count(request.headers, "Execution") + earlier,
+        retries=_count(request.headers, "Retry") + earlier,
         trace=current_trace(),
         queue=request.headers.get("X-CloudTasks-QueueName", QUEUE_DEFAULT).removeprefix(settings().queue_prefix),
     )

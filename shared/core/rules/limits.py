@@ -33,6 +33,10 @@ class Limits:
     and one for each item of a list. Firestore refuses a record with more than 40,000; the rest is room for the kit's
     reserved map and for composite indexes. The emulator refuses none."""
 
+    event_record_bytes_max: int = 240_000
+    """Of a record, as an event spells it out. Eventarc takes 512 KB an event, and one of a document carries it before
+    and after the write. If either is larger, the write commits a task that does what its event may not."""
+
     links_max: int = 500
     """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
 

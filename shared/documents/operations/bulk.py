@@ -21,7 +21,7 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, TooLarge, Unavailable
 from shared.core.rules.record_values import map_bytes
 from shared.documents.operations import link_inputs
-from shared.documents.operations.document_writes import DocumentWrite, put_write
+from shared.documents.operations.document_writes import DocumentWrite, put_write, write_each
 from shared.documents.operations.documents import put
 from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules import bulk, documents, links
@@ -123,7 +123,7 @@ class _BulkPut:
         return losers + self._write_group(group)
 
     def _write_group(self, group: Mapping[str, DocumentWrite]) -> list[str]:
-        results = self._ports.store.write_each([made.write for made in group.values()]) if group else ()
+        results = write_each(self._ports, list(group.values()))
         pairs = zip(group.items(), results, strict=True)
         return [key for (key, made), result in pairs if not self._settled(key, made, result)]
 
@@ -179,4 +179,7 @@ def _metadata_of(snapshot: Snapshot) -> Snapshot:
     """Return a record without its content."""
     if snapshot.data is None:
         return snapshot
-    return replace(snapshot, data={documents.RESERVED: snapshot.data.get(documents.RESERVED)})
+    reserved = snapshot.data.get(documents.RESERVED)
+    if documents.is_large(snapshot.data):
+        reserved = {**(reserved if isinstance(reserved, dict) else {}), "large": True}
+    return replace(snapshot, data={documents.RESERVED: reserved})

@@ -18,6 +18,7 @@ from shared.core.rules.problems import NotFound, TooLarge
 from shared.documents.operations import link_inputs
 from shared.documents.operations.document_reads import DocumentRead, Loaded, read_whole
 from shared.documents.operations.document_writes import put_write
+from shared.documents.operations.follow_ups import follow_up
 from shared.documents.operations.stored_documents import StoredDocument, check_precondition
 from shared.documents.rules.documents import COLLECTION, Content, path_of
 from shared.documents.rules.preconditions import UNCONDITIONAL, Precondition
@@ -31,7 +32,7 @@ def put(ports: Ports, request: PutRequest) -> StoredDocument:
     def decide(read: Loaded) -> Decision[Writes, StoredDocument]:
         check_precondition(request.precondition, read.own)
         made = put_write(read.own, read.embed(request.content))
-        return Decision((made.write,), made.stored)
+        return Decision((made.write,), made.stored, made.effects)
 
     inputs = link_inputs.input_paths(request.content)
     return perform(ports, DocumentRead(request.key, inputs, lambda _: request.content), decide)[0]
@@ -55,7 +56,11 @@ def get_many(ports: Ports, wanted: Sequence[str]) -> dict[str, StoredDocument | 
 
 
 def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -> None:
-    """Delete a document; its copies elsewhere become `link_missing`. Raises `NotFound` and `PreconditionFailed`."""
+    """Delete a document; its copies elsewhere become `link_missing`. Raises `NotFound` and `PreconditionFailed`.
+
+    Without a precondition it is deleted unread. So if it was so large that this event does not arrive, its copies wait
+    for the nightly verification; with one, also `If-Match: *`, the commit holds the task that the event would start.
+    """
     path = path_of(keys.check_key(key))
     if precondition != UNCONDITIONAL:
         _delete_if(ports, path, precondition)
@@ -72,7 +77,7 @@ def _delete_if(ports: Ports, path: str, precondition: Precondition) -> None:
         if found.data is None:
             raise _not_found(found.id)
         check_precondition(precondition, found)
-        return Decision((Delete(path, found.guard),), None)
+        return Decision((Delete(path, found.guard),), None, follow_up(found, None))
 
     perform(ports, [path], decide)
 

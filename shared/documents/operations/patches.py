@@ -44,6 +44,6 @@ def _merge(ports: Ports, request: PatchRequest, extra_paths: Sequence[str]) -> t
         if read.embedded is None and not set(needed) <= set(extra_paths):
             return Decision((), (None, needed))
         made = put_write(read.own, read.embed(content))
-        return Decision((made.write,), (made.stored, needed))
+        return Decision((made.write,), (made.stored, needed), made.effects)
 
     return perform(ports, DocumentRead(request.key, extra_paths, merged), decide)[0]

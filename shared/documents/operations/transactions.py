@@ -24,6 +24,7 @@ from shared.core.rules.receipts import receipt_path
 from shared.documents.operations import link_inputs
 from shared.documents.operations.document_reads import Loaded, read_whole
 from shared.documents.operations.document_writes import put_write
+from shared.documents.operations.follow_ups import follow_up
 from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules.documents import Content, path_of
 from shared.documents.rules.requests import PutRequest
@@ -41,6 +42,7 @@ class Transaction:
         self._read: dict[str, Snapshot] = {}
         self._contents: dict[str, Content | None] = {}
         self._calls: list[Call] = []
+        self._follow_ups: list[Effect] = []
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return a document as it will be if this transaction commits, or None if there is none."""
@@ -89,7 +91,7 @@ class Transaction:
     def commit(self, receipt: Put | None) -> None:
         """Commit what is to be written. Raises `Conflict` if what was read has changed, or the receipt exists."""
         writes = [*self._writes(), *([receipt] if receipt else [])]
-        effects = tuple(self._effects())
+        effects = (*self._effects(), *self._follow_ups)
         if writes or effects:
             outbox.commit(self._ports, writes, effects)
 
@@ -115,8 +117,11 @@ class Transaction:
     def _write(self, key: str, content: Content | None, inputs: tuple[Snapshot, ...]) -> Write:
         if content is not None:
             loaded = Loaded(self._read[key], link_inputs.embedding_from(inputs))
-            return put_write(loaded.own, loaded.embed(content)).write
+            made = put_write(loaded.own, loaded.embed(content))
+            self._follow_ups += made.effects
+            return made.write
         read = self._read.get(key)
+        self._follow_ups += () if read is None else follow_up(read, None)
         return Delete(path_of(key), None if read is None else read.update_time)
 
     def _effects(self) -> Iterator[Effect]:

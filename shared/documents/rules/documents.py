@@ -9,6 +9,7 @@ The record holds the user's JSON, top level as given, plus one reserved map with
     linked       whether any document embeds this one; only a stored false means that none does
     link_keys    keys of the documents that this one embeds (one indexed query finds all that embed a key)
     link_fields  the fields that hold its links
+    large        true if the record is so large that its events may not arrive; otherwise left out
 
 The record does not store positions of links: any nested object with a `key` is one (see `links.py`).
 """
@@ -31,7 +32,7 @@ Author = Literal["put", "refresh"]
 COLLECTION = "documents"
 RESERVED = "_signalbox"
 
-METADATA_FIELDS = tuple((RESERVED, name) for name in ("version", "author", "digest", "hops", "linked"))
+METADATA_FIELDS = tuple((RESERVED, name) for name in ("version", "author", "digest", "hops", "linked", "large"))
 """What a put reads of the record that it replaces: its metadata, not its content."""
 
 
@@ -98,7 +99,18 @@ class Document:
         if not size(self.content, link_keys, link_fields).fits_into(sizes.size_max()):
             raise TooLarge(f"A document has at most {sizes.described()}, its copies included.")
         metadata = {**asdict(self.stamp), "linked": self.linked, "link_keys": link_keys, "link_fields": link_fields}
-        return {**values.encode(self.content), RESERVED: metadata}
+        record = {**values.encode(self.content), RESERVED: metadata}
+        if sizes.exceeds_events(record):
+            metadata["large"] = True
+        return record
+
+
+def is_large(record: Mapping[str, Any] | None) -> bool:
+    """Return whether an event that carries a record, of which only the metadata may have been read, may not arrive."""
+    if record is None:
+        return False
+    reserved = record.get(RESERVED)
+    return (isinstance(reserved, dict) and reserved.get("large") is True) or sizes.exceeds_events(record)
 
 
 def digest(content: Content) -> str:

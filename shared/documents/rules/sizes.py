@@ -1,5 +1,9 @@
-"""The size of a document's parts: in bytes, and in entries of Firestore's indexes. Both are limited."""
+"""The size of a document's parts: in bytes, and in entries of Firestore's indexes. Both are limited.
 
+And whether a record is so large that an event which carries it may not arrive.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,3 +47,22 @@ def size_max() -> Size:
 def described() -> str:
     """Return the limits in words."""
     return f"{LIMITS.document_bytes_max:,} bytes and {LIMITS.index_entries_max:,} index entries"
+
+
+EVENT_BYTES_PER_VALUE = 8
+"""What an event spells out with a value, beyond its size as stored: tags and lengths of it, its name and its kind."""
+
+
+def exceeds_events(record: Mapping[str, Any]) -> bool:
+    """Return whether a record is so large that an event which carries it twice may not arrive."""
+    stored = record_values.map_bytes(record)
+    if stored * (1 + EVENT_BYTES_PER_VALUE) <= LIMITS.event_record_bytes_max:  # each value is stored in a byte at least
+        return False
+    return stored + EVENT_BYTES_PER_VALUE * _values_in(record) > LIMITS.event_record_bytes_max
+
+
+def _values_in(value: Any) -> int:
+    """Return how many values a value consists of, itself counted."""
+    if isinstance(value, Mapping | list):
+        return 1 + sum(map(_values_in, value.values() if isinstance(value, Mapping) else value))
+    return 1

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from shared.core.operations.perform import pause
-from shared.core.operations.ports import Conflict, Outcome, Ports, Put, Snapshot, Write, WriteResult
+from shared.core.operations.ports import Conflict, Outcome, Ports, Snapshot, WriteResult
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
 from shared.core.rules.record_values import map_bytes
 from shared.documents.operations import link_inputs
-from shared.documents.operations.document_writes import document_write
+from shared.documents.operations.document_writes import DocumentWrite, document_write, write_each
 from shared.documents.rules import documents, refreshes
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import COLLECTION, Document
@@ -90,9 +90,9 @@ def write_copies(
     embedding = link_inputs.embedding_from(inputs)
     losers: list[str] = []
     landed: Landed = set()
-    for writes in _in_groups(_refreshed(ports, snapshot, embedding, hops) for snapshot in linking):
-        paths = [write.path for write in writes]
-        outcomes = ports.store.write_each(writes)
+    for made in _in_groups(_refreshed(ports, snapshot, embedding, hops) for snapshot in linking):
+        paths = [each.write.path for each in made]
+        outcomes = write_each(ports, made)
         for path, outcome in zip(paths, outcomes, strict=True):
             if isinstance(outcome, Problem):
                 name = path.rpartition("/")[2]
@@ -108,32 +108,32 @@ def write_copies(
 
 def _mark_refused(ports: Ports, refused: Sequence[Snapshot], embedding: Embedding, hops: int) -> None:
     """Mark copies that the store refuses, so that none stays as it was. Raises `Unavailable` where that is not done."""
-    marking = [write for one in refused if (write := _marks(one, embedding, hops)) is not None]
-    outcomes = ports.store.write_each(marking) if marking else ()
+    marking = [made for one in refused if (made := _marks(one, embedding, hops)) is not None]
+    outcomes = write_each(ports, marking)
     if any(isinstance(outcome, Conflict | Unavailable) for outcome in outcomes):
         raise Unavailable("a document whose copies are refused was written meanwhile")
 
 
-def _marks(snapshot: Snapshot, embedding: Embedding, hops: int) -> Write | None:
+def _marks(snapshot: Snapshot, embedding: Embedding, hops: int) -> DocumentWrite | None:
     """Return the write that puts marks in place of copies, or None if it would be refused too."""
     document = Document.from_record(snapshot.data)
     assert document is not None, "it has just been refreshed"
     try:
         content = refreshes.mark_copies(document.content, embedding)
         linked = documents.counts_as_linked(document)
-        return document_write(snapshot, content, "refresh", linked=linked, hops=hops).write
+        return document_write(snapshot, content, "refresh", linked=linked, hops=hops)
     except Problem:
         return None
 
 
-def _in_groups(made: Iterable[Write | None]) -> Iterator[list[Write]]:
+def _in_groups(made: Iterable[DocumentWrite | None]) -> Iterator[list[DocumentWrite]]:
     """Iterate over groups of those writes that are any, so large that they can be held together."""
-    group: list[Write] = []
+    group: list[DocumentWrite] = []
     total = 0
-    for write in made:
-        if write is not None:
-            group.append(write)
-            total += map_bytes(write.data) if isinstance(write, Put) else 0
+    for each in made:
+        if each is not None:
+            group.append(each)
+            total += map_bytes(each.write.data)
         if total >= LIMITS.read_bytes_max:
             yield group
             group, total = [], 0
@@ -153,7 +153,7 @@ def _hops(changed: Sequence[Snapshot]) -> int:
     return max(map(documents.hops_of, read), default=0)
 
 
-def _refreshed(ports: Ports, snapshot: Snapshot, embedding: Embedding, hops: int) -> Write | None:
+def _refreshed(ports: Ports, snapshot: Snapshot, embedding: Embedding, hops: int) -> DocumentWrite | None:
     """Return the write that refreshes one document, or None if there is nothing (left) to write."""
     document = Document.from_record(snapshot.data)
     if document is None:
@@ -165,4 +165,4 @@ def _refreshed(ports: Ports, snapshot: Snapshot, embedding: Embedding, hops: int
         return None
     normalization.report_failures(ports, snapshot.id, content)
     linked = documents.counts_as_linked(document)
-    return document_write(snapshot, content, "refresh", linked=linked, hops=hops).write
+    return document_write(snapshot, content, "refresh", linked=linked, hops=hops)

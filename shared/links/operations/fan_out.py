@@ -23,7 +23,7 @@ from shared.core.rules import keys
 from shared.core.rules.problems import BadValue
 from shared.documents.operations import link_inputs
 from shared.documents.rules import refreshes
-from shared.documents.rules.documents import Document, path_of
+from shared.documents.rules.documents import COLLECTION, Document, path_of
 from shared.links.operations import copies, fan_out_pages, marks, normalization, tasks
 from shared.links.rules import events
 
@@ -72,9 +72,13 @@ def verify_copies(
 def run_link_task(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Refresh one document's copy of a key, or a page of the documents that embed a key or use a transform.
 
+    Or carry out the reaction to a write of a large document, as to an event of it that came without its data.
+
     Raises `Unavailable` (transient: retry), or `BadValue` for a payload that is invalid.
     """
     match payload:
+        case {"event": str(event_id), "work": {"written": str(key)}}:
+            fan_out(ports, DocumentEvent(event_id, COLLECTION, key, path_of(key), None, None))
         case {"work": {"key": str(key), "document": str(document)}}:
             found = ports.store.read(path_of(document))
             inputs = ports.store.read(path_of(key), *copies.transform_paths(found, [key]))

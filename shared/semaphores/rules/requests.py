@@ -54,9 +54,16 @@ class SettingsPatch:
         return replace(settings, **self.changes)
 
 
+OF_THE_KIT = ("resumes", "resumed")
+
+
 @dataclass(frozen=True, slots=True)
 class WaitRequest:
-    """A wait for permits. Without a continuation it is answered at once: a lease or none."""
+    """A wait for permits. Without a continuation it is answered at once: a lease or none.
+
+    ``resumes`` is the operation whose attempts the continuation goes on with, after so many waits (`resumed`): a task
+    with ``release_on_failure`` waits anew between its attempts. No caller's wait has them.
+    """
 
     id: str
     continuation: Call | None = None
@@ -65,6 +72,9 @@ class WaitRequest:
     deadline_seconds: float | None = None
     on_timeout: Call | None = None
     release_on_return: bool = False
+    release_on_failure: bool = False
+    resumes: str = ""
+    resumed: int = 0
 
     def __post_init__(self) -> None:
         fields = _fields_of(self)
@@ -73,18 +83,19 @@ class WaitRequest:
         _keep_seconds(self, "lease_seconds", LIMITS.lease_seconds_max, default=None)
         _keep_seconds(self, "deadline_seconds", LIMITS.deadline_seconds_max, default=None)
         fields.flag("release_on_return")
+        fields.flag("release_on_failure")
         if self.continuation is None:
             self._check_plain()
 
     def _check_plain(self) -> None:
-        for field in ("deadline_seconds", "on_timeout", "release_on_return"):
+        for field in ("deadline_seconds", "on_timeout", "release_on_return", "release_on_failure"):
             if getattr(self, field):
                 raise BadSemaphore(f"`continuation` is required with `{field}`.", field="continuation")
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
         """Parse the body of a `POST`; `id_` is the id if the body has none. Raises `BadCall` or `TooLarge` too."""
-        fields = RequestFields(body, BadSemaphore).only(*cls.__slots__)
+        fields = RequestFields(body, BadSemaphore).only(*(name for name in cls.__slots__ if name not in OF_THE_KIT))
         calls = {name: _call(body, name) for name in ("continuation", "on_timeout")}
         given = {name: value for name, value in fields.body.items() if value is not None}
         return cls(**({"id": id_} | given | calls))

@@ -140,6 +140,9 @@ def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
         permits=request.permits,
         lease_seconds=request.lease_seconds,
         release_on_return=request.release_on_return,
+        release_on_failure=request.release_on_failure,
+        resumes=request.resumes,
+        resumed=request.resumed,
         on_timeout=request.on_timeout,
         deadline_at=_after(loaded.now, request.deadline_seconds),
     )

@@ -19,7 +19,17 @@ State = Literal["waiting", "granted", "lost", "cancelled", "timed_out", "refused
 """`refused`: the semaphore's permits were lowered below what the wait wants."""
 
 _CALLS = ("continuation", "on_timeout")
-_PLAIN_FIELDS = ("incarnation", "permits", "lease_seconds", "release_on_return", "deadline_at", "state", "grant")
+_DEFAULTS = {
+    "permits": 1,
+    "lease_seconds": None,
+    "release_on_return": False,
+    "release_on_failure": False,
+    "resumes": "",
+    "resumed": 0,
+}
+"""What a wait may ask for and its task must know; the last two say whose attempts the task goes on with."""
+
+_PLAIN_FIELDS = (*_DEFAULTS, "incarnation", "deadline_at", "state", "grant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,9 @@ class Waiter:
     permits: int = 1
     lease_seconds: float | None = None
     release_on_return: bool = False
+    release_on_failure: bool = False
+    resumes: str = ""
+    resumed: int = 0
     on_timeout: Call | None = None
     deadline_at: datetime | None = None
     state: State = "waiting"
@@ -93,8 +106,7 @@ class Waiter:
 
     def asked(self) -> dict[str, Any]:
         """Return what the wait asked for, where that is not the default: the same wait can be made again of it."""
-        defaults = {"permits": 1, "lease_seconds": None, "release_on_return": False}
-        return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
+        return {name: getattr(self, name) for name, default in _DEFAULTS.items() if getattr(self, name) != default}
 
     def is_late(self, now: datetime) -> bool:
         """Return whether its deadline is over."""

@@ -6,14 +6,16 @@
     unit         done before: end            record the result        record the failure         retried
     otherwise    -                           end                      log the error              retried
 
+With `release_on_failure`, a lease is not kept for the retry, but released, and the next attempt waits for another one
+(`resumption.py`).
+
 Right before the code, its start is counted (`attempts.py`), so that a task whose code fails every time still ends: one
 start too many does not run the code, but releases the lease, or records the unit as failed. What fails before that,
 because the store is away, counts nothing (docs/protocols/tasks.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from shared.batches.operations import units as batch_units
 from shared.batches.operations.sub_batches import populate_sub_batch
@@ -26,7 +28,7 @@ from shared.core.rules.problems import Problem
 from shared.core.rules.task_context import Lease, SectionRun, TaskSubject, Unit, subject_of
 from shared.core.rules.times import rfc3339
 from shared.semaphores.operations import critical_sections, semaphores
-from shared.tasks.operations import attempts
+from shared.tasks.operations import attempts, resumption
 from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
 
 IsLive = Callable[[PlacedUnit], bool]
@@ -45,7 +47,7 @@ def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLi
 
     match subject_of(attempt.context):
         case Lease():
-            _run_with_lease(ports, attempt.context["lease"], started)
+            _run_with_lease(ports, attempt, started)
         case SectionRun():
             _run_in_section(ports, attempt.context["section"], started)
         case Unit() as unit:
@@ -56,14 +58,18 @@ def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLi
             started(subject)
 
 
-def _run_with_lease(ports: Ports, granted: Mapping[str, Any], code: Callable[[Lease], object]) -> None:
+def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], object]) -> None:
+    granted = attempt.context["lease"]
+    if attempt.is_repeated and resumption.is_resumed(ports, granted):
+        semaphores.release(ports, granted)  # the delivery that waited anew may have died before
+        return
     claimed = semaphores.claim(ports, granted)
     if claimed is None:
         ports.log.info("lease lost, task dropped", semaphore=granted["semaphore"], lease=granted["id"])
         return
     with _kept_or_released(ports, claimed):
-        code(claimed)
-    if granted.get("release_on_return"):
+        returned = resumption.run_or_wait_anew(ports, attempt, claimed, code)
+    if returned and granted.get("release_on_return"):
         semaphores.release(ports, claimed)
 
 

@@ -56,6 +56,13 @@ class Attempt:
         return Call(self.function, self.task, self.payload, self.queue)
 
 
+def resumed(operation: str, context: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the operation whose attempts a delivery goes on with, and how many waits for its attempts came before."""
+    lease = context.get("lease")
+    known = lease if isinstance(lease, dict) else {}
+    return str(known.get("resumes") or operation), int(known.get("resumed", 0))
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """One start of a task's code: its number, from 1, and how many starts before it raised and were noted."""

@@ -20,6 +20,7 @@ from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.section_requests import SectionRequest
 from shared.tasks.rules.attempts import Attempt
 from shared.tasks.rules.errors import ErrorText
+from shared.tasks.rules.releases import asked
 
 COLLECTION = "failures"
 FAILED_AT, STATE = "failed_at", "state"
@@ -114,8 +115,7 @@ class Failure:
         lease = self.context.get("lease")
         if lease is None:
             return None
-        known = {name: lease[name] for name in ("permits", "lease_seconds", "release_on_return") if name in lease}
-        return lease["semaphore"], WaitRequest(name_of(path_of(self.id), "wait"), self.call, **known)
+        return lease["semaphore"], WaitRequest(name_of(path_of(self.id), "wait"), self.call, **asked(lease))
 
     def section_call(self) -> tuple[str, SectionRequest] | None:
         """Return the call of the critical section that a retry is: its key and the request; None without one."""
