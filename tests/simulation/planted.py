@@ -26,6 +26,7 @@ from tests.simulation import (
     faults_transactions,
     faults_transforms,
     faults_verify,
+    faults_watch,
 )
 from tests.simulation.faults import Fault
 from tests.simulation.world import Violation
@@ -44,6 +45,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "semaphores": faults_semaphores.FAULTS,
     "transactions": faults_transactions.FAULTS,
     "verify": faults_verify.FAULTS,
+    "watch": faults_watch.FAULTS,
 }
 
 PLANTED = {f"{world}: {fault}": fault for world, faults in FAULTS.items() for fault in faults}

@@ -33,6 +33,7 @@ SEEDS = {
     "failures": 1_000,
     "enqueues": 1_500,
     "transactions": 1_500,
+    "watch": 1_500,
 }
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
 
@@ -48,6 +49,7 @@ REACHED_IN = {
     "attempts": (CALLS_AWAY, GIVEN_UP, TASKS_REFUSED),
     "enqueues": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "transactions": (OUTAGES, TASKS_REFUSED),
+    "watch": (TASKS_REFUSED,),
     "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }
 """What the seeds of each world must reach: rare faults that a small change could make unreachable without a sign."""
