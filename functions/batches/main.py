@@ -1,6 +1,7 @@
 """Batches for people: list, populate, add pages, seal, watch, retry, cancel."""
 
 from shared.adapters import runtime
+from shared.adapters.http import batch_events
 from shared.adapters.http.deployed_tasks import check_deployed
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.batches.operations import batches as operations
@@ -61,6 +62,11 @@ def list_units(request: Request, id: str) -> Response:
     page = units.list_units(runtime.ports(), id, UnitsQuery.from_request(request.query))
     more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
     return Response(200, {"units": [unit.to_json() for unit in page.units], **more})
+
+
+@routes.on("GET", "/{id}/events", query=("last_event_id",))
+def watch(request: Request, id: str) -> Response:
+    return batch_events.stream(id, request.header("Last-Event-ID") or request.query.get("last_event_id"))
 
 
 @routes.on("POST", "/{id}/retry")

@@ -35,6 +35,7 @@ from shared.adapters import runtime
 from shared.batches.operations import batches
 from shared.batches.rules.requests import BatchSpec
 from shared.core.rules.calls import Call
+from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadArgument
 from shared.documents.operations import documents
 from shared.documents.rules.requests import PutRequest
@@ -109,9 +110,16 @@ by_chance_alone = described(phases={"coverage": {"enabled": False}})
 
 @pytest.fixture(autouse=True)
 def harness() -> Iterator[Harness]:
-    """Put something under the names that half of the requests go to."""
+    """Serve the functions on a store that holds something, with streams that end soon."""
     created = Harness()
     runtime.bind(replace(created.ports, log=runtime.log()))
+    with LIMITS.replaced(watch_stream_seconds=0.05, watch_pause_seconds=0.01):  # batches that do not end are watched
+        yield filled(created)
+    runtime.bind(None)
+
+
+def filled(created: Harness) -> Harness:
+    """Put something under the names that half of the requests go to."""
     ports = runtime.ports()
     for name in TAKEN:
         documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
@@ -127,8 +135,7 @@ def harness() -> Iterator[Harness]:
         objects("Counter", name).with_(id=name).add()
     for name in TAKEN:  # the second one waits for the first
         semaphores.wait(ports, "a", WaitRequest(name, paint, permits=2))
-    yield created
-    runtime.bind(None)
+    return created
 
 
 def check(case: Any) -> None:

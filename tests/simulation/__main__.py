@@ -29,6 +29,7 @@ from tests.simulation import (
     standings_world,
     transactions_world,
     verify_world,
+    watch_world,
 )
 from tests.simulation.lengths import begin_process, long_worlds
 from tests.simulation.reach import REACHED
@@ -47,6 +48,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "standings": standings_world.run,
     "transactions": transactions_world.run,
     "verify": verify_world.run,
+    "watch": watch_world.run,
 }
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10

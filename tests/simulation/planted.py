@@ -30,6 +30,7 @@ from tests.simulation import (
     faults_transactions,
     faults_transforms,
     faults_verify,
+    faults_watch,
 )
 from tests.simulation.faults import Fault
 from tests.simulation.world import Violation
@@ -52,6 +53,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "standings": faults_standings.FAULTS,
     "transactions": faults_transactions.FAULTS,
     "verify": faults_verify.FAULTS,
+    "watch": faults_watch.FAULTS,
 }
 
 PLANTED = {f"{world}: {fault}": fault for world, faults in FAULTS.items() for fault in faults}

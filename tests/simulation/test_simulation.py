@@ -44,6 +44,7 @@ SEEDS = {
     "enqueues": 1_500,
     "standings": 1_000,
     "transactions": 1_500,
+    "watch": 1_500,
 }
 """A few seconds' worth; `make simulate SEEDS=100000` runs more."""
 
@@ -62,6 +63,7 @@ REACHED_IN = {
     "enqueues": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "standings": (ADJUSTMENTS, EVENTS_LATE, EXPIRED, NAMES_REUSED, OUTAGES, TASKS_REFUSED, THRESHOLDS),
     "transactions": (OUTAGES, TASKS_REFUSED),
+    "watch": (TASKS_REFUSED,),
     "failures": (FAILURES_KEPT, FAILURES_RETRIED, OUTAGES, TASKS_REFUSED),
 }
 """What the seeds of each world must reach: rare faults that a small change could make unreachable without a sign."""

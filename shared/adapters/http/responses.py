@@ -3,7 +3,7 @@
 Slug and title of a problem come from its class, so that a caller can rely on them. Internal errors carry no detail.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,16 @@ Body = dict[str, Any]
 """The members of a problem document, `status` among them."""
 
 
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A status, a JSON body (None: no body) and headers."""
+    """A status, a body and headers.
+
+    The body is rendered as JSON; None: no body. `bytes` are sent as they are, and so are those of an iterator, each as
+    soon as it is there; the header `Content-Type` says what they are.
+    """
 
     status: int
     body: object = None
@@ -30,6 +37,8 @@ class Response:
 
 def response_of(response: Response) -> flask.Response:
     """Render a handler's response for the framework."""
+    if isinstance(response.body, bytes | Iterator):
+        return flask.Response(response.body, response.status, {**BYTES, **response.headers})
     body = b"" if response.body is None else render(response.body)
     rendered = flask.Response(body, response.status, response.headers, content_type="application/json; charset=utf-8")
     if response.body is None:

@@ -47,7 +47,7 @@ def populate(ports: Ports, batch: str, spec: BatchSpec, parent: PlacedUnit | Non
     if header.state == "open":
         _load_first_pages(ports, run, header, cut)
     if not spec.sealed or header.ended:
-        return Populated(_status(ports, run, header), created)
+        return Populated(status_of(ports, run, header), created)
     return Populated(seal(ports, batch, SealRequest(len(cut))), created)
 
 
@@ -118,7 +118,7 @@ def seal(ports: Ports, batch: str, request: SealRequest) -> BatchStatus:
         return _sealing(run, header, read, count)
 
     header, _ = perform(ports, paths, decide)
-    return _status(ports, run, header)
+    return status_of(ports, run, header)
 
 
 def _sealing(run: BatchRun, header: Header, read: tuple[Snapshot, ...], count: int) -> Decision[Writes, Header]:
@@ -135,7 +135,7 @@ def _sealing(run: BatchRun, header: Header, read: tuple[Snapshot, ...], count: i
 
 def get(ports: Ports, batch: str) -> BatchStatus:
     """Return the status of a batch. Raises `NotFound`."""
-    return _status(ports, *read_header(ports, batch))
+    return status_of(ports, *read_header(ports, batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +167,11 @@ def cancel(ports: Ports, batch: str) -> BatchStatus:
     header = propagation.end(ports, run, lambda _: ends.cancellation(counts))
     if header is None:
         raise no_such_batch(batch)
-    return _status(ports, run, header)
+    return status_of(ports, run, header)
 
 
-def _status(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
-    """Return the counts of the end, or those of now."""
+def status_of(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
+    """Return the status of a run with the counts of its end, or those of now."""
     if header.ended:
         return BatchStatus.of_ended(run.batch, header)
     if header.size is not None:

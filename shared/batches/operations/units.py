@@ -16,11 +16,14 @@ from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
 from shared.batches.rules.requests import UnitsQuery
 from shared.batches.rules.tree_records import CounterRecord, PageNode
 from shared.batches.rules.units import PlacedUnit
+from shared.batches.rules.watch import ENDED_AT
 from shared.core.operations.perform import pause
 from shared.core.operations.ports import (
+    SERVER_TIME,
     AlreadyExists,
     Change,
     Condition,
+    Data,
     Increment,
     Must,
     Ports,
@@ -48,7 +51,7 @@ def complete_unit(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
 
 def _create(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:
     """Commit the outcome and the count; return False if the unit has an outcome already."""
-    record = Put(unit.path, UnitRecord(unit, outcome).to_record(), Must.NOT_EXIST)
+    record = Put(unit.path, _ended_now(unit, outcome), Must.NOT_EXIST)
     count = Change(unit.counter_path, {UNITS: Increment(1), FAILURES: Increment(int(outcome.state == "failed"))})
     try:
         committed = ports.store.commit([record, count])
@@ -57,6 +60,11 @@ def _create(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:
     counted = committed.results[1].values
     _propagate_if_full(ports, unit, CounterRecord(counted[UNITS], counted[FAILURES]))
     return True
+
+
+def _ended_now(unit: PlacedUnit, outcome: UnitOutcome) -> Data:
+    """Return the record of an outcome with the time by which watchers find it."""
+    return {**UnitRecord(unit, outcome).to_record(), ENDED_AT: SERVER_TIME}
 
 
 def _propagate_if_full(ports: Ports, unit: PlacedUnit, counted: CounterRecord) -> None:
@@ -80,7 +88,7 @@ def _complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> Non
 def _overwritten(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Snapshot) -> bool:
     """Overwrite a failure under its guard. No counter changes: a failed unit is counted already."""
     try:
-        ports.store.commit([Put(unit.path, UnitRecord(unit, outcome).to_record(), held.guard)])
+        ports.store.commit([Put(unit.path, _ended_now(unit, outcome), held.guard)])
     except Stale:
         return False
     return True

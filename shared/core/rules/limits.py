@@ -229,6 +229,28 @@ class Limits:
     units_listed_max: int = 100
     """Units in one answer: with results of 100 KiB each they still fit into a function's memory."""
 
+    watch_page: int = 500
+    """Outcomes that one read of a watched batch takes; of large ones fewer (`read_bytes_max`)."""
+
+    watch_behind_seconds: float = 5
+    """Firestore's time of a request that records an outcome may lie so far before its commit's. Each read of a watched
+    batch takes the outcomes of so many seconds again, in case one of them was committed late."""
+
+    watch_pause_seconds: float = 1
+    """Between two reads of a watched batch, however many watch it in one process."""
+
+    watch_kept_bytes_max: int = 4 * 1024 * 1024
+    """Results of a watched batch that a process keeps for its other watchers; one further behind reads by itself."""
+
+    watch_stream_seconds: float = 240
+    """A stream of events ends after so long, and a browser connects again: less than a function's time."""
+
+    watch_quiet_seconds: float = 10
+    """A stream without events sends a comment so often, which shows whether its watcher is still there."""
+
+    watch_streams_max: int = 8
+    """Streams that one process serves: each holds one of its 16 threads, and half of them are for other requests."""
+
     permits_max: int = 1_000
     """Permits of a semaphore: each lease lies in its one record, some 200 bytes with an ordinary id."""
 

@@ -14,8 +14,9 @@ start too many does not run the code, but releases the lease, or records the uni
 because the store is away, counts nothing (docs/protocols/tasks.md).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from shared.batches.operations import units as batch_units
 from shared.batches.operations.sub_batches import populate_sub_batch
