@@ -101,8 +101,7 @@ def _turn(ports: Ports, code: Code, delivery: Run, mailbox: Mailbox, out_of_time
     """
     careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
     page = mailbox.waiting[:1] if careful else mailbox.waiting
-    if careful:  # before a mark: older code waits, however often it comes
-        code.check(delivery.address, state_of(mailbox.header))
+    code.check(delivery.address, state_of(mailbox.header))  # before a mark: older code waits, however often it comes
     spent = careful and _marked(ports, delivery, mailbox, page[0])
     turn = begin_turn(ports, delivery.address, mailbox, page)
     taken = take_all(turn, page, code.apply, out_of_time, gave_up=spent)

@@ -42,6 +42,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a.b", "-c"]}]',
             "SIGNALBOX_QUEUE_BACKOFFS": '{"tasks": [0.2, 60, 8]}',
             "SIGNALBOX_TIMEOUT_SECONDS": "60",
+            "SIGNALBOX_OBJECT_CLASSES": '{"Counter": "counters"}',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -65,6 +66,7 @@ def test_every_setting_has_its_variable() -> None:
         {"kitchen": {"slow"}},
         {"tasks": (0.2, 60, 8)},
         60,
+        {"Counter": "counters"},
     )
 
 
