@@ -47,6 +47,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_USER_KEYS_URL": "http://h:4/certs",
             "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
             "SIGNALBOX_PART": "people",
+            "SIGNALBOX_OBJECT_CLASSES": '{"Counter": "counters"}',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -76,6 +77,7 @@ def test_every_setting_has_its_variable() -> None:
         False,
         {"albums"},
         "people",
+        {"Counter": "counters"},
     )
 
 
