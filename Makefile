@@ -68,6 +68,9 @@ rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins f
 bench: $(READY) ## Measure documents and links on the emulator, compared with plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
 
+bench-standings: $(READY) ## Measure yokes a second on one item and on many, beside plain counters (ARGS="--yokes 1000")
+	@$(PYTHON_IN_VENV) -m tests.bench.standings $(ARGS)
+
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 

@@ -9,7 +9,7 @@ import pytest
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from shared.adapters.meter import Cost
-from tests.bench import report
+from tests.bench import report, standings
 from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.own_work import event_microseconds, put_milliseconds
@@ -74,3 +74,8 @@ def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, po
     runs = [FanOut(copies, shown, shown, 1.0, 0, 0, 0) for copies, shown in ((100, 2.0), (1_000, seconds))]
     assert exponent(runs) == pytest.approx(power)
     assert report.of_growth(runs) == f"growth     time grows as copies to the power of {power:.2f} (1 is linear)"
+
+
+def test_yokes_are_measured_until_their_standings_are_exact(stage: Stage) -> None:
+    table = standings.lines(stage, 20)
+    assert [line.split()[0] for line in table] == [*["shards"] * 2, *["one"] * 2, *["standings"] * 2]

@@ -86,7 +86,7 @@ class RankRequest:
 
 
 def _order(query: Query, orders: tuple[str, ...]) -> str:
-    order = query.get("order_by") or orders[0]
+    order = query.get("order_by", orders[0])
     if order not in orders:
         raise BadQuery(f"`order_by` must be one of {', '.join(orders)}.", field="order_by")
     return order
@@ -97,7 +97,7 @@ def _limit(query: Query) -> int:
 
 
 def _number(query: Query, name: str, least: int, most: int, default: int) -> int:
-    text = query.get(name) or str(default)
+    text = query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and least <= int(text) <= most):
         raise BadQuery(f"`{name}` must be an integer from {least} to {most}.", field=name)
     return int(text)

@@ -1,0 +1,168 @@
+"""Measure yokes on Google's Firestore emulator: the kit's standings beside two ways written straight.
+
+python -m tests.bench.standings --yokes 1000
+
+Each line: yokes a second, from the first put until the standings are exact, with 16 callers at once; one item is hot.
+The two others keep a count and no extremes, and count a repeated event twice: a guarded read-modify-write of one
+record, and a blind increment of one of ten shards (the distributed counter), each in the commit that creates the yoke.
+Numbers of a laptop compare with each other, not with the cloud; the ratio is to the shards on one item in the same run.
+"""
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from infra.local import firestore_emulator
+from infra.local.stack import Stack
+from shared.adapters.clock import SystemClock
+from shared.core.operations.perform import Writes, perform
+from shared.core.operations.ports import Change, Increment, Ports, Put, Snapshot
+from shared.core.rules.effects import Decision, Effect
+from shared.core.rules.problems import Unavailable
+from shared.standings.operations import boards, counting, upkeep, yokes
+from shared.standings.rules.keys import StandingKey, YokeKey
+from shared.standings.rules.yokes import Yoke
+from shared.testing.recorded_log import RecordedLog
+from tests.bench.stage import Stage
+
+CALLERS = 16
+SHARDS = 10
+CALLS_MAX = 1_000
+"""Of a visit or a counter that keeps losing its race."""
+
+Act = Callable[[Ports, str, str], None]
+
+
+class Folds:
+    """A queue that runs fold tasks when they are due, one at a time, each name once."""
+
+    def __init__(self) -> None:
+        self.ports: Ports | None = None
+        self._waiting: dict[str, Effect] = {}
+        self._names: set[str] = set()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        with self._lock:
+            self._waiting |= {each.name: each for each in effects if each.name not in self._names}
+            self._names |= {each.name for each in effects}
+
+    def start(self, ports: Ports) -> None:
+        self.ports = ports
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        assert self.ports, "started with its ports"
+        while not self._over.is_set():
+            with self._lock:
+                due = [each for each in self._waiting.values() if not each.not_before or _is_past(each)]
+            for each in due:
+                try:
+                    upkeep.run(self.ports, each.task, each.payload)
+                except Unavailable:
+                    continue
+                self._waiting.pop(each.name)
+            self._over.wait(0.02)
+
+
+def _is_past(effect: Effect) -> bool:
+    return effect.not_before is not None and effect.not_before.timestamp() <= time.time()
+
+
+def kit(ports: Ports, user: str, item: str) -> None:
+    """Put a yoke and count it, as its event does."""
+    key = YokeKey(user, item)
+    yokes.put(ports, Yoke(key, 1))
+    _until_done(partial(counting.count, ports, key))
+
+
+def guarded(ports: Ports, user: str, item: str) -> None:
+    """Create the yoke and count it in one record, under its guard."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        count = (read[0].data or {"count": 0})["count"] + 1
+        yoke = Put(f"bare/{user}~{item}", {"value": 1})
+        return Decision((Put(f"counts/{item}", {"count": count}, read[0].guard), yoke), None)
+
+    _until_done(lambda: perform(ports, [f"counts/{item}"], decide))
+
+
+def sharded(ports: Ports, user: str, item: str) -> None:
+    """Create the yoke and increment one of the shards."""
+    shard = f"shards/{item}-{hash(user) % SHARDS}"
+    yoke = Put(f"bare/{user}~{item}", {"value": 1})
+    _until_done(lambda: ports.store.commit([yoke, Change(shard, {("count",): Increment(1)}, None)]))
+
+
+def _until_done(call: Callable[[], object]) -> None:
+    for _ in range(CALLS_MAX):
+        try:
+            call()
+        except Unavailable:
+            continue
+        return
+    raise TimeoutError("a call never got through")
+
+
+def measure(stage: Stage, act: Act, yokes_count: int, items: int) -> float:
+    """Return yokes a second, until the standings of the kit are exact."""
+    queue = Folds()
+    ports = Ports(stage.store, queue, SystemClock(), RecordedLog())
+    with stage.events_held():
+        stage.clear()
+        queue.start(ports)
+        began = time.monotonic()
+        with ThreadPoolExecutor(CALLERS) as callers:
+            list(callers.map(lambda number: act(ports, f"u{number}", f"i{number % items}"), range(yokes_count)))
+        if act is kit:
+            _wait_until_exact(ports, yokes_count, items)
+        seconds = time.monotonic() - began
+        queue.stop()
+        stage.clear()
+    return yokes_count / seconds
+
+
+def _wait_until_exact(ports: Ports, yokes_count: int, items: int) -> None:
+    for item in range(items):
+        expected = len(range(item, yokes_count, items))
+        while (shown := boards.get(ports, StandingKey("item", f"i{item}"))).standing.tally.count != expected:
+            assert shown.pending or shown.standing.tally.count < expected, "a yoke was lost or counted twice"
+            time.sleep(0.05)
+
+
+def lines(stage: Stage, yokes_count: int) -> list[str]:
+    """Measure each way on one item and on many; return the lines of the table."""
+    many = max(1, yokes_count // 5)
+    kit(Ports(stage.store, Folds(), SystemClock(), RecordedLog()), "warm", "up")
+    ways = {"shards": sharded, "one record": guarded, "standings": kit}
+    sizes = (1, many)
+    rates = {(name, items): measure(stage, act, yokes_count, items) for name, act in ways.items() for items in sizes}
+    base = rates["shards", 1]
+    return [f"{name:<12} {items:>6} items {rate:>9.0f}/s  x {rate / base:.2f}" for (name, items), rate in rates.items()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.standings", description=__doc__.splitlines()[0])
+    parser.add_argument("--yokes", type=int, default=1_000, help="of each measurement (default: %(default)s)")
+    chosen = parser.parse_args()
+    if firestore_emulator.find_installed() is None:
+        sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
+    with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
+        sys.stdout.write("\n".join(lines(stage, chosen.yokes)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
