@@ -34,7 +34,7 @@ locals {
     units         = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
     verifications = ["cursor", "ended_at", "found", "moved_at", "pages"]
     waiters = [
-      "answer", "continuation", "deadline_at", "grant", "incarnation", "joined", "lease_seconds", "on_timeout", "permits",
+      "answer", "continuation", "deadline_at", "grant", "holder", "incarnation", "joined", "lease_seconds", "on_timeout", "permits",
       "release_on_return", "state"
     ]
     walks = ["run"]

@@ -43,12 +43,14 @@ class Semaphore:
         deadline_seconds: float | None = None,
         on_timeout: Call | None = None,
         release_on_return: bool = False,
+        holder: str = "",
     ) -> bool:
         """Enqueue the task for when the permits are granted; return whether they are already. No process waits.
 
         `id` makes a repeat recognisable; in a task the kit derives one that a second delivery repeats. The task may
         name a parameter of type `Lease`. With `release_on_return` the kit signals when the task has returned;
-        otherwise the task must, or the lease expires. Raises `NoSemaphore`, `BadSemaphore` or `BadCall`.
+        otherwise the task must, or the lease expires. `holder` names who waits: waits of several semaphores under one
+        holder show a deadlock. Raises `NoSemaphore`, `BadSemaphore` or `BadCall`.
         """
         check_deployed(continuation=call, on_timeout=on_timeout)
         request = WaitRequest(
@@ -59,6 +61,7 @@ class Semaphore:
             deadline_seconds=deadline_seconds,
             on_timeout=on_timeout,
             release_on_return=release_on_return,
+            holder=holder,
         )
         return operations.wait(runtime.ports(), self.name, request).acquired
 

@@ -140,6 +140,7 @@ def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
         permits=request.permits,
         lease_seconds=request.lease_seconds,
         release_on_return=request.release_on_return,
+        holder=request.holder,
         on_timeout=request.on_timeout,
         deadline_at=_after(loaded.now, request.deadline_seconds),
     )

@@ -114,7 +114,9 @@ class Failure:
         lease = self.context.get("lease")
         if lease is None:
             return None
-        known = {name: lease[name] for name in ("permits", "lease_seconds", "release_on_return") if name in lease}
+        known = {
+            name: lease[name] for name in ("permits", "lease_seconds", "release_on_return", "holder") if name in lease
+        }
         return lease["semaphore"], WaitRequest(name_of(path_of(self.id), "wait"), self.call, **known)
 
     def section_call(self) -> tuple[str, SectionRequest] | None:
