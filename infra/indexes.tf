@@ -42,8 +42,8 @@ locals {
     units                 = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
     verifications         = ["cursor", "ended_at", "found", "moved_at", "pages"]
     waiters = [
-      "answer", "continuation", "deadline_at", "grant", "incarnation", "joined", "lease_seconds", "on_timeout", "permits",
-      "release_on_failure", "release_on_return", "resumed", "resumes", "state"
+      "answer", "continuation", "deadline_at", "grant", "holder", "incarnation", "joined", "lease_seconds", "on_timeout",
+      "permits", "release_on_failure", "release_on_return", "resumed", "resumes", "state"
     ]
     walks = ["run"]
     yokes = ["attributes", "value"]

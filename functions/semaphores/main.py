@@ -4,6 +4,7 @@ from shared.adapters import runtime
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.core.rules.listings import PARAMETERS
 from shared.semaphores.operations import semaphores as operations
+from shared.semaphores.operations.deadlocks import find_deadlocks
 from shared.semaphores.rules.requests import SemaphoreSettings, SemaphoresQuery, SettingsPatch, SignalRequest
 
 routes = Routes("semaphores")
@@ -27,9 +28,12 @@ def get(_: Request, name: str) -> Response:
     return Response(200, operations.get(runtime.ports(), name))
 
 
-@routes.on("GET", "/", query=("waiting", *PARAMETERS))
+@routes.on("GET", "/", query=("waiting", "deadlocks", *PARAMETERS))
 def find(request: Request) -> Response:
-    page = operations.find(runtime.ports(), SemaphoresQuery.from_request(request.query))
+    query = SemaphoresQuery.from_request(request.query)
+    if query.deadlocks:
+        return Response(200, find_deadlocks(runtime.ports()))
+    page = operations.find(runtime.ports(), query)
     return Response(200, page.to_json())
 
 

@@ -44,14 +44,15 @@ class Semaphore:
         on_timeout: Call | None = None,
         release_on_return: bool = False,
         release_on_failure: bool = False,
+        holder: str = "",
     ) -> bool:
         """Enqueue the task for when the permits are granted; return whether they are already. No process waits.
 
         `id` makes a repeat recognisable; in a task the kit derives one that a second delivery repeats. The task may
         name a parameter of type `Lease`. With `release_on_return` the kit signals when the task has returned;
         otherwise the task must, or the lease expires. With `release_on_failure`, a task that raises what is retried
-        gives the permits back until its next attempt, which gets them in its turn. Raises `NoSemaphore`,
-        `BadSemaphore` or `BadCall`.
+        gives the permits back until its next attempt, which gets them in its turn. `holder` names who waits: waits of
+        several semaphores under one holder show a deadlock. Raises `NoSemaphore`, `BadSemaphore` or `BadCall`.
         """
         check_deployed(continuation=call, on_timeout=on_timeout)
         request = WaitRequest(
@@ -63,6 +64,7 @@ class Semaphore:
             on_timeout=on_timeout,
             release_on_return=release_on_return,
             release_on_failure=release_on_failure,
+            holder=holder,
         )
         return operations.wait(runtime.ports(), self.name, request).acquired
 

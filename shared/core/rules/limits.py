@@ -322,6 +322,9 @@ class Limits:
     semaphores_listed_max: int = 50
     """Semaphores in one answer: each costs a count of its waiters."""
 
+    deadlock_semaphores_max: int = 200
+    """Semaphores with waiters among which deadlocks are looked for: two calls each, some seconds."""
+
     receipts_page_max: int = 200
     """Receipts that one commit of a clean-up deletes."""
 

@@ -3,6 +3,7 @@
 Each type checks itself when it is made, and raises `BadSemaphore` naming the field and what is allowed.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,6 +15,8 @@ from shared.core.rules.listings import Listing
 from shared.core.rules.problems import BadKey, BadSemaphore
 from shared.core.rules.request_fields import REQUIRED, RequestFields
 from shared.semaphores.rules.leases import parse_lease_id
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ OF_THE_KIT = ("resumes", "resumed")
 class WaitRequest:
     """A wait for permits. Without a continuation it is answered at once: a lease or none.
 
+    `holder` names who waits, and holds then: by it a deadlock between several waits is found.
     ``resumes`` is the operation whose attempts the continuation goes on with, after so many waits (`resumed`): a task
     with ``release_on_failure`` waits anew between its attempts. No caller's wait has them.
     """
@@ -75,6 +79,7 @@ class WaitRequest:
     release_on_failure: bool = False
     resumes: str = ""
     resumed: int = 0
+    holder: str = ""
 
     def __post_init__(self) -> None:
         fields = _fields_of(self)
@@ -84,11 +89,12 @@ class WaitRequest:
         _keep_seconds(self, "deadline_seconds", LIMITS.deadline_seconds_max, default=None)
         fields.flag("release_on_return")
         fields.flag("release_on_failure")
+        _check_holder(fields.text("holder", ""))
         if self.continuation is None:
             self._check_plain()
 
     def _check_plain(self) -> None:
-        for field in ("deadline_seconds", "on_timeout", "release_on_return", "release_on_failure"):
+        for field in ("deadline_seconds", "on_timeout", "release_on_return", "release_on_failure", "holder"):
             if getattr(self, field):
                 raise BadSemaphore(f"`continuation` is required with `{field}`.", field="continuation")
 
@@ -138,18 +144,31 @@ class RenewRequest:
 
 @dataclass(frozen=True, slots=True)
 class SemaphoresQuery:
-    """A page of all semaphores by name, or of those that have waiters."""
+    """A page of all semaphores by name, or of those that have waiters; or the deadlocks among these."""
 
     waiting: bool
     listing: Listing
+    deadlocks: bool = False
 
     @classmethod
     def from_request(cls, query: Mapping[str, str]) -> Self:
-        """Parse ``waiting=``, ``limit=`` and ``page_token=``. Raises `BadSemaphore` or `BadQuery`."""
+        """Parse ``waiting=``, ``deadlocks=``, ``limit=`` and ``page_token=``. Raises `BadSemaphore` or `BadQuery`."""
         waiting = query.get("waiting", "")
         if waiting not in ("", "true"):
             raise BadSemaphore("`waiting` must be `true`, or left out to list all semaphores.", field="waiting")
-        return cls(bool(waiting), Listing.from_request(query, f"semaphores {waiting}", LIMITS.semaphores_listed_max))
+        deadlocks = query.get("deadlocks", "")
+        if deadlocks not in ("", "true") or (deadlocks and waiting):
+            raise BadSemaphore("`deadlocks` must be `true`, and stands without `waiting`.", field="deadlocks")
+        return cls(
+            bool(waiting),
+            Listing.from_request(query, f"semaphores {waiting}", LIMITS.semaphores_listed_max),
+            bool(deadlocks),
+        )
+
+
+def _check_holder(holder: str) -> None:
+    if len(holder.encode("utf-8", "surrogatepass")) > LIMITS.wait_id_bytes_max or _SURROGATE.search(holder):
+        raise BadSemaphore(f"`holder` has at most {LIMITS.wait_id_bytes_max} bytes of UTF-8.", field="holder")
 
 
 def check_name(name: str) -> str:

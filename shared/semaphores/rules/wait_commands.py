@@ -143,6 +143,7 @@ def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
         release_on_failure=request.release_on_failure,
         resumes=request.resumes,
         resumed=request.resumed,
+        holder=request.holder,
         on_timeout=request.on_timeout,
         deadline_at=_after(loaded.now, request.deadline_seconds),
     )

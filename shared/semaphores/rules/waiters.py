@@ -60,7 +60,7 @@ ENDED = WaitAnswer(ended=True)
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A wait with a continuation. `grant` is the token of its last grant.
+    """A wait with a continuation. `grant` is the token of its last grant; `holder` names who waits, if it was given.
 
     `incarnation` is the create time of the semaphore it waits for, in microseconds: it has no claim on a later
     semaphore of the same name. `created_at` and `version` are the record's create and update time, None if it is not
@@ -76,6 +76,7 @@ class Waiter:
     release_on_failure: bool = False
     resumes: str = ""
     resumed: int = 0
+    holder: str = ""
     on_timeout: Call | None = None
     deadline_at: datetime | None = None
     state: State = "waiting"
@@ -90,7 +91,7 @@ class Waiter:
         """Return the fields of its record, except `joined`, `since` and `expires_at`, which depend on its commit."""
         plain = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         calls = {name: None if (call := getattr(self, name)) is None else call.to_record() for name in _CALLS}
-        return plain | calls
+        return plain | calls | ({"holder": self.holder} if self.holder else {})
 
     @classmethod
     def from_record(
@@ -102,11 +103,14 @@ class Waiter:
 
     def to_json(self) -> dict[str, Any]:
         """Return the waiter as `GET` shows it."""
-        return {"id": self.id, "since": self.since, "permits": self.permits, "task": self.continuation.shown()}
+        return {"id": self.id, "since": self.since, "permits": self.permits, "task": self.continuation.shown()} | (
+            {"holder": self.holder} if self.holder else {}
+        )
 
     def asked(self) -> dict[str, Any]:
         """Return what the wait asked for, where that is not the default: the same wait can be made again of it."""
-        return {name: getattr(self, name) for name, default in _DEFAULTS.items() if getattr(self, name) != default}
+        defaults = {**_DEFAULTS, "holder": ""}
+        return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
 
     def is_late(self, now: datetime) -> bool:
         """Return whether its deadline is over."""

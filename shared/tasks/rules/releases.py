@@ -10,7 +10,7 @@ from shared.core.rules.effects import name_of
 from shared.semaphores.rules.requests import WaitRequest
 from shared.tasks.rules.attempts import Attempt
 
-ASKED = ("permits", "lease_seconds", "release_on_return", "release_on_failure")
+ASKED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder")
 
 
 def asked(lease: Mapping[str, Any]) -> dict[str, Any]:

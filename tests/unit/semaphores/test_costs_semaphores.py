@@ -7,6 +7,7 @@ import pytest
 from shared.adapters.meter import Cost, measure
 from shared.core.rules.calls import Call
 from shared.semaphores.operations import semaphores, waits
+from shared.semaphores.operations.deadlocks import find_deadlocks
 from shared.semaphores.rules.requests import (
     RenewRequest,
     SemaphoreSettings,
@@ -109,6 +110,14 @@ def test_an_admit_run_costs_a_wait_one_read_and_its_share_of_the_rest(world: Wor
     run = cost(lambda: semaphores.admit(world.ports, "s"))
     assert (run.reads, run.writes, run.deletes) == (1 + 1 + 50, 1 + 50 + 1, 1)
     assert run.tasks == 50 + 2  # the alarm, and the run that opens
+
+
+def test_looking_for_deadlocks(world: World) -> None:
+    semaphores.wait(world.ports, "s", WaitRequest("a", CALL, holder="a"))
+    semaphores.claim(world.ports, world.continuation())
+    for id_ in ("b", "c"):
+        semaphores.wait(world.ports, "s", WaitRequest(id_, CALL, holder=id_))
+    assert cost(lambda: find_deadlocks(world.ports)) == Cost(round_trips=3, reads=4)
 
 
 def test_a_signal_that_passes_the_permit_on(world: World) -> None:
