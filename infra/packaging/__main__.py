@@ -12,6 +12,7 @@ from pathlib import Path
 from infra.catalogue import CATALOGUE, Catalogue, CatalogueError, load
 from infra.packaging.imports import PackagingError
 from infra.packaging.package import Written, package, write
+from infra.packaging.schedules import check_schedules
 
 SHA256_SHOWN = 12
 
@@ -36,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build(catalogue: Catalogue, names: Sequence[str], out: Path) -> list[Written]:
     """Package the named functions, or all, and write the zips when every one could be packaged."""
-    packages = [package(catalogue.functions[name], catalogue.root) for name in sorted(names or catalogue.functions)]
+    functions = [catalogue.functions[name] for name in sorted(names or catalogue.functions)]
+    for function in functions:
+        check_schedules(function, list(catalogue.schedules.values()))
+    packages = [package(function, catalogue.root) for function in functions]
     return [write(each, out) for each in packages]
 
 

@@ -8,12 +8,13 @@ from infra.packaging.declarations import check_declared, usage_of
 from infra.packaging.imports import PackagingError
 from infra.packaging.requirements import REQUIREMENTS, locked_packages
 from infra.packaging.resolution import check_imports
+from infra.packaging.schedules import check_schedules
 from infra.packaging.sources import own_files
 
 
 def check_all(catalogue: Catalogue, project: Path) -> None:
     """Check every function of the catalogue. Raises `PackagingError` with all complaints."""
-    complaints = [str(error) for function in catalogue.functions.values() if (error := _refusal(function, project))]
+    complaints = [str(error) for each in catalogue.functions.values() if (error := _refusal(each, catalogue, project))]
     if complaints:
         raise PackagingError("\n".join(complaints))
 
@@ -40,9 +41,10 @@ def how_to_add(function: Function) -> str:
     )
 
 
-def _refusal(function: Function, project: Path) -> PackagingError | None:
+def _refusal(function: Function, catalogue: Catalogue, project: Path) -> PackagingError | None:
     try:
         check(function, project)
+        check_schedules(function, list(catalogue.schedules.values()))
     except PackagingError as error:
         return error
     return None

@@ -62,6 +62,16 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     return Usage(tasks, queues, complete, objects)
 
 
+def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
+    """Return the functions that a decorator makes tasks. Raises `PackagingError` for a file that does not compile."""
+    nodes = (node for path, source in sorted(sources.items()) for node in ast.walk(parsed(path, source)))
+    return [
+        node
+        for node in nodes
+        if isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list))
+    ]
+
+
 def check_declared(function: Function, usage: Usage) -> None:
     """Raise `PackagingError` with the lines to add if the entry of the catalogue lacks what the code needs."""
     if complaints := list(_complaints(function, usage)):

@@ -1,11 +1,13 @@
 """What a function's code needs and its folder or its entry lacks is refused, with the place and the line to add."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from infra.catalogue import load
 from infra.local.stack import Stack, StackError
+from infra.packaging.__main__ import build
 from infra.packaging.checks import check, check_all
 from infra.packaging.imports import PackagingError
 from tests.packaging.conftest import LOCKED, Project
@@ -186,3 +188,56 @@ def test_the_local_stack_refuses_what_would_not_run_in_the_cloud(project: Projec
     root = declared(project, "invoked_by: [people]")
     with pytest.raises(StackError, match=r"invoked_by: \[people, queue\]"):
         Stack(folder=tmp_path / "state", catalogue=root / "infra/catalogue.yaml")
+
+
+WEEKLY = """
+schedules:
+  weekly: {{function: one, task: report, arguments: {arguments}, cron: "0 6 * * 1", local_every_seconds: 60}}
+"""
+REPORT = """from typing import Literal
+
+from shared.kit import Function, TaskContext
+
+app = Function("one")
+
+
+@app.task
+def report(context: TaskContext, pages: int, *, kind: Literal["long"] = "long", made: "Elsewhere" = None) -> None: ...
+
+
+one = app.entry_point()
+"""
+
+
+def scheduled(project: Project, arguments: str) -> Path:
+    entry = ENTRY.format(entry="invoked_by: [queue], tasks: [report]", queues=QUEUES)
+    catalogue = f"{entry}{WEEKLY.format(arguments=arguments)}".replace(
+        "functions:\n",
+        "functions:\n  tasks: {folder: functions/two, invoked_by: [people, schedule], enqueues: [tasks]}\n",
+    )
+    two = {"functions/two/main.py": "tasks = print\n"}
+    return project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": REPORT, **two})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("{pages: 3, page: 1}", "report takes no argument 'page'"),
+        ("{kind: long}", "report needs the argument 'pages'"),
+        ("{pages: 3, context: {}}", "report takes no argument 'context'"),
+    ],
+)
+def test_a_schedule_whose_arguments_its_task_does_not_take_is_refused(
+    project: Project, arguments: str, complaint: str
+) -> None:
+    root = scheduled(project, arguments)
+    message = f"in the catalogue, schedules.weekly.arguments: {complaint}"
+    assert message in refusal(root)
+    with pytest.raises(PackagingError, match=re.escape(message)):
+        build(load(root / "infra/catalogue.yaml"), ["one"], root / "dist")
+
+
+@pytest.mark.parametrize("arguments", ["{pages: 3}", "{pages: 3, kind: long, made: 1}"])
+def test_a_schedule_whose_arguments_fit_as_far_as_can_be_seen_is_accepted(project: Project, arguments: str) -> None:
+    root = scheduled(project, arguments)
+    check_all(load(root / "infra/catalogue.yaml"), root)
