@@ -37,6 +37,9 @@ help: ## List the targets
 demo: $(READY) ## Run the five stages of the demo on real input, on the local emulators (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
+example: $(READY) ## Run an example on a local stack until Ctrl-C (NAME=quilt)
+	@$(PYTHON_IN_VENV) -m examples.local.$(or $(NAME),$(error Name the example: make example NAME=quilt))
+
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(PYTHON_IN_VENV) -m infra.local
 

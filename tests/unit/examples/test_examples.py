@@ -71,5 +71,18 @@ def test_a_quilt_is_painted_and_announced_as_complete_once(harness: Harness, sid
     assert [each["squares"] for each in announced] == [side * side]
 
 
+def test_torn_squares_fail_and_the_quilt_is_complete_all_the_same(harness: Harness) -> None:
+    assert harness.post("quilt", json={"quilt": "q", "side": 3, "torn": 2}).status == 202
+    harness.run(raise_errors=False)
+    assert [harness.get("batches/q").json[name] for name in ("state", "succeeded", "failed")] == ["completed", 7, 2]
+    assert harness.post("quilt", json={"quilt": "r", "side": 3, "torn": -1}).status == 400
+
+
+def test_a_quilts_page_is_html(harness: Harness) -> None:
+    page = harness.get("quilt/q")
+    assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert b"EventSource" in page.body
+
+
 def test_a_quilt_without_a_name_is_refused(harness: Harness) -> None:
     assert harness.post("quilt", json={"quilt": "", "side": 2}).status == 400
