@@ -18,6 +18,7 @@ Row = tuple[str, ...]
 # A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, which includes to have them carry the
 # queues' identities, and to use a database.
 FUNCTIONS = """
+accounts         | ann qu-objects qu-tasks signalbox-deployer | objects tasks      | signalbox-prod
 batch-complete   | ann signalbox-deployer               | batches tasks             | signalbox-prod
 batch-expand     | qu-batches                           | batches tasks             | signalbox-prod
 batches          | ann signalbox-deployer               | batches tasks             | signalbox-prod

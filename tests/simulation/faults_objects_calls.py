@@ -20,12 +20,12 @@ from tests.simulation.objects_class import Version
 mark_next, follow, end, page_of = Mark.next, Turn._follow, Turn._end, runs._page
 
 
-def _never_marked(*_: Any) -> bool:
-    return False
+def _never_marked(_: Ports, __: runs.Run, ___: Mailbox, message: Waiting) -> Waiting:
+    return message
 
 
-def _marked_by_deliveries(ports: Ports, delivery: runs.Run, *_: Any) -> bool:
-    return delivery.deliveries > 7
+def _marked_by_deliveries(_: Ports, delivery: runs.Run, __: Mailbox, message: Waiting) -> Waiting | None:
+    return None if delivery.deliveries > 7 else message
 
 
 def _not_owned(self: Mark, run: str, now: datetime) -> Mark:

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.core.operations import mailbox, outbox
-from shared.core.operations.mailbox import Mailbox
-from shared.core.operations.ports import Change, Delete, Ports, Put, Snapshot, Store, Write
+from shared.core.operations.ports import Change, Delete, Must, Ports, Put, Snapshot, Store
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.mailbox import Waiting, header_path
 from shared.core.rules.problems import Problem
@@ -19,8 +18,8 @@ from shared.objects.operations.records import TurnWrites
 from shared.objects.rules.turns import Turn
 from tests.simulation.faults_objects_planting import in_objects
 
-header_put, read_mailbox, commit = mailbox.header_put, mailbox.read_mailbox, outbox.commit
-writes_of_turn, writes_of_calls, take = TurnWrites.writes, TurnWrites._calls, Turn.take
+header_put, commit = mailbox.header_put, outbox.commit
+writes_of_calls = TurnWrites._calls
 
 
 def _sent_after(ports: Ports, writes: Any, effects: Sequence[Effect] = ()) -> Any:
@@ -41,18 +40,9 @@ def unguarded(header: Snapshot, fields: Mapping[str, Any], revision: int) -> Put
     return replace(header_put(header, fields, revision), guard=None)
 
 
-def _removing(self: TurnWrites, turn: Turn) -> list[Write]:
-    """The header goes with its object."""
-    header, *others = writes_of_turn(self, turn)
-    if turn.state is not None:
-        return [header, *others]
-    return [Delete(self.header.path, self.header.guard), *others] if self.header.data is not None else others
-
-
-def _after_the_messages(store: Store, base: str, page_max: int) -> Mailbox:
-    """The header is read behind the messages."""
-    read = read_mailbox(store, base, page_max)
-    return replace(read, header=store.read(header_path(base))[0])
+def _only_there(*_: Any) -> Must:
+    """A message that is applied must be there, however it has changed."""
+    return Must.EXIST
 
 
 def _never_looks(store: Store, base: str) -> tuple[Snapshot, bool]:
@@ -91,8 +81,7 @@ def _same_revision(before: int, _: datetime) -> int:
 FAULTS = (
     in_objects("obj-1", "what is sent is in the commit it follows from", outbox, "commit", _sent_after),
     in_objects("obj-2", "the header's guard", records, "header_put", unguarded),
-    in_objects("obj-2", "a header that stays", TurnWrites, "writes", _removing),
-    in_objects("obj-3", "header and messages at one instant", runs, "read_mailbox", _after_the_messages),
+    in_objects("obj-3", "the guard of each message", TurnWrites, "guard_of", _only_there),
     in_objects("obj-3", "a look before a call passes", calls, "read_if_free", _never_looks),
     in_objects("obj-4", "the order of commit times", mailbox, "due_messages", _by_since),
     in_objects("obj-4", "the order of one commit's messages", Turn, "_message_id", _hashed),

@@ -21,6 +21,7 @@ class Lives:
 
     lives: list[list[str]] = field(default_factory=lambda: [[]])
     version: int = 0
+    revision: int = 0
 
     def extend(self, fields: Mapping[str, Any] | None, version: int, *, deleting: bool) -> list[str]:
         """Add what a header shows; return what is new. Raises `Violation` for what is gone without a deletion."""
@@ -57,16 +58,16 @@ class History:
         base, _, id_ = path.rpartition("/mailbox/")
         key = ObjectAddress.of_base(base).key
         if id_ == HEADER:
-            self._header(key, before, after.data)
+            self._header(key, after.data)
         elif before.data is None:
             self.landed[key, id_] = self.now(), after.data["body"]
             if after.data.get("later"):
                 self.due[key, id_] = after.data["since"]
 
-    def _header(self, key: str, before: Snapshot, data: Mapping[str, Any]) -> None:
-        revision = -1 if before.data is None else before.data["revision"]
-        if data["revision"] <= revision:
-            raise Violation(f"revision {data['revision']} follows {revision}")
+    def _header(self, key: str, data: Mapping[str, Any]) -> None:
+        if data["revision"] <= self.lives[key].revision:
+            raise Violation(f"revision {data['revision']} follows {self.lives[key].revision}")
+        self.lives[key].revision = data["revision"]
         state: dict[str, Any] = json.loads(data["state"]) if data["state"] else {"fields": None, "version": 0}
         for each in self.lives[key].extend(state["fields"], state["version"], deleting=self.deleting):
             if (key, each) in self.due and self.now() < self.due[key, each]:

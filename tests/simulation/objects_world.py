@@ -1,7 +1,8 @@
 """Calls of two objects by many at once: at once, posted, for later, on results, with continuations; and deletions.
 
 In some worlds objects are deleted; what a deleted object had is not seen by the checks, if one turn did both. In some,
-functions of an older deployment answer meanwhile, calls are slow, or the queue cannot look as far ahead as calls are.
+queries are not at one instant, functions of an older deployment answer, calls are slow, or the queue cannot look as far
+ahead as calls are.
 
 Callers repeat what was not answered, under the same id, as a redelivered task does, but for one in some worlds; others
 use an id that is taken.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from shared.core.operations import outbox
@@ -38,6 +40,7 @@ from tests.simulation.objects_history import History
 from tests.simulation.processes import Killed
 from tests.simulation.reach import CALLS_GIVEN_UP, REACHED, SLOW_CALLS, UPGRADED
 from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.torn_queries import TornStore
 from tests.simulation.world import World
 
 PAGE = 2
@@ -46,7 +49,7 @@ SWEEPS = 4
 OUT_OF_SIGHT_SECONDS = 1.5
 """What the queue can look ahead in some worlds: a call for later is woken several times before its time."""
 
-DELETING_SHARE, DEADLY_SHARE, UPGRADING_SHARE, SHORT_SIGHT_SHARE = 0.2, 0.15, 0.2, 0.3
+DELETING_SHARE, DEADLY_SHARE, UPGRADING_SHARE, SHORT_SIGHT_SHARE, TORN_SHARE = 0.2, 0.15, 0.2, 0.3, 0.2
 KINDS = (Worlds.MIXED,) * 7 + (Worlds.RESULTS,) * 2 + (Worlds.SLOW,)
 STEPS, STEPS_OF_RESULTS = (300, 3_000, 30_000), (30_000, 100_000)
 SLOW_STEPS = (5, 20, 60)
@@ -78,6 +81,8 @@ class ObjectsWorld:
         self.slow = {"c0"} if kind is Worlds.SLOW else set[str]()
         self.old_left = own.choice(OLD_CALLS) if own.random() < UPGRADING_SHARE else 0
         self.old_share = own.choice(OLD_SHARES)
+        if own.random() < TORN_SHARE:
+            self.world.ports = replace(self.world.ports, store=TornStore(self.world))
         self.gone = {f"c{own.randint(0, 9)}"}
         self.history = History(self.world.now, own.random() < DELETING_SHARE)
         self.acts = Planner(self.world.random, kind, self.history.deleting).acts()

@@ -1,12 +1,12 @@
 """The records of an object: its header, its card for lists, its calls. What a turn commits."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from shared.core.operations.mailbox import header_put, message_put
-from shared.core.operations.ports import REMOVE, SERVER_TIME, Change, Delete, Field, Must, Put, Snapshot, Write
+from shared.core.operations.ports import REMOVE, SERVER_TIME, Change, Delete, Field, Guard, Must, Put, Snapshot, Write
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import header_path, message_path
@@ -38,10 +38,14 @@ def revision_of(header: Snapshot) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TurnWrites:
-    """What a turn commits: the header it read, and the calls that have no record yet, with their messages."""
+    """What a turn commits: the header it read, and the calls that have no record yet, with their messages.
+
+    `versions` are the update times of the messages it read with the header: they must be as they were.
+    """
 
     header: Snapshot
     new: Mapping[str, Message]
+    versions: Mapping[str, datetime] = field(default_factory=dict)
 
     def writes(self, turn: Turn) -> list[Write]:
         """Return the writes: the header under its guard, the calls, what was sent, and the card if it changes."""
@@ -53,18 +57,21 @@ class TurnWrites:
 
     def _calls(self, turn: Turn) -> Iterator[Write]:
         for id_ in sorted(turn.changed):
-            path, call = message_path(turn.address.base, id_), turn.calls[id_]
+            path, call, guard = message_path(turn.address.base, id_), turn.calls[id_], self.guard_of(id_)
             if id_ in self.new:
                 yield Put(path, self.new[id_].to_record() | _done(call, turn.now), Must.NOT_EXIST)
             elif call.is_pending:
                 waits = _resumed(turn, id_) or (_held() if id_ in turn.held else {})
-                yield Change(path, _kept(call) | waits)
+                yield Change(path, _kept(call) | waits, guard)
             elif call.message.receipt:
-                yield Change(
-                    path, {(name,): value for name, value in _done(call, turn.now).items()} | _no_longer_waits()
-                )
+                done = {(name,): value for name, value in _done(call, turn.now).items()}
+                yield Change(path, done | _no_longer_waits(), guard)
             else:
-                yield Delete(path, Must.EXIST)
+                yield Delete(path, guard)
+
+    def guard_of(self, id_: str) -> Guard:
+        """Return what must hold of the record of a call that the turn changes."""
+        return self.versions.get(id_, Must.EXIST)
 
     def _card(self, turn: Turn) -> Iterator[Write]:
         existed, exists = state_of(self.header) is not None, turn.state is not None

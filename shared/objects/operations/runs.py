@@ -9,7 +9,7 @@ bears a mark already, a run goes carefully: it marks one call, applies it, and g
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.core.operations import outbox
 from shared.core.operations.mailbox import Mailbox, read_mailbox
@@ -103,11 +103,16 @@ def _turn(ports: Ports, code: Code, delivery: Run, mailbox: Mailbox, out_of_time
     page = _page(mailbox, careful=careful)
     if careful:  # before a mark: older code waits, however often it comes
         code.check(delivery.address, state_of(mailbox.header))
-    spent = careful and _marked(ports, delivery, mailbox, page[0])
+    begun = _marked(ports, delivery, mailbox, page[0]) if careful else page[0]
+    spent, page = begun is None, (begun or page[0], *page[1:])
     turn = begin_turn(ports, delivery.address, mailbox, page)
     taken = take_all(turn, page, code.apply, out_of_time, gave_up=spent)
     more = mailbox.more or taken < len(mailbox.waiting)
-    writes = [*TurnWrites(mailbox.header, {}).writes(turn), *(_failures(code, turn, page[0]) if spent else ())]
+    versions = {each.id: each.version for each in page}
+    writes = [
+        *TurnWrites(mailbox.header, {}, versions).writes(turn),
+        *(_failures(code, turn, page[0]) if spent else ()),
+    ]
     outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
     return careful and more and not out_of_time()
 
@@ -117,16 +122,16 @@ def _page(mailbox: Mailbox, *, careful: bool) -> tuple[Waiting, ...]:
     return mailbox.waiting[:1] if careful else mailbox.waiting
 
 
-def _marked(ports: Ports, delivery: Run, mailbox: Mailbox, message: Waiting) -> bool:
-    """Mark the start of a call, or return that it was started too often. Raises `Unavailable` or `Conflict`."""
+def _marked(ports: Ports, delivery: Run, mailbox: Mailbox, message: Waiting) -> Waiting | None:
+    """Mark the start of a call and return it so; None: it was started too often. Raises `Unavailable`, `Conflict`."""
     before = Mark.from_record(message.data) or Mark()
     if before.is_spent:
         ports.log.error("call given up", object=delivery.wake.mailbox, call=message.id)
-        return True
+        return None
     mark = before.next(delivery.id, mailbox.read_time).to_record()
     path = message_path(delivery.wake.mailbox, message.id)
-    ports.store.commit([Change(path, {("mark",): mark}, message.version)])
-    return False
+    committed = ports.store.commit([Change(path, {("mark",): mark}, message.version)])
+    return replace(message, version=committed.commit_time)
 
 
 def _failures(code: Code, turn: Turn, message: Waiting) -> Iterator[Put]:

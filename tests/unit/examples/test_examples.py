@@ -1,6 +1,7 @@
 """The examples, run to their end in this process."""
 
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -86,3 +87,41 @@ def test_a_quilts_page_is_html(harness: Harness) -> None:
 
 def test_a_quilt_without_a_name_is_refused(harness: Harness) -> None:
     assert harness.post("quilt", json={"quilt": "", "side": 2}).status == 400
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [Faults(), Faults(duplicate=0.3, seed=1), Faults(lose_answer=0.2, unavailable=0.2, reorder=True, seed=2)],
+    ids=lambda faults: f"seed {faults.seed}",
+)
+def test_transfers_make_no_money_and_lose_none(harness: Harness, faults: Faults) -> None:
+    body = {"bank": "b", "accounts": 5, "amount": 100}
+    for _ in range(2):
+        assert harness.post("accounts/opening", json=body).json == {"bank": "b", "sum": 500}
+    draw = Random(1)
+    for number in range(40):
+        first, other = draw.sample(range(5), 2)
+        answer = harness.post(
+            f"accounts/objects/Account/b-{first}/transfer?wait_seconds={draw.choice((0, 1))}",
+            json={"to": f"b-{other}", "amount": draw.randint(1, 60)},
+            headers={"Idempotency-Key": f"t{number}"},
+        )
+        assert answer.status in (200, 202, 402)
+    harness.run(faults)
+    bank = harness.get("accounts/banks/b?accounts=5").json
+    assert bank["sum"] == 500
+    assert min(bank["balances"]) >= 0
+
+
+def test_a_transfer_of_more_than_there_is_is_refused(harness: Harness) -> None:
+    harness.post("accounts/opening", json={"bank": "b", "accounts": 2, "amount": 10})
+    harness.run()
+    answer = harness.post("accounts/objects/Account/b-0/transfer", json={"to": "b-1", "amount": 11})
+    assert (answer.status, answer.json["detail"]) == (402, "b-0 has 10.")
+    assert harness.get("accounts/banks/b?accounts=2").json["balances"] == [10, 10]
+
+
+@pytest.mark.parametrize("body", [{"bank": "", "accounts": 2, "amount": 1}, {"bank": "b", "accounts": 0, "amount": 1}])
+def test_a_bank_that_cannot_be_is_refused(harness: Harness, body: dict[str, Any]) -> None:
+    assert harness.post("accounts/opening", json=body).status == 400
+    assert harness.get("accounts/banks/b?accounts=101").status == 400

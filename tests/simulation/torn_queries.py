@@ -1,0 +1,21 @@
+"""Queries as Firestore's emulator answers them: not at one instant, so a header may be newer than the messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shared.core.operations.ports import Query, Snapshot
+from shared.core.rules.mailbox import HEADER
+from tests.simulation.ports import SimulatedStore
+
+
+class TornStore(SimulatedStore):
+    """A store whose queries read a mailbox's header behind its messages."""
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        """Return what a query finds, the header as it is some time later."""
+        found = super().query(query)
+        if not found or found[0].id != HEADER:
+            return found
+        [later] = self.read(found[0].path)
+        return (replace(later, read_time=found[0].read_time), *found[1:])
