@@ -37,6 +37,10 @@ help: ## List the targets
 demo: $(READY) ## Run the five stages of the demo on real input, on the local emulators (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
+example: $(READY) ## Watch an example on a local stack (NAME=philosophers MODE=naive or ordered, SEATS=5 ROUNDS=5)
+	@$(if $(filter philosophers,$(NAME)),,$(error Name the example: make example NAME=philosophers))
+	@$(PYTHON_IN_VENV) -m examples.dinner --mode=$(or $(MODE),ordered) --seats=$(or $(SEATS),5) --rounds=$(or $(ROUNDS),5)
+
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(PYTHON_IN_VENV) -m infra.local
 

@@ -45,8 +45,9 @@ def wait_for_second_fork(
 ) -> None:
     """Run with the lease of the first fork."""
     _, second = _forks(table, seats, seat, naive=naive)
-    names = {"table": table, "seats": seats, "rounds": rounds, "seat": seat, "meal": meal}
-    call = eat.call(**names, first=lease.id, token=lease.token, naive=naive)
+    call = eat.call(
+        table=table, seats=seats, rounds=rounds, seat=seat, meal=meal, first=lease.id, token=lease.token, naive=naive
+    )
     semaphore(second).wait(call, holder=_holder(table, seat))
 
 
