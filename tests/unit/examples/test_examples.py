@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from examples.philosophers.main import LEASE_SECONDS, THINK_SECONDS
 from shared.core.operations.ports import Query
 from shared.kit import documents, semaphore
 from shared.testing import Faults, Harness
@@ -31,6 +32,25 @@ def test_philosophers_eat_all_their_meals_and_put_every_fork_back(harness: Harne
     harness.run(faults)
     assert len([key for key in harness.ids("documents") if key.endswith("-ends")]) == 25
     assert all(semaphore(f"t-fork-{number}").acquire() for number in range(5))
+
+
+def test_naive_philosophers_deadlock_and_the_leases_end_it(harness: Harness) -> None:
+    harness.post("philosophers", json={"table": "t", "seats": 5, "rounds": 2, "mode": "naive"})
+    harness.advance(THINK_SECONDS + 1)
+    harness.run(due_only=True)
+    assert harness.ids("documents") == []
+    [cycle] = harness.get("semaphores?deadlocks=true").json["deadlocks"]
+    assert [step["holder"] for step in cycle] == [f"t seat {seat}" for seat in range(5)]
+    assert [step["waits_for"] for step in cycle] == [f"t-fork-{(seat + 1) % 5}" for seat in range(5)]
+    assert not [task for task in harness.tasks if task.function == "philosophers"]
+    harness.advance(LEASE_SECONDS)
+    harness.run(due_only=True)
+    assert harness.get("semaphores?deadlocks=true").json["deadlocks"] == []
+
+
+def test_an_unknown_mode_is_refused(harness: Harness) -> None:
+    body = {"table": "t", "seats": 2, "rounds": 1, "mode": "polite"}
+    assert harness.post("philosophers", json=body).status == 400
 
 
 def test_nobody_waits_for_a_lease_to_end(harness: Harness) -> None:
