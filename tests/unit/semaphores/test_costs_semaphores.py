@@ -112,6 +112,20 @@ def test_an_admit_run_costs_a_wait_one_read_and_its_share_of_the_rest(world: Wor
     assert run.tasks == 50 + 2  # the alarm, and the run that opens
 
 
+def cost_of_granting_one_more(waiters: int) -> Cost:
+    world = World()
+    lease = world.hold("first")
+    for number in range(waiters):
+        world.wait(f"w{number}")
+        world.pass_time(0.1 if number < 10 else 0)  # the head's order is certain: nobody is read on for it
+    return cost(lambda: semaphores.signal(world.ports, "s", SignalRequest(lease)))
+
+
+@pytest.mark.slow
+def test_granting_to_the_head_of_ten_thousand_waiters_costs_what_it_does_with_ten() -> None:
+    assert cost_of_granting_one_more(10_000) == cost_of_granting_one_more(10)
+
+
 def test_looking_for_deadlocks(world: World) -> None:
     semaphores.wait(world.ports, "s", WaitRequest("a", CALL, holder="a"))
     semaphores.claim(world.ports, world.continuation())
