@@ -102,7 +102,7 @@ def test_the_log_of_a_deployment_is_of_its_functions_and_the_newest_comes_last()
     entries = CloudSource(TARGET, gcloud).log("severity>=ERROR", 7)
     assert [entry.get("text", entry["message"]) for entry in entries] == ["plain", "newest"]
     assert entries[0]["function"] == "dev-albums"
-    assert 'resource.labels.service_name=("dev-batch-complete" OR ' in gcloud.calls[0]
+    assert 'resource.labels.service_name=("dev-accounts" OR ' in gcloud.calls[0]
     assert "--limit=7" in gcloud.calls[0]
 
 
