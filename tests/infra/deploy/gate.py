@@ -37,7 +37,7 @@ def gate(base_url: Callable[[], str], token: str, prefix: str) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_PUT = do_POST = do_DELETE = handle_call  # noqa: N815  names that http.server requires
+        do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = handle_call  # noqa: N815  names that http.server requires
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  named as the server names it
             """Log nothing."""

@@ -25,7 +25,7 @@ from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.site import ENVIRONMENT, PREFIX, Site
 from tests.infra.workspace import Resource, by_address
 
-SMOKE_STEPS = 8
+SMOKE_STEPS = 9
 SHARED = {"google_project_service"}  # what is turned on for one is on for all, and stays on
 OF_PROD = {
     "google_monitoring_notification_channel",
