@@ -70,6 +70,7 @@ def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch:
     return Project(tmp_path / "clone", own_google, zips, Script())
 
 
+@pytest.mark.slow
 def test_a_deployment_after_a_destroy_takes_up_the_queues(project: Project) -> None:
     steps = project.flow([], answer="dev")
     project.flow([]).deploy()
