@@ -1,5 +1,6 @@
 """A clock that goes on only when somebody waits: a deployment of an hour is tried in seconds."""
 
+import shlex
 import sys
 import threading
 from pathlib import Path
@@ -19,7 +20,7 @@ class VirtualClock:
         if folder and self._record:
             self._record.touch()
             program = folder / "sleep"
-            program.write_text(PROGRAM.format(python=sys.executable, record=self._record))
+            program.write_text(PROGRAM.format(python=shlex.quote(sys.executable), record=self._record))
             program.chmod(0o755)
 
     def now(self) -> float:
