@@ -33,7 +33,7 @@ class Yokes:
     """Relations between users and items."""
 
     def put(self, user: str, item: str, value: Value = None, attributes: Mapping[str, Json] | None = None) -> bool:
-        """Let a user yoke an item, or change the value; return whether it is new. Raises `BadKey` or `BadValue`."""
+        """Write a yoke, or change its value; return whether it is new. Raises `BadKey` or `BadValue`."""
         body = {"value": value, "attributes": dict(attributes or {})}
         yoke = Yoke.from_request(YokeKey.from_request(user, item), body)
         return operations.put(runtime.ports(), yoke).created

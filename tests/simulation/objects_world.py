@@ -103,7 +103,7 @@ class ObjectsWorld:
     # --- what happens ---
 
     def run(self) -> None:
-        """Let all acts happen, then hours, then sweeps; and check what is left."""
+        """Run all acts, then pass hours, then sweep; and check what is left."""
         self.world.run([self._begin(act) for act in self.acts])
         self.world.pass_an_outage()
         self.world.fault_rates.left = 0
@@ -155,7 +155,7 @@ class ObjectsWorld:
         return runs.Code("logs", instance.apply, _function_of, instance.check)
 
     def _begins(self, id_: str) -> None:
-        """Let a method that kills its process do so, and one that is slow take its time."""
+        """Apply a method; one that is deadly kills its process, and one that is slow passes time first."""
         if id_ in self.deadly:
             REACHED[CALLS_GIVEN_UP] += 1
             raise Killed

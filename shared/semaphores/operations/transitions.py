@@ -146,7 +146,7 @@ def nudge(ports: Ports, loaded: Loaded, moment: datetime) -> None:
 
 
 def wake_behind(ports: Ports, name: str, departed: Waiter) -> None:
-    """Have an admit run look at the wait queue behind a waiter that left it, if that has made room for the next.
+    """Enqueue an admit run for the wait queue behind a waiter that left it, if that has made room for the next.
 
     Only one that wanted several permits can have kept free ones from others. If this fails, the sweeper finds it.
     """

@@ -83,7 +83,7 @@ def receipts(harness: Harness) -> int:
 
 
 def forget_names(harness: Harness) -> None:
-    """Let hours pass: the names of tasks that ran are free again."""
+    """Advance the clock by hours: the names of tasks that ran are free again."""
     harness.advance(HOURS)
     harness.queue.names = {task.name for task in harness.tasks}
 

@@ -49,7 +49,7 @@ class StandingsPlatform(OperationsPlatform):
         return self.cost_of(lambda: upkeep.run(self.ports, task.task, task.payload))
 
     def rest(self) -> None:
-        """Let a second pass, so that standings that were written are quiet again."""
+        """Advance the clock by a second, so that standings that were written are quiet again."""
         self.pass_time(2)
 
     def standing(self, kind: str, *parts: str) -> dict[str, Any]:
