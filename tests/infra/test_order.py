@@ -50,14 +50,15 @@ def test_functions_wait_for_their_rights_to_take_effect(workspace: Workspace) ->
 
 
 def test_policies_that_were_deployed_each_in_a_block_of_its_own_are_left_as_they_are(workspace: Workspace) -> None:
-    file = workspace.infra / "terraform.tfstate"
-    state = json.loads(file.read_text("utf-8"))
+    state = json.loads(workspace.run("state", "pull").stdout)
     expiring = next(each for each in state["resources"] if each["name"] == "expiring")
     state["resources"].remove(expiring)
     for instance in expiring["instances"]:
         name = instance.pop("index_key")
         state["resources"].append({**expiring, "name": name, "instances": [instance]})
+    file = workspace.infra / "before.tfstate"
     file.write_text(json.dumps(state | {"serial": state["serial"] + 1}), "utf-8")
+    workspace.run("state", "push", str(file))
     moved = workspace.plan().stdout
     assert moved.count("has moved to") == len(POLICIES)
     assert workspace.changes() == {}
