@@ -28,10 +28,8 @@ TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(erro
 OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
-# What `make example NAME=…` runs.
-RUN_quilt = examples.local.quilt
-RUN_standings = examples.standings
-RUN_philosophers = examples.dinner --mode=$(or $(MODE),ordered) --seats=$(or $(SEATS),5) --rounds=$(or $(ROUNDS),5)
+# Each program of examples/local is one that `make example NAME=…` runs.
+EXAMPLES := $(patsubst examples/local/%.py,%,$(wildcard examples/local/*.py))
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST)))
@@ -43,7 +41,7 @@ demo: $(READY) ## Run the five stages of the demo on real input, on the local em
 	@$(PYTHON_IN_VENV) -m examples.demo
 
 example: $(READY) ## Run an example on a local stack (NAME=quilt, standings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)
-	@$(PYTHON_IN_VENV) -m $(or $(RUN_$(NAME)),$(error Name the example: make example NAME=quilt))
+	@$(PYTHON_IN_VENV) -m examples.local.$(or $(filter $(EXAMPLES),$(NAME)),$(error Name the example: make example NAME=… with one of: $(EXAMPLES)))
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(PYTHON_IN_VENV) -m infra.local

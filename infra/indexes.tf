@@ -71,7 +71,7 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
-  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.attempts, google_firestore_field.critical_sections, google_firestore_field.failures, google_firestore_field.mailbox, google_firestore_field.receipts]
+  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.expiring]
 }
 
 # A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so
