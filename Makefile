@@ -77,6 +77,9 @@ bench: $(READY) ## Measure documents and links on the emulator, compared with pl
 bench-standings: $(READY) ## Measure yokes a second on one item and on many, beside plain counters (ARGS="--yokes 1000")
 	@$(PYTHON_IN_VENV) -m tests.bench.standings $(ARGS)
 
+bench-semaphores: $(READY) ## Measure 64 clients at 3 permits, beside bare calls, Redis and ZooKeeper (ARGS="--pairs 500")
+	@$(PYTHON_IN_VENV) -m tests.bench.semaphores $(ARGS)
+
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 
