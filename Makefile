@@ -49,7 +49,7 @@ dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
 	@$(PYTHON_IN_VENV) -m infra.setup.new_function "$(NAME)"
 
-status: $(READY) ## Show what runs, queues, outbox, the last sweep and recent errors (PROJECT=my-project: in the cloud)
+status: $(READY) ## Show what runs, queues, outbox, objects, the last sweep and recent errors (PROJECT=my-project: in the cloud)
 	@$(PYTHON_IN_VENV) -m infra.status status $(OF_WHICH)
 
 logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)

@@ -342,9 +342,6 @@ class Limits:
     mailbox_page: int = 50
     """Messages that one turn applies: a header is written about five times a second at most, so 250 calls a second."""
 
-    mailbox_ahead_seconds: float = 1
-    """A message for later counts as waiting so long before its time, so that no call overtakes it."""
-
     turn_seconds: float = 10
     """A turn begins no further call after so long; what is left is for the next one."""
 
