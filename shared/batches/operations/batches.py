@@ -20,7 +20,8 @@ from shared.batches.rules import pages as page_rules
 from shared.batches.rules.batch_run import COLLECTION, BatchRun, header_path
 from shared.batches.rules.header import BatchEnd, Counts, Header, header_of, header_of_run
 from shared.batches.rules.pages import EndMark
-from shared.batches.rules.requests import BatchesQuery, BatchSpec, SealRequest, check_batch_id
+from shared.batches.rules.queries import BatchesQuery
+from shared.batches.rules.requests import BatchSpec, SealRequest, check_batch_id
 from shared.batches.rules.status import BatchStatus, header_to_json
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.perform import Writes, perform
@@ -77,6 +78,8 @@ def _create(
             on_complete=spec.on_complete,
             failures_max=spec.failures_max,
             parent=parent,
+            concurrency=spec.concurrency,
+            queues=tuple(spec.queues),
         )
         effects = header.deadline_effects(BatchRun(batch, incarnation), spec.deadline_seconds)
         return Decision((Put(header_path(batch), header.to_record(), Must.NOT_EXIST),), (header, True), effects)

@@ -55,7 +55,8 @@ class Header:
     """The header. `pages` and `size` are None until the seal; `succeeded` and `failed` are counted at the end.
 
     `first_pages` is the number of pages of the creating call, which no other call may load. `due_at` is when the
-    sweeper handles the batch next. `parent` is the unit whose work this batch is.
+    sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
+    once, through `queues` in turn; None, or none: all, through the queue of `task`.
     """
 
     incarnation: str
@@ -74,6 +75,8 @@ class Header:
     reason: str = ""
     missing: tuple[int, ...] = ()
     parent: PlacedUnit | None = None
+    concurrency: int | None = None
+    queues: tuple[str, ...] = ()
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -84,6 +87,7 @@ class Header:
                 "task": _call(record["task"]),
                 "on_complete": _call(record["on_complete"]),
                 "missing": tuple(record["missing"]),
+                "queues": tuple(record.get("queues", ())),
                 "parent": record["parent"] and PlacedUnit.from_record(record["parent"]),
             }
         )
@@ -94,6 +98,7 @@ class Header:
             "task": self.task and self.task.to_record(),
             "on_complete": self.on_complete and self.on_complete.to_record(),
             "missing": list(self.missing),
+            "queues": list(self.queues),
             "parent": self.parent and self.parent.to_record(),
         }
 
