@@ -121,6 +121,8 @@ class BatchesWorld:
             return
         if self.world.random.random() < 0.5 and not units.unit_is_live(ports, unit):
             return  # else the process's cache, some seconds old, has it as live
+        if unit.batch != "b" and self._parent_was_cancelled(unit):
+            return  # this code has no outcome: it goes on until its own batch is cancelled
         self.under_way.begin(unit)
         if self.kind.nested and unit.batch == "b" and unit.index == 0:
             self._paint_in_parts(ports, unit, has_parts)
@@ -135,6 +137,11 @@ class BatchesWorld:
         parts = [{"n": number, "run": run} for number in range(self.world.random.randint(0, PARTS_MAX))]
         spec = BatchSpec(units=parts, task=PAINT, sealed=True)
         task_runner._run_unit(ports, unit, lambda: spec)
+
+    def _parent_was_cancelled(self, unit: PlacedUnit) -> bool:
+        """Return whether the batch `b` was cancelled, and the sub-batch of this unit not yet."""
+        parent, own = self.checks.header("b"), self.checks.header(unit.batch)
+        return parent is not None and parent.state == "cancelled" and own is not None and not own.ended
 
     def _outcome(self, unit: PlacedUnit) -> UnitOutcome:
         if self.kind.failing and unit.index % 2 == 0 and unit.attempt < self._failing_attempts(unit):

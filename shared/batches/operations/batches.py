@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from shared.batches.operations import counting, pages, propagation
+from shared.batches.operations import cancellation, counting, pages, propagation
 from shared.batches.operations.headers import no_such_batch, read_header
 from shared.batches.rules import ends
 from shared.batches.rules import pages as page_rules
@@ -45,6 +45,8 @@ def populate(ports: Ports, batch: str, spec: BatchSpec, parent: PlacedUnit | Non
     """
     cut = page_rules.cut(spec.units)
     run, header, created = _create(ports, check_batch_id(batch), spec, len(cut), parent)
+    if header.state == "open" and parent and not cancellation.parent_goes_on(ports, parent):
+        header = cancellation.end_with_parent(ports, run) or header
     if header.state == "open":
         _load_first_pages(ports, run, header, cut)
     if not spec.sealed or header.ended:
@@ -164,7 +166,10 @@ def find(ports: Ports, request: BatchesQuery) -> BatchesPage:
 
 
 def cancel(ports: Ports, batch: str) -> BatchStatus:
-    """End a batch that has not ended; units that have not started do not run. Raises `NotFound`."""
+    """End a batch that has not ended, and its sub-batches: units that have not started do not run.
+
+    Raises `NotFound`.
+    """
     run, _ = read_header(ports, batch)
     counts = counting.counts(ports, run)
     header = propagation.end(ports, run, lambda _: ends.cancellation(counts))

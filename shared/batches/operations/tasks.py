@@ -1,11 +1,11 @@
-"""The kit's own tasks on a batch: expand a page, check after the seal, end at the deadline, retry failures, complete a
-parent's unit.
+"""The kit's own tasks on a batch: expand a page, check after the seal, end at the deadline, retry failures, cancel
+sub-batches, complete a parent's unit.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.batches.operations import chains, propagation, sweep
+from shared.batches.operations import cancellation, chains, propagation, sweep
 from shared.batches.operations.headers import read_header_at
 from shared.batches.operations.unit_tasks import unit_tasks
 from shared.batches.operations.units import complete_unit, read_outcomes
@@ -41,6 +41,8 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
                 retry_units(ports, run, [int(index) for index in indexes], payload.get("payload", {}))
             case "deadline", _:
                 sweep.run_deadline(ports, run)
+            case "cancel", {"after": str(after)}:
+                cancellation.cancel_sub_batches(ports, run, after)
             case "child", {"unit": dict(parent)}:
                 complete_parent(ports, run, PlacedUnit.from_record(parent))
             case _:
