@@ -17,8 +17,8 @@ locals {
     adjustments = ["units", "values", "yokes"]
     attempts    = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
     batches = [
-      "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing", "on_complete", "pages",
-      "parent", "reason", "size", "succeeded", "task"
+      "concurrency", "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing",
+      "on_complete", "pages", "parent", "queues", "reason", "size", "succeeded", "task"
     ]
     counters          = ["failures", "failures_max", "page", "passed", "units"]
     critical_sections = ["alarm_at", "ids", "next", "run", "token"]
@@ -31,7 +31,7 @@ locals {
     ]
     objects  = ["class", "created_at", "key"]
     outbox   = ["enqueued", "tasks"]
-    pages    = ["digest", "end", "first", "size", "task", "units"]
+    pages    = ["concurrency", "digest", "end", "first", "queues", "size", "task", "units"]
     receipts = ["digest", "result"]
     releases = ["id", "incarnation", "operation", "token"]
     semaphores = [

@@ -172,6 +172,12 @@ class Limits:
     page_bytes_max: int = 900_000
     """A page is one record, and must fit with its id and times into Firestore's 1 MiB."""
 
+    concurrency_max: int = 5_000
+    """Units of a batch that run at once, where it is limited: as many tasks as one queue of Cloud Tasks dispatches."""
+
+    batch_queues_max: int = 20
+    """Queues of one batch: 20 of 500 dispatches a second are more than one batch's records take."""
+
     call_units_max: int = 10_000
     """Units of one call: a hundred pages, each a commit, take much less than a function's minute."""
 
