@@ -104,6 +104,16 @@ class EditsACopy(Problem):
     title = "A copy cannot be edited; edit its source document"
 
 
+class StaleCopy(Problem):
+    status = 409
+    title = "The copy is stale; read the document again"
+
+
+class CannotWriteBack(Problem):
+    status = 409
+    title = "The edit of a copy cannot be written back"
+
+
 class PreconditionFailed(Problem):
     status = 412
     title = "Precondition failed"
