@@ -30,16 +30,19 @@ from shared.kit.critical_sections import critical_section
 from shared.kit.documents import documents
 from shared.kit.functions import Function, Task
 from shared.kit.objects import Object, Placeholder, later, objects, send
+from shared.kit.resources import add_resource, resource
 from shared.kit.semaphores import semaphore
 from shared.kit.standings import standing_changed, standings, yokes
 from shared.kit.transactions import Transaction, transaction
 from shared.objects.rules.classes import read_only
+from shared.resources.rules.models import Hidden, ReadOnly, RefersTo
 
 __all__ = [
     "Call",
     "Completion",
     "DocumentEvent",
     "Function",
+    "Hidden",
     "Lease",
     "LeaseEnded",
     "NotFound",
@@ -48,6 +51,8 @@ __all__ = [
     "Outcome",
     "Placeholder",
     "Problem",
+    "ReadOnly",
+    "RefersTo",
     "Request",
     "Response",
     "SectionRun",
@@ -58,12 +63,14 @@ __all__ = [
     "Unavailable",
     "Unit",
     "User",
+    "add_resource",
     "batch",
     "critical_section",
     "documents",
     "later",
     "objects",
     "read_only",
+    "resource",
     "semaphore",
     "send",
     "standing_changed",
