@@ -36,16 +36,19 @@ if TYPE_CHECKING:
     from shared.kit.document_collection import documents
     from shared.kit.durable_objects import Object, Placeholder, later, objects, send
     from shared.kit.functions import Function, Task
+    from shared.kit.resources import add_resource, resource
     from shared.kit.semaphores import semaphore
     from shared.kit.transactions import Transaction, transaction
     from shared.kit.yokes_and_standings import standing_changed, standings, yokes
     from shared.objects.rules.classes import read_only
+    from shared.resources.rules.models import Hidden, ReadOnly, RefersTo
 
 __all__ = [
     "Call",
     "Completion",
     "DocumentEvent",
     "Function",
+    "Hidden",
     "Lease",
     "LeaseEnded",
     "NotFound",
@@ -54,6 +57,8 @@ __all__ = [
     "Outcome",
     "Placeholder",
     "Problem",
+    "ReadOnly",
+    "RefersTo",
     "Request",
     "Response",
     "SectionRun",
@@ -64,12 +69,14 @@ __all__ = [
     "Unavailable",
     "Unit",
     "User",
+    "add_resource",
     "batch",
     "critical_section",
     "documents",
     "later",
     "objects",
     "read_only",
+    "resource",
     "semaphore",
     "send",
     "standing_changed",
@@ -84,6 +91,7 @@ _MODULES = {
     "Completion": "shared.core.rules.task_context",
     "DocumentEvent": "shared.core.operations.ports",
     "Function": "shared.kit.functions",
+    "Hidden": "shared.resources.rules.models",
     "Lease": "shared.core.rules.task_context",
     "LeaseEnded": "shared.core.rules.problems",
     "NotFound": "shared.core.rules.problems",
@@ -92,6 +100,8 @@ _MODULES = {
     "Outcome": "shared.core.rules.task_context",
     "Placeholder": "shared.kit.durable_objects",
     "Problem": "shared.core.rules.problems",
+    "ReadOnly": "shared.resources.rules.models",
+    "RefersTo": "shared.resources.rules.models",
     "Request": "shared.adapters.http.routes",
     "Response": "shared.adapters.http.routes",
     "SectionRun": "shared.core.rules.task_context",
@@ -102,12 +112,14 @@ _MODULES = {
     "Unavailable": "shared.core.rules.problems",
     "Unit": "shared.core.rules.task_context",
     "User": "shared.core.rules.users",
+    "add_resource": "shared.kit.resources",
     "batch": "shared.kit.batches",
     "critical_section": "shared.kit.critical_sections",
     "documents": "shared.kit.document_collection",
     "later": "shared.kit.durable_objects",
     "objects": "shared.kit.durable_objects",
     "read_only": "shared.objects.rules.classes",
+    "resource": "shared.kit.resources",
     "semaphore": "shared.kit.semaphores",
     "send": "shared.kit.durable_objects",
     "standing_changed": "shared.kit.yokes_and_standings",

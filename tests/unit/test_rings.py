@@ -45,6 +45,7 @@ SUBJECTS = {
     "tasks": ("core", "semaphores", "batches"),
     "objects": ("core", "tasks"),
     "standings": ("core",),
+    "resources": ("core", "documents", "transforms"),
 }
 """Which other subjects a subject may import; each may import itself."""
 

@@ -118,6 +118,20 @@ class Limits:
 
     query_limit_default: int = 100
 
+    resource_items_max: int = query_limit_max
+    """Items in one answer of a resource, also if the request names no limit: pages that know no paging show all of a
+    list that is not longer."""
+
+    resource_sorted_max: int = 1_000
+    """Items of a resource that the function sorts and filters itself where Firestore lacks the composite index: each
+    costs a read. In a larger one the index is required."""
+
+    resource_offset_max: int = 10_000
+    """Items that a list may skip (`_start`, `_page`): each costs a read. `page_token` skips none."""
+
+    cascade_items_max: int = 1_000
+    """Items that one DELETE takes along. Where more depend on an item, it is answered 503, and the next goes on."""
+
     verify_page_documents_max: int = 50
     """Documents that one task of a verification compares, if they are small (`read_bytes_max`)."""
 

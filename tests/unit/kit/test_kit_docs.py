@@ -43,7 +43,7 @@ def named(example: Example) -> str:
     return f"{example.page}:{example.line}"
 
 
-PAGES = [example for page in ("kit.md", "objects.md", "tutorial.md") for example in examples(page)]
+PAGES = [example for page in ("kit.md", "objects.md", "resources.md", "tutorial.md") for example in examples(page)]
 
 
 @pytest.mark.parametrize("name", shared.kit.__all__)
