@@ -3,7 +3,7 @@
     python -m infra.setup.pin_actions                          compare each hash with the tag that stands behind it
     python -m infra.setup.pin_actions actions/checkout=v4.2.2  pin an action to another tag
 
-Reads tags with `git ls-remote`, so it needs the network; exit status 1: a hash is not the tag's, or a tag was not found.
+Reads tags with `git ls-remote`, over the network. Exit status 1: a hash is not its tag's, or a tag was not found.
 """
 
 import re
