@@ -118,6 +118,9 @@ smoke: $(READY) ## Smoke-test a deployment through its own URLs (PROJECT=my-proj
 adopt: $(READY) ## Take into Terraform's state what a killed deployment left ("already exists"), and create the rest
 	@$(TO_CLOUD)
 
+unlock: $(READY) ## Release the lock on Terraform's state that a killed command left (PROJECT=my-project)
+	@$(TO_CLOUD)
+
 rollback: $(READY) ## Send traffic back to the revisions before the last deployment, without a build (PROJECT=my-project)
 	@$(TO_CLOUD)
 

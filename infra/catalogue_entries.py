@@ -77,13 +77,24 @@ class Function:
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
+        self._can_be_invoked()
+        self._is_open_to_people_only()
+        self._tasks_can_be_called()
+        self._objects_can_be_woken()
+        self._origins_can_call()
+        refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
+        self._instance_can_be_had()
+
+    def _can_be_invoked(self) -> None:
         refuse(not self.invoked_by, f"invoked_by must name at least one of {', '.join(INVOKERS)}")
         for invoker in self.invoked_by:
             refuse(invoker not in INVOKERS, f"invoked_by contains {invoker!r}; choose from {', '.join(INVOKERS)}")
-        mixed = "event" in self.invoked_by and len(self.invoked_by) > 1
         refuse(
-            mixed, "a function that events invoke receives CloudEvents only: add another function for the other callers"
+            self._for_events and len(self.invoked_by) > 1,
+            "a function that events invoke receives CloudEvents only: add another function for the other callers",
         )
+
+    def _is_open_to_people_only(self) -> None:
         refuse(self.auth not in AUTH, f"auth is {self.auth!r}; leave it out, or say auth: firebase")
         refuse(
             self.public and bool(self.auth),
@@ -95,17 +106,14 @@ class Function:
             self.open_to_all and "schedule" in self.invoked_by,
             "an open function accepts anybody as its schedule: add another function for the schedule",
         )
-        refuse(
-            bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
-        )
-        self._objects_can_be_woken()
-        refuse(bool(self.queues) and "queue" not in self.invoked_by, "queues are its callers: add queue to invoked_by")
+
+    def _tasks_can_be_called(self) -> None:
+        by_queue = "queue" in self.invoked_by
+        refuse(bool(self.tasks) and not by_queue, "tasks are called by queues: add queue to invoked_by")
+        refuse(bool(self.queues) and not by_queue, "queues are its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
             refuse(task == CALL_OBJECT, f"tasks names {task!r}, a task of the kit's own: choose another name")
-        self._origins_can_call()
-        refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
-        self._instance_can_be_had()
 
     def _origins_can_call(self) -> None:
         try:

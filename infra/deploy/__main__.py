@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from infra.deploy import target
+from infra.deploy.agreement import Aborted
 from infra.deploy.commands import CommandFailed, run
-from infra.deploy.flow import Aborted, Flow
+from infra.deploy.flow import Flow
 from infra.deploy.recovery import Recovery
 from infra.packaging.imports import PackagingError
 
 RECOVERY = ("rollback", "restore")
-GOALS = ("deploy", "plan", "smoke", "adopt", "destroy", "bootstrap", *RECOVERY)
+GOALS = ("deploy", "plan", "smoke", "adopt", "unlock", "destroy", "bootstrap", *RECOVERY)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

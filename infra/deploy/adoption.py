@@ -20,12 +20,22 @@ IDS: Mapping[str, str] = {
     "google_cloud_scheduler_job": "projects/{project}/locations/{region}/jobs/{name}",
     QUEUE: "projects/{project}/locations/{location}/queues/{name}",
     "google_cloudfunctions2_function": "projects/{project}/locations/{location}/functions/{name}",
+    "google_compute_backend_service": "projects/{project}/global/backendServices/{name}",
+    "google_compute_global_address": "projects/{project}/global/addresses/{name}",
+    "google_compute_global_forwarding_rule": "projects/{project}/global/forwardingRules/{name}",
+    "google_compute_managed_ssl_certificate": "projects/{project}/global/sslCertificates/{name}",
+    "google_compute_region_network_endpoint_group": "projects/{project}/regions/{region}/networkEndpointGroups/{name}",
+    "google_compute_target_https_proxy": "projects/{project}/global/targetHttpsProxies/{name}",
+    "google_compute_url_map": "projects/{project}/global/urlMaps/{name}",
     "google_firestore_database": "projects/{project}/databases/{name}",
+    "google_logging_metric": "{name}",
     "google_service_account": "projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com",
     "google_storage_bucket": "{name}",
 }
 """The id by which a kind of resource is imported, out of the plan's values."""
-ABSENT = re.compile(r'Cannot import non-existent remote object.*?existing object to\s+"(.+?)",?\s+but', re.DOTALL)
+ABSENT = re.compile(
+    r'Cannot import non-existent remote object\s+While attempting to import an existing object to\s+"(\S+)",'
+)
 ROUNDS_MAX = 30  # Terraform does not name all that is absent at once: not what depends on it
 
 
@@ -55,7 +65,7 @@ def adopted(folder: Path, ids: Mapping[str, str], plan: Callable[[], Plan], refu
             try:
                 return plan()
             except refusal as error:
-                absent = {re.sub(r"\s", "", each) for each in ABSENT.findall(_unbroken(str(error)))}
+                absent = {each.replace('\\"', '"') for each in ABSENT.findall(_unbroken(str(error)))}
                 if not absent & ids.keys():
                     raise
                 ids = {address: each for address, each in ids.items() if address not in absent}
@@ -69,7 +79,12 @@ def _blocks(folder: Path, ids: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        file.unlink(missing_ok=True)
+        clear(folder)
+
+
+def clear(folder: Path) -> None:
+    """Delete the blocks, also those that a killed command has left: every later plan would import by them."""
+    (folder / FILE).unlink(missing_ok=True)
 
 
 def _unbroken(printed: str) -> str:

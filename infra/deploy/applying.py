@@ -21,6 +21,7 @@ from infra.deploy.progress import Progress
 from infra.deploy.terraform import Terraform
 
 APPLIES_MAX = 10
+KILLED = "`make unlock` releases its lock on the state, `make adopt` takes up what it made and did not save."
 KEPT = re.compile(
     r"(^|\.)google_(cloud_tasks_queue|firestore_database|storage_bucket(_object)?|service_account|artifact_registry_repository)\."
 )
@@ -64,6 +65,8 @@ def planned(engine: Terraform, attempts: Attempts, *options: str) -> Plan:
 def applied(engine: Terraform, plan: Plan, attempts: Attempts, *options: str) -> None:
     """Apply the saved plan, and plan and apply again after each transient refusal."""
     while not (outcome := engine.apply(Progress(plan, attempts.say, attempts.clock.now))).ok:
+        if outcome.status < 0:
+            raise CommandFailed(f"Terraform was killed by signal {-outcome.status}. {KILLED}")
         attempts.refused(outcome.text + outcome.error)
         plan = planned(engine, attempts, *options)
         attempts.say(str(plan))

@@ -22,6 +22,7 @@ RUNTIME = re.compile(r'^\s*runtime\s*=\s*"(\w+)"', re.MULTILINE)
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
 OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
+ABSENT = "NOT_FOUND"
 AT_ONCE = 8
 
 
@@ -39,6 +40,7 @@ class Facts:
     billing: bool | None = None
     apis: frozenset[str] | None = None
     state_bucket: bool = False
+    deployer: bool | None = None
     regions: frozenset[str] | None = None
     runtimes: frozenset[str] | None = None
     functions: Mapping[str, Mapping[str, str]] | None = None
@@ -63,6 +65,7 @@ def gather(target: Target, run: Run) -> Facts:
         billing=_json(first["billing"], {}).get("billingEnabled"),
         apis=apis,
         state_bucket=first["bucket"].ok,
+        deployer=_exists(first["deployer"]),
         regions=_names(later.get("regions")),
         runtimes=_names(later.get("runtimes")),
         functions=_labels(later.get("functions")),
@@ -96,6 +99,7 @@ def _first_round(target: Target) -> dict[str, str]:
         "billing": f"gcloud billing projects describe {target.project} --format=json",
         "services": f"gcloud services list --enabled --project={target.project} --format=value(config.name)",
         "bucket": f"gcloud storage buckets describe gs://{target.state_bucket} --format=value(name)",
+        "deployer": f"gcloud iam service-accounts describe {target.deployer} --project={target.project}",
     }
 
 
@@ -119,6 +123,10 @@ def _ask(questions: Mapping[str, str], folder: Path, run: Run) -> dict[str, Outc
 
 def _json(outcome: Outcome | None, otherwise: Any) -> Any:
     return json.loads(outcome.text) if outcome is not None and outcome.ok and outcome.text.strip() else otherwise
+
+
+def _exists(outcome: Outcome) -> bool | None:
+    return True if outcome.ok else False if ABSENT in outcome.error else None
 
 
 def _names(outcome: Outcome | None) -> frozenset[str] | None:

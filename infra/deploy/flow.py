@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from infra.catalogue import load
-from infra.deploy import adoption, bootstrapping, facts, prerequisites, smoke, terraform
+from infra.deploy import adoption, alerting, bootstrapping, facts, locking, smoke, terraform
+from infra.deploy.agreement import Aborted, Agree, agreed
 from infra.deploy.applying import Attempts, applied, planned
 from infra.deploy.clock import REAL, Clock
 from infra.deploy.commands import CommandFailed, Run, run
 from infra.deploy.plans import Plan
+from infra.deploy.preparing import Preparation
 from infra.deploy.target import Target
 from infra.packaging.__main__ import build
 
@@ -28,10 +30,6 @@ that Cloud Functions keeps for sources, the database where Terraform did not cre
 queues, emptied: a deleted queue's name would be taken for days. The next `make deploy` takes them up again."""
 
 
-class Aborted(Exception):
-    """Nothing was changed. The message names the reason and the remedy."""
-
-
 @dataclass(frozen=True, slots=True)
 class Flow:
     """The steps of one command, with the programs it runs, its output and its confirmation.
@@ -41,7 +39,7 @@ class Flow:
 
     target: Target
     say: Callable[[str], None]
-    agree: Callable[[str], str]
+    agree: Agree
     run: Run = run
     clock: Clock = REAL
     base_url: str = ""
@@ -52,13 +50,14 @@ class Flow:
 
     def deploy(self, saved: bool = False) -> bool:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
-        engine = self._terraform(self._prepared().account)
+        engine = self._terraform(self._preparation().prepared().account)
         if saved:
             self._apply(engine, self._saved(engine))
         else:
+            alerting.offer(self.target, self.say, self.agree)
             plan = self._planned(engine)
             if not plan.empty:
-                self._agreed("Apply it? [y/N] ")
+                agreed(self.agree, "Apply it?")
                 self._apply(engine, plan)
         return self._tested(engine)
 
@@ -95,49 +94,23 @@ class Flow:
         plan = adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
         self.say(str(plan))
         if not plan.empty:
-            self._agreed("Apply it? [y/N] ")
+            agreed(self.agree, "Apply it?")
             self._apply(engine, plan)
 
     def bootstrap(self) -> None:
         """Bootstrap a project: the bucket for the state and the deploying account."""
-        found = self._ready(lambda target, found: list(prerequisites.missing_access(target, found)))
-        self._bootstrapped(found.account, has_bucket=found.state_bucket)
+        self._preparation().bootstrap()
 
-    def _bootstrapped(self, account: str, *, has_bucket: bool) -> None:
-        engine = terraform.of_project(self.target, account, self.run)
-        if not has_bucket:
-            self._agreed(f"Create the bucket {self.target.state_bucket} for Terraform's states? [y/N] ")
-            bootstrapping.make_bucket(self.target, self.run)
-        bootstrapping.connect(engine, self.target, self.run)
-        plan = planned(engine, self._attempts())
-        self.say(str(plan))
-        if not plan.empty:
-            self._agreed("Apply it? [y/N] ")
-            self._apply(engine, plan)
-
-    def _prepared(self) -> facts.Facts:
-        """Return the facts of a project that is ready, after offering to do what a fresh one lacks."""
-        found = facts.gather(self.target, self.run)
-        lacking = prerequisites.missing(self.target, found)
-        if any(not each.offer for each in lacking):
-            self._refuse(lacking)
-        for each in lacking:
-            self._offered(each, found.account)
-        return self._ready(prerequisites.missing) if lacking else found
-
-    def _offered(self, lacking: prerequisites.Missing, account: str) -> None:
-        """Do one thing that a fresh project lacks, if that is wanted."""
-        self.say(f"{lacking.what}\n  {lacking.remedy}")
-        if lacking.offer == prerequisites.ENABLE:
-            self._agreed("Enable them? [y/N] ")
-            outcome = self.run(lacking.remedy.split(), folder=self.target.root)
-            if not outcome.ok:
-                raise CommandFailed(outcome.error.strip())
-        else:
-            self._bootstrapped(account, has_bucket=False)
+    def unlock(self) -> None:
+        """Release the locks that killed commands have left on the states of the environment and of the bootstrap."""
+        account = self._preparation().ready().account
+        bootstrap = terraform.of_project(self.target, account, self.run)
+        bootstrapping.connect(bootstrap, self.target, self.run)
+        for name, engine in ((self.target.environment, self._terraform(account)), ("the bootstrap", bootstrap)):
+            locking.release(engine, name, self.say, self.agree)
 
     def _checked(self) -> terraform.Terraform:
-        return self._terraform(self._ready(prerequisites.missing).account)
+        return self._terraform(self._preparation().ready().account)
 
     def _planned(self, engine: terraform.Terraform) -> Plan:
         self._packaged()
@@ -156,10 +129,6 @@ class Flow:
     def _packaged(self) -> None:
         zips = build(load(self.target.infra / "catalogue.yaml"), (), self.target.root / "dist")
         self.say(f"Packaged {len(zips)} functions.")
-
-    def _agreed(self, question: str) -> None:
-        if self.agree(question).strip().lower() not in ("y", "yes"):
-            raise Aborted("Stopped: this was not confirmed, and not done (YES=1 confirms everything in advance).")
 
     def _saved(self, engine: terraform.Terraform) -> Plan:
         if not engine.plan_file.exists():
@@ -181,21 +150,15 @@ class Flow:
         self.say(WORKS.format(base_url=base_url) if works else FAILED)
         return works
 
-    def _ready(self, lacking: Callable[[Target, facts.Facts], list[prerequisites.Missing]]) -> facts.Facts:
-        found = facts.gather(self.target, self.run)
-        if missing := lacking(self.target, found):
-            self._refuse(missing)
-        return found
-
-    def _refuse(self, missing: list[prerequisites.Missing]) -> None:
-        where = f"{self.target.environment} of {self.target.project}"
-        raise Aborted("\n".join([f"Not ready for {where}; nothing was changed.", *map(str, missing)]))
+    def _preparation(self) -> Preparation:
+        return Preparation(self.target, self.say, self.agree, self.run, self.clock)
 
     def _account(self) -> str:
         return facts.account(self.target, self.run)
 
     def _terraform(self, account: str) -> terraform.Terraform:
         engine = terraform.of(self.target, account, self.run)
+        adoption.clear(engine.folder)
         engine.init(f"bucket={self.target.state_bucket}", f"prefix={self.target.environment}")
         return engine
 

@@ -36,15 +36,7 @@ class Missing:
 
 def missing(target: Target, facts: Facts) -> list[Missing]:
     """List what a deployment lacks; empty means ready."""
-    ready = list(missing_access(target, facts))
-    if facts.gcloud and facts.account and facts.project_state == "ACTIVE" and not facts.state_bucket:
-        ready.append(
-            Missing(
-                f"There is no bucket {target.state_bucket} for Terraform's state, nor an account that deploys.",
-                _make("bootstrap", target),
-                BOOTSTRAP,
-            )
-        )
+    ready = [*missing_access(target, facts), *_bootstrap(target, facts)]
     return [*ready, *_place(target, facts), *_names(target, facts), *_clashes(target, facts), *_database(target, facts)]
 
 
@@ -97,6 +89,18 @@ def _enabled(target: Target, facts: Facts) -> Iterator[Missing]:
     elif off := [api for api in NEEDED_FIRST if api not in facts.apis]:
         more = sorted(facts.needed_apis - facts.apis - set(NEEDED_FIRST))
         yield Missing(f"APIs are off: {', '.join([*off, *more])}.", _enable(target, [*off, *more]), ENABLE)
+
+
+def _bootstrap(target: Target, facts: Facts) -> Iterator[Missing]:
+    """Find that the bootstrap was never run, or was cut between the bucket and the account."""
+    if not (facts.gcloud and facts.account and facts.project_state == "ACTIVE"):
+        return
+    if not facts.state_bucket:
+        what = f"There is no bucket {target.state_bucket} for Terraform's state, nor an account that deploys."
+        yield Missing(what, _make("bootstrap", target), BOOTSTRAP)
+    elif facts.deployer is False:
+        what = f"There is no account {target.deployer}: the bootstrap was not finished."
+        yield Missing(what, _make("bootstrap", target), BOOTSTRAP)
 
 
 def _place(target: Target, facts: Facts) -> Iterator[Missing]:

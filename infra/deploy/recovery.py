@@ -8,19 +8,21 @@ one in use stays as it is until the environment's file names the other.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from infra.catalogue import load
+from infra.deploy.agreement import Aborted, Agree, agreed
 from infra.deploy.commands import CommandFailed, Run
-from infra.deploy.flow import Aborted
 from infra.deploy.target import Target
 
 ONE_DEPLOYMENT = timedelta(hours=1)
+NEVER = datetime.max.replace(tzinfo=UTC)
 SERVICE_LABEL = "serving.knative.dev/service"
 ROLLED_BACK = """Rolled back. The next deployment that changes a function moves its traffic to the new revision. To move
 one forward as it is: gcloud run services update-traffic NAME --to-latest --region={region} --project={project}"""
-RESTORED = """Restored into {database}; {old} is unchanged. To use it, set in infra/environments/{environment}.tfvars
+RESTORED = """Restored into {database}, once the operation that `gcloud firestore operations list --database={database}`
+shows has ended: minutes to hours. {old} is unchanged. To use the new one, set in infra/environments/{environment}.tfvars
   database        = "{database}"
   create_database = false
 and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other
@@ -37,12 +39,33 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """A function's revisions that were ever ready, the oldest first, and the place of the one that serves, or -1."""
+
+    service: str
+    revisions: tuple[tuple[datetime, str], ...]
+    place: int
+
+    @property
+    def newest_at(self) -> datetime:
+        return self.revisions[-1][0]
+
+    @property
+    def serving_at(self) -> datetime:
+        return self.revisions[self.place][0]
+
+    @property
+    def back(self) -> Move:
+        return Move(self.service, self.revisions[self.place][1], self.revisions[self.place - 1][1])
+
+
+@dataclass(frozen=True, slots=True)
 class Recovery:
     """The steps of `make rollback` and `make restore`, with the programs they run, their output and confirmation."""
 
     target: Target
     say: Callable[[str], None]
-    agree: Callable[[str], str]
+    agree: Agree
     run: Run
 
     def rollback(self) -> None:
@@ -55,7 +78,7 @@ class Recovery:
             raise Aborted(f"Nothing to roll back: no function of {self.target.environment} has an earlier revision.")
         for move in found:
             self.say(f"  {move.service}: {move.serving} -> {move.before}")
-        self._agreed(f"Send the traffic of these {len(found)} functions back? [y/N] ")
+        agreed(self.agree, f"Send the traffic of these {len(found)} functions back?")
         for move in found:
             where = (f"--region={self.target.region}", "--quiet")
             self._gcloud("run", "services", "update-traffic", move.service, f"--to-revisions={move.before}=100", *where)
@@ -69,9 +92,12 @@ class Recovery:
             raise Aborted(f"There is no finished backup of {self.target.database}: only prod makes some, once a day.")
         database = f"{self.target.database}-{_time(backup['snapshotTime']):%Y%m%d-%H%M}"
         self.say(f"The newest backup of {self.target.database} is of {backup['snapshotTime']}.")
-        self._agreed(f"Restore it into the new database {database}? [y/N] ")
-        source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
-        self._gcloud("firestore", "databases", "restore", source, into)
+        if any(each["name"].endswith(f"/{database}") for each in self._listed("firestore", "databases", "list")):
+            self.say(f"{database} is there: an earlier restore made it, and may still be filling it.")
+        else:
+            agreed(self.agree, f"Restore it into the new database {database}?")
+            source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
+            self._gcloud("firestore", "databases", "restore", source, into)
         self.say(RESTORED.format(database=database, old=self.target.database, environment=self.target.environment))
 
     def _listed(self, *command: str) -> list[dict[str, Any]]:
@@ -84,25 +110,19 @@ class Recovery:
             raise CommandFailed(outcome.error.strip())
         return outcome.text
 
-    def _agreed(self, question: str) -> None:
-        if self.agree(question).strip().lower() not in ("y", "yes"):
-            raise Aborted("Stopped: this was not confirmed, and not done (YES=1 confirms it in advance).")
-
 
 def moves(names: set[str], services: list[dict[str, Any]], revisions: list[dict[str, Any]]) -> list[Move]:
-    """Return how to undo the last deployment of the functions with these names."""
-    serving = {each["metadata"]["name"]: _serving(each) for each in services if each["metadata"]["name"] in names}
-    made = {each["metadata"]["name"]: _time(each["metadata"]["creationTimestamp"]) for each in revisions}
-    since = max((made[each] for each in serving.values() if each in made), default=None)
-    found = []
-    for service, revision in sorted(serving.items()):
-        if since is None or revision not in made or made[revision] < since - ONE_DEPLOYMENT:
-            continue
-        older = [each for each in revisions if _ready_before(each, service, made[revision])]
-        if older:
-            last = max(older, key=lambda each: _time(each["metadata"]["creationTimestamp"]))
-            found.append(Move(service, revision, last["metadata"]["name"]))
-    return found
+    """Return how to undo the last deployment of the functions with these names.
+
+    Where some functions serve what it made, and others no longer do, a rollback was cut: the rest goes back.
+    """
+    histories = [_history(each, revisions) for each in services if each["metadata"]["name"] in names]
+    known = sorted((each for each in histories if each.place >= 0), key=lambda each: each.service)
+    newest_at = max((each.newest_at for each in known), default=NEVER)
+    rest = [each for each in known if each.place and each.serving_at == each.newest_at >= newest_at - ONE_DEPLOYMENT]
+    serving_at = max((each.serving_at for each in known), default=NEVER)
+    all_of_it = [each for each in known if each.place and each.serving_at >= serving_at - ONE_DEPLOYMENT]
+    return [each.back for each in rest or all_of_it]
 
 
 def newest(backups: list[dict[str, Any]], database: str) -> Mapping[str, Any] | None:
@@ -111,18 +131,23 @@ def newest(backups: list[dict[str, Any]], database: str) -> Mapping[str, Any] | 
     return max(own, key=lambda each: _time(each["snapshotTime"]), default=None)
 
 
+def _history(service: Mapping[str, Any], revisions: list[dict[str, Any]]) -> History:
+    name, serving = service["metadata"]["name"], _serving(service)
+    own = [each for each in revisions if each["metadata"].get("labels", {}).get(SERVICE_LABEL) == name]
+    ready = [each["metadata"] for each in own if _ready(each) or each["metadata"]["name"] == serving]
+    ordered = tuple(sorted((_time(each["creationTimestamp"]), each["name"]) for each in ready))
+    return History(name, ordered, next((at for at, (_, each) in enumerate(ordered) if each == serving), -1))
+
+
 def _serving(service: Mapping[str, Any]) -> str:
     traffic: list[dict[str, Any]] = service.get("status", {}).get("traffic", [])
     shares = {each.get("revisionName", ""): each.get("percent", 0) for each in traffic}
     return max(shares, key=shares.__getitem__, default="")
 
 
-def _ready_before(revision: Mapping[str, Any], service: str, made: datetime) -> bool:
-    metadata = revision["metadata"]
+def _ready(revision: Mapping[str, Any]) -> bool:
     conditions = revision.get("status", {}).get("conditions", ())
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    own = metadata.get("labels", {}).get(SERVICE_LABEL) == service
-    return ready and own and _time(metadata["creationTimestamp"]) < made
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _time(text: str) -> datetime:

@@ -190,7 +190,7 @@ FOR_GOOD = (
         r"Error acquiring the state lock",
         "Another deployment of this environment runs, or one was killed and left its lock.",
         "infra/README.md#when-a-deployment-is-interrupted",
-        remedy="Wait for the other deployment; if there is none, `terraform force-unlock ID` in infra/.",
+        remedy="Wait for the other deployment; if there is none, make unlock; then make adopt.",
     ),
     Refusal(
         "build",

@@ -41,6 +41,11 @@ class Target:
         return f"{self.project}-signalbox-state"
 
     @property
+    def deployer(self) -> str:
+        """The account that deploys from Cloud Build and GitHub (infra/bootstrap)."""
+        return f"signalbox-deployer@{self.project}.iam.gserviceaccount.com"
+
+    @property
     def begin(self) -> str:
         """The prefix of every name, with its hyphen."""
         prefix = self.setting("prefix", "")

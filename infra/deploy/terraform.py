@@ -15,6 +15,7 @@ from infra.deploy.identity import credentials
 from infra.deploy.prerequisites import member
 from infra.deploy.target import Target
 
+LOCKED = "Error acquiring the state lock"
 LOCK_WAIT = "120s"  # another deployment of the same environment ends in this time, or is dead
 
 
@@ -64,6 +65,18 @@ class Terraform:
     def untaint(self, address: str) -> None:
         """Take the mark off a resource that a failed create left, so that it is not replaced."""
         self._run_checked("untaint", "-no-color", f"-lock-timeout={LOCK_WAIT}", address)
+
+    def lock_refusal(self) -> str:
+        """Return what a command that takes the lock, and changes nothing, is refused with; nothing, if it is free."""
+        command = ("terraform", "untaint", "-no-color", "-lock-timeout=0s", "-allow-missing", "terraform_data.none")
+        outcome = self._run(command, folder=self.folder, environment=self._environment())
+        if not outcome.ok and LOCKED not in outcome.error:
+            raise CommandFailed(outcome.error.strip())
+        return outcome.error if not outcome.ok else ""
+
+    def unlock(self, lock_id: str) -> None:
+        """Release a lock that another command holds."""
+        self._run_checked("force-unlock", "-no-color", "-force", lock_id)
 
     def output(self, name: str) -> Any:
         """Return an output of the state, or None."""

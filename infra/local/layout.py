@@ -14,6 +14,8 @@ from infra.local.firestore_emulator import Emulator
 from shared.adapters.settings import EMBEDDED, Settings
 
 BACKLOG = 1_024
+CHOSEN = ("firestore", "cloud-tasks", "keys", "events-deliver")
+"""The servers that open their ports themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +66,22 @@ def plan(
     """
     functions_socket = _listen(port or 0)
     events_socket = _listen(0)
-    names = ("firestore", "cloud-tasks", "keys", "events-deliver")
-    ports = dict(zip(names, processes.free_ports(len(names)), strict=True))
+    ports = dict(zip(CHOSEN, processes.free_ports(len(CHOSEN)), strict=True))
     ports |= {"functions": functions_socket.getsockname()[1], "events-receive": events_socket.getsockname()[1]}
     base_url = f"http://127.0.0.1:{ports['functions']}/"
-    settings = replace(
+    settings = _with_what_the_cloud_knows(_with_addresses(settings, ports, embedded=emulator is None), catalogue)
+    sockets = (functions_socket, events_socket)
+    return StackLayout(catalogue_file, catalogue, folder, data, emulator, settings, base_url, ports, chaos, *sockets)
+
+
+def _with_addresses(settings: Settings, ports: Mapping[str, int], *, embedded: bool) -> Settings:
+    return replace(
         settings,
-        firestore_emulator=f"127.0.0.1:{ports['firestore']}" if emulator else EMBEDDED,
+        firestore_emulator=EMBEDDED if embedded else f"127.0.0.1:{ports['firestore']}",
         tasks_emulator=f"127.0.0.1:{ports['cloud-tasks']}",
         events_url=f"http://127.0.0.1:{ports['events-receive']}",
-        function_url=base_url + "{function}",
+        function_url=f"http://127.0.0.1:{ports['functions']}/{{function}}",
         keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
-    )
-    settings = _with_what_the_cloud_knows(settings, catalogue)
-    return StackLayout(
-        catalogue_file,
-        catalogue,
-        folder,
-        data,
-        emulator,
-        settings,
-        base_url,
-        ports,
-        chaos,
-        functions_socket,
-        events_socket,
     )
 
 

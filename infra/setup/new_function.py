@@ -1,6 +1,9 @@
 """Make a function to begin with: a folder, a test in it, and an entry in the catalogue (``make new NAME=printers``).
 
 python -m infra.setup.new_function printers
+
+The entry comes last and in one step. A folder without one that holds nothing but beginnings of what would be written
+was left by a run that was killed, and is completed.
 """
 
 import sys
@@ -75,11 +78,26 @@ def make(name: str, root: Path) -> str:
     text = catalogue.read_text("utf-8")
     _check(name, root, text, catalogues.load(catalogue))
     values = {"name": name, "segment": url_segment(name)}
-    (root / name).mkdir()
-    (root / name / "main.py").write_text(MAIN.format(**values), "utf-8")
-    (root / name / f"test_{name}.py").write_text(TEST.format(**values), "utf-8")
-    catalogue.write_text(text.replace(HEADING, HEADING + ENTRY.format(**values), 1), "utf-8")
+    (root / name).mkdir(exist_ok=True)
+    for file, content in _files(name).items():
+        (root / name / file).write_text(content, "utf-8")
+    newer = catalogue.with_suffix(".new")
+    newer.write_text(text.replace(HEADING, HEADING + ENTRY.format(**values), 1), "utf-8")
+    newer.replace(catalogue)
     return NEXT.format(**values)
+
+
+def _files(name: str) -> dict[str, str]:
+    values = {"name": name, "segment": url_segment(name)}
+    return {"main.py": MAIN.format(**values), f"test_{name}.py": TEST.format(**values)}
+
+
+def _begun(folder: Path) -> bool:
+    """Return whether a run that was killed has left the folder."""
+    wanted = _files(folder.name)
+    return folder.is_dir() and all(
+        each.is_file() and wanted.get(each.name, "").startswith(each.read_text("utf-8")) for each in folder.iterdir()
+    )
 
 
 def _check(name: str, root: Path, text: str, catalogue: catalogues.Catalogue) -> None:
@@ -89,7 +107,7 @@ def _check(name: str, root: Path, text: str, catalogue: catalogues.Catalogue) ->
         raise CannotMake(f"NAME={name}: the name must be lower case words joined by single underscores")
     if name in catalogue.functions:
         raise CannotMake(f"NAME={name}: the catalogue has a function of this name; choose another")
-    if (root / name).exists() or name in TAKEN:
+    if name in TAKEN or ((root / name).exists() and not _begun(root / name)):
         raise CannotMake(f"NAME={name}: there is a folder of this name; choose another")
     if HEADING not in text:
         raise CannotMake("infra/catalogue.yaml has no line `functions:` to put the entry under")

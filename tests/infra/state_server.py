@@ -1,18 +1,19 @@
-"""Terraform's states over HTTP, in memory: a state in a file is written, and compared, after every single resource."""
+"""Terraform's states and locks over HTTP, in memory: a state in a file is written and compared after every resource."""
 
 import http.server
 import itertools
 import threading
 from typing import Self
 
+LOCKED = 423
+
 
 class StateServer:
     """Serves any number of states, each at an address of its own, to Terraform's backend `http`."""
 
     def __init__(self) -> None:
-        self.states: dict[str, bytes] = {}
         self._numbers = itertools.count(1)
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self.states))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler({}, {}))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -25,21 +26,31 @@ class StateServer:
     def backend(self) -> str:
         """Return a backend's configuration with a new state."""
         address = f"http://127.0.0.1:{self._server.server_port}/{next(self._numbers)}"
-        return f'terraform {{\n  backend "http" {{\n    address = "{address}"\n  }}\n}}\n'
+        settings = "".join(f'    {name} = "{address}"\n' for name in ("address", "lock_address", "unlock_address"))
+        return f'terraform {{\n  backend "http" {{\n{settings}  }}\n}}\n'
 
 
-def _handler(states: dict[str, bytes]) -> type[http.server.BaseHTTPRequestHandler]:
+def _handler(states: dict[str, bytes], locks: dict[str, bytes]) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._respond(200 if self.path in states else 404, states.get(self.path, b""))
 
         def do_POST(self) -> None:
-            states[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+            states[self.path.partition("?")[0]] = self._content()
             self._respond(200)
 
-        def do_DELETE(self) -> None:
-            states.pop(self.path, None)
+        def do_LOCK(self) -> None:
+            mine = self._content()
+            held = locks.setdefault(self.path, mine)
+            self._respond(200 if held is mine else LOCKED, held)
+
+        def do_UNLOCK(self) -> None:
+            self._content()
+            locks.pop(self.path, None)
             self._respond(200)
+
+        def _content(self) -> bytes:
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
         def _respond(self, status: int, content: bytes = b"") -> None:
             self.send_response(status)

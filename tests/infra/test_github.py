@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.setup.pin_actions import PINNED, differences, pin
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
 
@@ -94,6 +95,27 @@ def test_a_workflow_has_the_least_permissions_and_no_secret(path: Path) -> None:
     assert yaml.safe_load(path.read_text("utf-8"))["permissions"] == {"contents": "read", "id-token": "write"}
     assert "secrets." not in path.read_text("utf-8")
     assert "pull_request_target" not in path.read_text("utf-8")  # its token names main, with a stranger's code
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_names_actions_by_their_commits(path: Path) -> None:
+    uses = [line for line in path.read_text("utf-8").splitlines() if "uses: " in line and "uses: ./" not in line]
+    assert [line for line in uses if not PINNED.search(line)] == []
+
+
+def test_a_moved_tag_is_reported_and_another_one_can_be_pinned(tmp_path: Path) -> None:
+    old, new = "a" * 40, "b" * 40
+    workflow = tmp_path / "plan.yaml"
+    workflow.write_text(f"uses: x/y@{old} # v1.0.0: late\nuses: x/z@{old} # v1\n")
+    commits = {("x/y", "v1.0.0"): new, ("x/z", "v1"): old, ("x/y", "v2"): new}
+
+    def lookup(action: str, tag: str) -> str:
+        return commits[action, tag]
+
+    assert list(differences(tmp_path, lookup)) == [f"x/y: v1.0.0 is {new}, and pinned is {old}"]
+    pin(tmp_path, "x/y", "v2", lookup)
+    assert workflow.read_text() == f"uses: x/y@{new} # v2: late\nuses: x/z@{old} # v1\n"
+    assert list(differences(tmp_path, lookup)) == []
 
 
 def test_only_what_was_merged_runs_as_the_deployer() -> None:

@@ -1,18 +1,20 @@
 """What the tests of deploying share: fakes of the cloud, the local stack that answers, and one clone."""
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gcp_storage_emulator.server import create_server
 
+from infra.deploy import flow, smoke, target
 from tests.infra.deploy.clone import Clone, fake_environment
 from tests.infra.deploy.gate import gate
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.deploy.site import PREFIX, Site
 from tests.infra.google_provider.server import GoogleProvider
-from tests.infra.workspace import Workspace
+from tests.infra.workspace import INFRA, Workspace
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +30,19 @@ def state_url() -> Iterator[str]:
 def gcloud(tmp_path: Path) -> Gcloud:
     """Return a gcloud of the test's own, whose project is prepared."""
     return Gcloud(tmp_path / "gcloud")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> target.Target:
+    """Return an environment of the project whose file is a copy; nothing is packaged, and a smoke test passes."""
+    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(smoke, "passes", lambda *_: True)
+    (tmp_path / "infra").mkdir()
+    for each in INFRA.iterdir():
+        if each.name != "environments":
+            (tmp_path / "infra" / each.name).symlink_to(each)
+    shutil.copytree(INFRA / "environments", tmp_path / "infra" / "environments")
+    return target.read(PROJECT, "dev", root=tmp_path)
 
 
 @pytest.fixture
@@ -49,7 +64,7 @@ def site(deployed: Workspace, state_url: str, tmp_path_factory: pytest.TempPathF
     folder, google = tmp_path_factory.mktemp("site"), deployed.google
     with contextlib.ExitStack() as closing:
         gcloud = Gcloud(folder / "gcloud").folder / "bin"
-        address = closing.enter_context(gate(lambda: place.stack.base_url, TOKEN, PREFIX))
+        address = closing.enter_context(gate(lambda: made.stack.base_url, TOKEN, PREFIX))
         kit = Clone(folder / "clone", fake_environment(google.environment(), gcloud, state_url, address))
-        place = Site(kit, google, folder / "stack", closing)
-        yield place
+        made = Site(kit, google, folder / "stack", closing)
+        yield made

@@ -17,7 +17,7 @@ from tests.infra.workspace import INFRA, Workspace
 
 
 class Project:
-    """A folder, a clock by which everything in it waits, and what `make deploy` there uses. The state is in a file."""
+    """A folder, a clock by which everything in it waits, and what `make deploy` there uses. The state is in memory."""
 
     def __init__(self, folder: Path, google: GoogleProvider, zips: Path, gcloud: Script) -> None:
         self.folder, self.google, self.gcloud = folder, google, gcloud
@@ -46,10 +46,10 @@ class Project:
         return self.run(("terraform", *arguments), folder=self.folder / "infra", environment=data)
 
     def run(self, command: Sequence[str], *, environment: Any = None, **options: Any) -> Outcome:
-        """Run a program; what Terraform is told of a bucket for its state is left out."""
+        """Run a program; Terraform gets no bucket for its state, and does not wait for a lock."""
         if command[0] == "gcloud":
             return self.gcloud(command)
         if command[1] == "apply" and options["folder"].name == "infra":
             self.applies += 1
-        given = [each for each in command if not each.startswith("-backend-config")]
+        given = [each for each in command if not each.startswith(("-backend-config", "-lock-timeout"))]
         return commands.run(given, environment=self._environment | (environment or {}), **options)

@@ -39,10 +39,10 @@ def test_what_is_named_by_its_values_has_an_id_and_rights_have_none() -> None:
 
 
 def test_what_is_absent_is_left_out_and_any_other_error_is_raised(tmp_path: Path) -> None:
-    absent = f"""Error: Cannot import non-existent remote object
+    absent = """Error: Cannot import non-existent remote object
 
 While attempting to import an existing object to
-"{QUEUE}", but the provider"""
+"google_cloud_tasks_queue.queue[\\"tasks\\"]", the provider detected that no object exists with the given id."""
     tried: list[str] = []
 
     def plan() -> Plan:

@@ -2,18 +2,17 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from infra.deploy import flow, prerequisites, smoke, target
+from infra.deploy import alerting, prerequisites, target
+from infra.deploy.agreement import Aborted
 from infra.deploy.clock import Clock
 from infra.deploy.commands import CommandFailed, Outcome
-from infra.deploy.flow import Aborted, Flow, confirmation
+from infra.deploy.flow import Flow, confirmation
 from infra.deploy.plans import Plan, read
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import CREATES_ONE, Script
-from tests.infra.workspace import INFRA
 
 NO_WAIT = Clock(sleep=lambda _: None)
 DONE = Outcome(0, "Apply complete!")
@@ -31,22 +30,18 @@ EXISTS = Outcome(1, "Error: googleapi: Error 409: Database already exists. Pleas
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> target.Target:
-    """The project's own infrastructure, Terraform's files elsewhere, nothing to package, a smoke test that passes."""
-    (tmp_path / "infra").symlink_to(INFRA)
-    monkeypatch.setattr(flow, "build", lambda *_: [])
-    monkeypatch.setattr(smoke, "passes", lambda *_: True)
-    return target.read(PROJECT, "dev", root=tmp_path)
-
-
-@pytest.fixture
 def deploy(place: target.Target) -> Callable[..., tuple[list[str], list[float]]]:
     """Deploy with a script; return the output and the pauses."""
 
     def act(script: Script, answer: str = "y") -> tuple[list[str], list[float]]:
         said, pauses = list[str](), list[float]()
         deployed = Flow(
-            place, said.append, lambda _: answer, script, Clock(sleep=pauses.append), base_url="http://x/"
+            place,
+            said.append,
+            lambda question: answer if "[y/N]" in question else "",
+            script,
+            Clock(sleep=pauses.append),
+            base_url="http://x/",
         ).deploy()
         assert deployed
         return said, pauses
@@ -107,7 +102,7 @@ def fresh() -> Script:
     return Script(**changes)
 
 
-def test_a_fresh_project_is_one_command_and_four_questions(place: target.Target, fresh: Script) -> None:
+def test_a_fresh_project_is_one_command_and_five_questions(place: target.Target, fresh: Script) -> None:
     asked, said = list[str](), list[str]()
 
     def agree(question: str) -> str:
@@ -116,7 +111,7 @@ def test_a_fresh_project_is_one_command_and_four_questions(place: target.Target,
 
     assert Flow(place, said.append, agree, fresh, NO_WAIT, base_url="http://x/").deploy()
     bucket = f"Create the bucket {PROJECT}-signalbox-state for Terraform's states? [y/N] "
-    assert asked == ["Enable them? [y/N] ", bucket, "Apply it? [y/N] ", "Apply it? [y/N] "]
+    assert asked == ["Enable them? [y/N] ", bucket, "Apply it? [y/N] ", alerting.QUESTION, "Apply it? [y/N] "]
     [enabled] = [each for each in fresh.asked if each.startswith("gcloud services enable")]
     assert enabled.startswith(f"gcloud services enable {READY_APIS} artifactregistry.googleapis.com")
     assert len(enabled.split()) <= prerequisites.APIS_AT_ONCE + len(["gcloud", "services", "enable", "--project"])

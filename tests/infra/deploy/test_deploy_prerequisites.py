@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from infra.deploy import facts, prerequisites, target
-from infra.deploy.flow import Aborted, Flow
+from infra.deploy.agreement import Aborted
+from infra.deploy.flow import Flow
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.workspace import INFRA

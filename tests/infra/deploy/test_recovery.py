@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.deploy import recovery, target
-from infra.deploy.flow import Aborted
+from infra.deploy.agreement import Aborted
 from infra.deploy.recovery import Move, Recovery, moves, newest
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
@@ -47,6 +47,18 @@ def test_what_the_last_deployment_changed_goes_back_to_the_last_revision_that_wa
     assert moves({"dev-nothing"}, SERVICES, REVISIONS) == []
 
 
+def test_a_rollback_that_was_cut_goes_on_with_the_rest_and_only_a_whole_one_goes_further_back() -> None:
+    names = {"dev-a", "dev-b"}
+    revisions = [revision(name, day, f"3T10:{day}0") for name in names for day in (1, 2, 3)]
+    cut = [service("dev-a", "dev-a-2"), service("dev-b", "dev-b-3")]
+    assert moves(names, cut, revisions) == [Move("dev-b", "dev-b-3", "dev-b-2")]
+    whole = [service("dev-a", "dev-a-2"), service("dev-b", "dev-b-2")]
+    assert moves(names, whole, revisions) == [
+        Move("dev-a", "dev-a-2", "dev-a-1"),
+        Move("dev-b", "dev-b-2", "dev-b-1"),
+    ]
+
+
 def test_a_rollback_moves_traffic_after_it_was_confirmed() -> None:
     listed = {"gcloud run services list": json.dumps(SERVICES), "gcloud run revisions list": json.dumps(REVISIONS)}
     script = Script(**listed, **{"gcloud run services update-traffic": ""})
@@ -71,6 +83,11 @@ def test_the_newest_finished_backup_is_restored_beside_the_database() -> None:
     said: list[str] = []
     Recovery(DEV, said.append, lambda _: "y", script).restore()
     assert "restore --source-backup=b/2 --destination-database=signalbox-dev-20260502-0300 " in script.asked[-1]
+    assert "create_database = false" in said[-1]
+    there = [{"name": f"projects/{PROJECT}/databases/signalbox-dev-20260502-0300"}]
+    script.answers["gcloud firestore databases list"] = json.dumps(there)
+    Recovery(DEV, said.append, lambda _: "", script).restore()  # again, after the command was killed
+    assert script.count("gcloud firestore databases restore") == 1
     assert "create_database = false" in said[-1]
 
 

@@ -73,6 +73,17 @@ def _within(folder: str) -> Callable[[Value, str, str, str], dict[str, Any]]:
     return path
 
 
+def _global(folder: str, scope: str = "global") -> Callable[[Value, str, str, str], dict[str, Any]]:
+    def path(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+        return {"id": f"projects/{project}/{scope.format(region=place)}/{folder}/{name}"}
+
+    return path
+
+
+def _metric(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    return {"id": name}
+
+
 def _repository(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     return _within("repositories")(value, project, place, value["repository_id"]) | {"name": name}
 
@@ -133,10 +144,18 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_cloud_tasks_queue": _within("queues"),
     "google_cloud_tasks_queue_iam_member": _member,
     "google_cloudfunctions2_function": _function,
+    "google_compute_backend_service": _global("backendServices"),
+    "google_compute_global_address": _global("addresses"),
+    "google_compute_global_forwarding_rule": _global("forwardingRules"),
+    "google_compute_managed_ssl_certificate": _global("sslCertificates"),
+    "google_compute_region_network_endpoint_group": _global("networkEndpointGroups", "regions/{region}"),
+    "google_compute_target_https_proxy": _global("targetHttpsProxies"),
+    "google_compute_url_map": _global("urlMaps"),
     "google_firestore_backup_schedule": _backup_schedule,
     "google_firestore_database": _database,
     "google_firestore_field": _field,
     "google_firestore_index": _index,
+    "google_logging_metric": _metric,
     "google_iam_workload_identity_pool": _identity_pool,
     "google_iam_workload_identity_pool_provider": _identity_pool,
     "google_project": _project,

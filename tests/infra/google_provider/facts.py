@@ -20,6 +20,16 @@ MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
 }
 """Kinds whose creation sets what is there already: a right, an object, the settings of a field."""
 
+NUMBERED = frozenset(
+    {
+        "google_billing_budget",
+        "google_monitoring_alert_policy",
+        "google_monitoring_dashboard",
+        "google_monitoring_notification_channel",
+    }
+)
+"""Kinds that Google numbers: there may be two with the same name."""
+
 ACCOUNT = r"[a-z]([-a-z0-9]{4,28}[a-z0-9])"
 SERVICE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 DURATION = r"[0-9]+(\.[0-9]{1,9})?s"

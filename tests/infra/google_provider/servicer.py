@@ -58,6 +58,8 @@ class Cloud:
     def record(self, verb: str, kind: str, value: Value) -> Refused | None:
         """Run a call; return why it was refused, if it was."""
         with self.lock:
+            while verb == "create" and kind in facts.NUMBERED and (kind, value["id"]) in self.existing:
+                value["id"] += "0"
             refused = self._refusal(kind, value) if verb == "create" else None
             if refused and not refused.made:
                 return refused

@@ -38,6 +38,29 @@ def test_its_test_lies_beside_it_and_in_no_zip(project: Path) -> None:
     assert sorted(own_files(project / "ink_levels")) == ["main.py"]
 
 
+@pytest.mark.parametrize("written", [0, 1, 100, 2_000])
+def test_what_a_killed_run_left_is_completed(project: Path, written: int) -> None:
+    """So many characters of the files were written, and no entry."""
+    make("ink_levels", project)
+    whole = {each.name: each.read_text() for each in (project / "ink_levels").iterdir()}
+    (project / "infra" / "catalogue.yaml").write_bytes(catalogues.CATALOGUE.read_bytes())
+    for name in ("main.py", "test_ink_levels.py"):
+        kept, written = whole[name][:written], max(0, written - len(whole[name]))
+        (project / "ink_levels" / name).write_text(kept) if kept else (project / "ink_levels" / name).unlink()
+    make("ink_levels", project)
+    assert {each.name: each.read_text() for each in (project / "ink_levels").iterdir()} == whole
+    assert "ink_levels" in catalogues.load(project / "infra" / "catalogue.yaml").functions
+
+
+def test_a_folder_with_anything_of_a_users_own_is_left_alone(project: Path) -> None:
+    make("ink_levels", project)
+    (project / "infra" / "catalogue.yaml").write_bytes(catalogues.CATALOGUE.read_bytes())
+    (project / "ink_levels" / "main.py").write_text("mine")
+    with pytest.raises(CannotMake, match="there is a folder"):
+        make("ink_levels", project)
+    assert (project / "ink_levels" / "main.py").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [

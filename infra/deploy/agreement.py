@@ -1,0 +1,18 @@
+"""Ask before a change, and stop where it is not agreed to."""
+
+from collections.abc import Callable
+
+NOT_AGREED = "Stopped: this was not confirmed, and not done (YES=1 confirms everything in advance)."
+
+Agree = Callable[[str], str]
+"""Returns the answer to a question: a confirmation given in advance, what is typed, or an empty text."""
+
+
+class Aborted(Exception):
+    """Nothing was changed. The message names the reason and the remedy."""
+
+
+def agreed(agree: Agree, question: str) -> None:
+    """Return if the question is answered with yes. Raises `Aborted`."""
+    if agree(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        raise Aborted(NOT_AGREED)

@@ -1,0 +1,41 @@
+"""Who receives the alerts is asked once, and the answer is in the environment's file."""
+
+import pytest
+
+from infra.deploy import target
+from infra.deploy.agreement import Aborted
+from infra.deploy.alerting import offer
+from tests.infra.deploy.gcloud import PROJECT
+
+
+def offered(place: target.Target, answer: str) -> tuple[str | None, list[str]]:
+    """Return the setting after the question was answered so, and the questions."""
+    asked = list[str]()
+
+    def agree(question: str) -> str:
+        asked.append(question)
+        return answer
+
+    offer(target.read(PROJECT, "dev", root=place.root), lambda _: None, agree)
+    return (target.read(PROJECT, "dev", root=place.root).settings or {}).get("alert_email"), asked
+
+
+def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: target.Target) -> None:
+    before = (place.root / "infra" / "environments" / "dev.tfvars").read_text()
+    assert offered(place, "ops@example.com")[0] == "ops@example.com"
+    after = (place.root / "infra" / "environments" / "dev.tfvars").read_text()
+    assert after == before.partition("#")[0] + 'alert_email = "ops@example.com"\n'
+    assert offered(place, "other@example.com") == ("ops@example.com", [])
+
+
+def test_no_ends_the_question_and_nothing_leaves_it_open(place: target.Target) -> None:
+    assert (len(offered(place, "")[1]), offered(place, "yes")[0]) == (1, None)
+    assert offered(place, "no")[0] == "null"
+    assert offered(place, "ops@example.com") == ("null", [])
+
+
+@pytest.mark.parametrize("answer", ["ann", "ann@home", 'a"@b.org', "a@b.org ${x}"])
+def test_what_is_no_address_stops_before_any_change(place: target.Target, answer: str) -> None:
+    with pytest.raises(Aborted, match="no e-mail address"):
+        offered(place, answer)
+    assert offered(place, "")[0] is None

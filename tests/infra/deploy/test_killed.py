@@ -1,0 +1,116 @@
+"""What a killed command leaves behind, and that the next one comes through: SIGKILL lets nobody clean up."""
+
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.deploy import adoption, flow, smoke, target
+from infra.deploy.agreement import Aborted
+from infra.deploy.commands import CommandFailed, Outcome
+from infra.deploy.flow import Flow
+from infra.deploy.locking import described
+from infra.deploy.terraform import LOCKED
+from tests.infra.deploy.project import Project
+from tests.infra.deploy.script import Script
+from tests.infra.google_provider.server import GoogleProvider
+
+LOCK = f"""╷
+│ Error: {LOCKED}
+│
+│ Error message: HTTP remote state already locked: ID=7-7
+│ Lock Info:
+│   ID:        7-7
+│   Path:
+│   Operation: OperationTypeApply
+│   Who:       ann@laptop
+│   Created:   2026-05-01 10:00:00.5 +0000 UTC
+╵
+"""
+MADE = 100
+
+
+@pytest.fixture
+def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Return a project that is prepared, in which nothing is deployed."""
+    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(smoke, "passes", lambda *_: True)
+    return Project(tmp_path / "clone", own_google, zips, Script())
+
+
+class Killed(subprocess.Popen[str]):
+    """Terraform; an apply is killed when so much exists."""
+
+    google: GoogleProvider
+    left = 1
+
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
+        super().__init__(command, **options)
+        if command[1] == "apply" and Killed.left:
+            Killed.left -= 1
+            while len(self.google.cloud.existing) < MADE:
+                time.sleep(0.005)
+            self.kill()
+
+
+def test_terraform_that_is_killed_leaves_a_lock_that_is_released_and_resources_that_are_adopted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Killed, "google", project.google, raising=False)
+    monkeypatch.setattr(subprocess, "Popen", Killed)
+    with pytest.raises(CommandFailed, match=r"killed by signal 9.*make unlock.*make adopt"):
+        project.flow([]).deploy()
+    with pytest.raises(CommandFailed, match=r"To do: .*make unlock"):
+        project.flow([]).deploy()
+    project.flow(said := list[str]()).unlock()
+    assert [line.partition(" since")[0].partition("@")[2] != "" for line in said if "holds the lock of dev" in line]
+    before = set(project.google.cloud.existing)
+    project.flow(said).adopt()
+    assert before <= set(project.google.cloud.existing)
+    assert project.flow([]).plan().empty
+
+
+def test_the_locks_of_the_environment_and_of_the_bootstrap_are_shown_and_released_after_it_was_confirmed(
+    place: target.Target,
+) -> None:
+    free = Outcome(0, "No such resource instance")
+    script = Script(**{"terraform untaint": [Outcome(1, error=LOCK), Outcome(1, error=LOCK), free]})
+    script.answers["terraform force-unlock"] = ""
+    with pytest.raises(Aborted, match="not confirmed"):
+        Flow(place, lambda _: None, lambda _: "n", script).unlock()
+    assert script.count("terraform force-unlock") == 0
+    Flow(place, (said := list[str]()).append, lambda _: "y", script).unlock()
+    assert said[0] == "ann@laptop holds the lock of dev since 2026-05-01 10:00:00.5 +0000 UTC (OperationTypeApply)."
+    assert said[-1] == "Nobody holds the lock of the bootstrap."
+    assert [each for each in script.asked if "force-unlock" in each] == ["terraform force-unlock -no-color -force 7-7"]
+
+
+def test_an_error_that_is_no_lock_is_reported(place: target.Target) -> None:
+    with pytest.raises(CommandFailed, match="no bucket"):
+        Flow(
+            place, lambda _: None, lambda _: "y", Script(**{"terraform untaint": Outcome(1, error="no bucket")})
+        ).unlock()
+    assert described("no bucket") == {}
+
+
+def test_imports_that_a_killed_adopt_left_are_not_planned(
+    place: target.Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow, "build", lambda *_: [])
+    left = place.infra / adoption.FILE
+    left.write_text("import {}")
+    Flow(place, lambda _: None, lambda _: "y", Script()).plan()
+    assert not left.exists()
+
+
+def test_a_bootstrap_that_was_killed_after_its_bucket_is_offered_again(place: target.Target) -> None:
+    account = f"gcloud iam service-accounts describe {place.deployer}"
+    script = Script(**{account: [Outcome(1, error="NOT_FOUND: Unknown service account"), place.deployer]})
+    with pytest.raises(Aborted, match="the bootstrap was not finished"):
+        Flow(place, lambda _: None, lambda _: "y", Script(**{account: Outcome(1, error="NOT_FOUND")})).plan()
+    assert Flow(place, lambda _: None, lambda _: "y", script, base_url="http://x/").deploy()
+    assert script.count("gcloud storage buckets create") == 0
+    assert (script.count("gcloud storage buckets update"), script.count("terraform apply")) == (1, 2)

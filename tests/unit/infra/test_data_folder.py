@@ -1,0 +1,78 @@
+"""A stack that is killed while it saves its data leaves what was saved before, and the next one goes on from there."""
+
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.local.child import ROOT
+from infra.local.data_folder import STATE_FILE, DataFolder
+
+SAVE = """import sys
+from pathlib import Path
+from types import SimpleNamespace
+from infra.local.data_folder import DataFolder
+DataFolder(Path(sys.argv[1])).save(SimpleNamespace(project="p", database="d", firestore_emulator=sys.argv[2]))
+"""
+
+
+class Emulator(http.server.ThreadingHTTPServer):
+    """An emulator that begins an export and never ends it."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.begun, self.over = threading.Event(), threading.Event()
+        emulator = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                (Path(asked["export_directory"]) / asked["export_name"]).mkdir()
+                emulator.begun.set()
+                emulator.over.wait()
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named as http.server names it
+                """Log nothing."""
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.over.set()
+        server.shutdown()
+
+
+def test_a_save_that_is_killed_leaves_the_documents_that_were_saved_before(tmp_path: Path, emulator: Emulator) -> None:
+    folder = DataFolder(tmp_path)
+    assert folder.open(8080) == ""
+    (tmp_path / "documents-1").mkdir()
+    folder.close(export="documents-1", semaphores={})
+    assert folder.open(8080) == ""
+    saving = subprocess.Popen(
+        [sys.executable, "-c", SAVE, str(tmp_path), f"127.0.0.1:{emulator.server_port}"], cwd=ROOT
+    )
+    assert emulator.begun.wait(100)
+    saving.kill()
+    saving.wait()
+    assert len(list(tmp_path.glob("documents-*"))) == 2
+    assert "was killed: its queues are kept, its documents are of 2" in folder.open(8080)
+    assert folder.seed == tmp_path / "documents-1" / "documents-1.overall_export_metadata"
+
+
+def test_a_state_file_that_was_begun_does_not_count(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.open(8080)
+    folder.close(export="documents-1")
+    (tmp_path / f"{STATE_FILE}.new").write_text('{"export": "docu')
+    assert folder.seed is not None
+    assert folder.open(8080) == ""
