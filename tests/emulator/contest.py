@@ -1,4 +1,4 @@
-"""A function for the tests that kill: 20 workers at a door with 2 permits, who leave a record when in and when out.
+"""A function for the tests that kill: workers at a door with some permits, who leave a record when in and when out.
 
 And tasks that kill their own process at every delivery.
 """
@@ -11,6 +11,8 @@ from shared.kit import Function, Lease, Request, Response, batch, documents, sem
 
 LEASE_SECONDS = 5
 INSIDE_SECONDS = 0.2
+SLOW_LEASE_SECONDS = 120
+SLOW_INSIDE_SECONDS = 2.0
 
 app = Function("contest")
 
@@ -37,19 +39,31 @@ def die(lease: Lease) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.http("POST", "/{door}/{workers}")
-def begin(_: Request, door: str, workers: str) -> Response:
-    semaphore(door).ensure(permits=2, lease_seconds=LEASE_SECONDS)
-    for worker in range(int(workers)):
-        semaphore(door).wait(enter.call(door=door, worker=worker), id=f"{worker}", release_on_return=True)
+@app.http("POST", "/{door}/{permits}/{workers}")
+def begin(_: Request, door: str, permits: str, workers: str) -> Response:
+    _open(door, int(permits), int(workers), LEASE_SECONDS, INSIDE_SECONDS)
     return Response(202)
 
 
+@app.http("POST", "/slow/{door}/{permits}/{workers}")
+def begin_slow(_: Request, door: str, permits: str, workers: str) -> Response:
+    """Workers who stay inside for 2 s, under leases that no slow machine lets end."""
+    _open(door, int(permits), int(workers), SLOW_LEASE_SECONDS, SLOW_INSIDE_SECONDS)
+    return Response(202)
+
+
+def _open(door: str, permits: int, workers: int, lease_seconds: float, inside_seconds: float) -> None:
+    semaphore(door).ensure(permits=permits, lease_seconds=lease_seconds)
+    for worker in range(workers):
+        call = enter.call(door=door, worker=worker, inside_seconds=inside_seconds)
+        semaphore(door).wait(call, id=f"{worker}", release_on_return=True)
+
+
 @app.task
-def enter(lease: Lease, door: str, worker: int) -> None:
+def enter(lease: Lease, door: str, worker: int, inside_seconds: float = INSIDE_SECONDS) -> None:
     said = {"door": door, "worker": worker, "token": lease.token}
     documents.put(f"{door}-{worker}-{lease.token}-in", said | {"kind": "in"})
-    time.sleep(INSIDE_SECONDS)
+    time.sleep(inside_seconds)
     documents.put(f"{door}-{worker}-{lease.token}-out", said | {"kind": "out"})
 
 

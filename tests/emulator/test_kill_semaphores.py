@@ -1,4 +1,4 @@
-"""20 workers fight for 2 permits on the real stack while its parts are killed."""
+"""Workers fight for permits on the real stack while its parts are killed; and while nothing is."""
 
 from collections import Counter
 from typing import Any
@@ -11,7 +11,9 @@ from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
 
 WORKERS = 20
+CROWD = 50
 SECONDS_MAX = 60
+MINUTES_MAX = 300
 PARTS = ("functions", "events-deliver", pytest.param("cloud-tasks", marks=pytest.mark.slow))
 """The last takes longer: what its death keeps from being handed over is the sweeper's, ten seconds later."""
 
@@ -46,16 +48,43 @@ def at_once(client: Documents, door: str) -> int:
 def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_killed_twice(
     killable: Stack, client: Documents, part: str
 ) -> None:
-    client.call("POST", f"contest/{part}/{WORKERS}")
+    client.call("POST", f"contest/{part}/2/{WORKERS}")
     for few in (4, 10):
         eventually(lambda few=few: len(workers_out(client, part)) >= few, SECONDS_MAX)  # type: ignore[misc]
         kill(killable, part)
     eventually(lambda: len(workers_out(client, part)) == WORKERS, SECONDS_MAX)
-    eventually(lambda: _is_free(client.call("GET", f"semaphores/{part}").json()), SECONDS_MAX)
+    eventually(lambda: _is_free(client, part, 2), SECONDS_MAX)
     times = Counter(visit["worker"] for visit in visits(client, part, "out"))
     assert sum(times.values()) - WORKERS <= 4, "only who was inside at one of the two kills may come in again"
     assert at_once(client, part) <= 2
 
 
-def _is_free(shown: dict[str, Any]) -> bool:
-    return shown["permits"] == 2 and not shown["leases"] and not shown["waiters"]
+@pytest.mark.slow
+def test_twenty_who_stay_for_two_seconds_come_in_two_at_a_time_and_each_once(client: Documents) -> None:
+    client.call("POST", f"contest/slow/s2/2/{WORKERS}")
+    eventually(lambda: len(workers_out(client, "s2")) == WORKERS, MINUTES_MAX)
+    eventually(lambda: _is_free(client, "s2", 2), MINUTES_MAX)
+    assert len(visits(client, "s2", "in")) == len(visits(client, "s2", "out")) == WORKERS
+    assert at_once(client, "s2") <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_fifty_come_in_three_at_a_time_although_functions_and_queue_are_killed_again_and_again(
+    killable: Stack, client: Documents
+) -> None:
+    client.call("POST", f"contest/crowd/3/{CROWD}")
+    killed = 0
+    for few in range(5, CROWD, 5):
+        eventually(lambda few=few: len(workers_out(client, "crowd")) >= few, MINUTES_MAX)  # type: ignore[misc]
+        kill(killable, ("functions", "cloud-tasks")[killed % 2], MINUTES_MAX)
+        killed += 1
+    eventually(lambda: len(workers_out(client, "crowd")) == CROWD, MINUTES_MAX)
+    eventually(lambda: _is_free(client, "crowd", 3), MINUTES_MAX)
+    assert len(visits(client, "crowd", "out")) - CROWD <= 3 * killed, "only who was inside at a kill may come in again"
+    assert at_once(client, "crowd") <= 3
+
+
+def _is_free(client: Documents, door: str, permits: int) -> bool:
+    shown = client.call("GET", f"semaphores/{door}").json()
+    return shown["permits"] == permits and not shown["leases"] and not shown["waiters"]

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.core.operations import mailbox, outbox
-from shared.core.operations.ports import Change, Delete, Must, Ports, Put, Snapshot, Store
+from shared.core.operations.ports import Change, Delete, Must, Ports, Put, Snapshot, Store, Write
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.mailbox import Waiting, header_path
 from shared.core.rules.problems import Problem
@@ -19,7 +19,7 @@ from shared.objects.rules.turns import Turn
 from tests.simulation.faults_objects_planting import in_objects
 
 header_put, commit = mailbox.header_put, outbox.commit
-writes_of_calls = TurnWrites._calls
+writes_of_calls, writes_of_turn = TurnWrites._calls, TurnWrites.writes
 
 
 def _sent_after(ports: Ports, writes: Any, effects: Sequence[Effect] = ()) -> Any:
@@ -43,6 +43,11 @@ def unguarded(header: Snapshot, fields: Mapping[str, Any], revision: int) -> Put
 def _only_there(*_: Any) -> Must:
     """A message that is applied must be there, however it has changed."""
     return Must.EXIST
+
+
+def _header_first(self: TurnWrites, turn: Turn) -> list[Write]:
+    *others, header = writes_of_turn(self, turn)
+    return [header, *others]
 
 
 def _never_looks(store: Store, base: str) -> tuple[Snapshot, bool]:
@@ -87,6 +92,7 @@ FAULTS = (
     in_objects("obj-1", "what is sent is in the commit it follows from", outbox, "commit", _sent_after),
     in_objects("obj-2", "the header's guard", records, "header_put", unguarded),
     in_objects("obj-3", "the guard of each message", TurnWrites, "guard_of", _only_there),
+    in_objects("obj-3", "the header as the last write", TurnWrites, "writes", _header_first, torn=1.0),
     in_objects("obj-3", "a look before a call passes", calls, "read_if_free", _never_looks),
     in_objects("obj-4", "the order of commit times", mailbox, "due_messages", _by_since),
     in_objects("obj-4", "the order of one commit's messages", Turn, "_message_id", _hashed),

@@ -2,8 +2,8 @@
 
 The emulator applies the writes of a commit one after the other, in their order, and a read or query beside it may find
 the first of them applied and the others not (measured: always of one commit, never without its first write, and the
-read time is no earlier than the commit). So it is here: a call during which a commit landed may be answered as if only
-the first writes of that commit had.
+read time is no earlier than the commit). So it is here: a call that overlaps a commit may be answered as if only the
+first writes of that commit had landed, and others take steps while a commit is being applied.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +36,15 @@ def half_commits(share: float) -> Iterator[None]:
 
 
 class HalfCommitStore(MemoryStore):
-    """The in-memory store, which can also answer as if its last commit were half applied. `commits` counts them."""
+    """The in-memory store, which can also answer as if its last commit were half applied.
+
+    `commits` counts them. The last one is `_applied`, its writes in order. While it is still being applied, `_seen` is
+    how many of them a call has found: the next finds no fewer.
+    """
 
     commits = 0
     _applied: tuple[_Step, ...] = ()
+    _seen = 0
 
     def draw_from(self, seed: int) -> None:
         """Seed the draws, which those of the world do not depend on."""
@@ -47,14 +52,29 @@ class HalfCommitStore(MemoryStore):
 
     def answer_beside(self, commits: int, call: Callable[[], Answer]) -> Answer:
         """Answer a call that began when the store had so many commits; perhaps amid the last."""
-        if self.commits == commits or len(self._applied) < 2 or self._random.random() >= _Share.now:
+        beside = self._seen > 0 or self.commits > commits
+        if not beside or len(self._applied) < 2 or self._random.random() >= _Share.now:
+            self._seen = 0  # whoever comes later finds no less
             return call()
         REACHED[HALF_COMMITS] += 1
-        with self._undone(self._applied[self._random.randrange(1, len(self._applied)) :]):
+        found = self._random.randrange(self._seen or 1, len(self._applied))
+        self._seen = found if self._seen else 0
+        with self._undone(self._applied[found:]):
             return call()
+
+    def apply_slowly(self, step: Callable[[str], None]) -> None:
+        """Let others take steps before the answer of the last commit, if reads may find half of it."""
+        if _Share.now == 0 or len(self._applied) < 2:
+            return
+        self._seen, commits = 1, self.commits
+        try:
+            step("is still being applied")
+        finally:
+            self._seen = 0 if self.commits == commits else self._seen
 
     def _commit(self, writes: Sequence[Write], added_bytes: Sequence[int]) -> Committed:
         before, self._applied = self._applied, ()
+        self._seen = 0
         try:
             committed = super()._commit(writes, added_bytes)
         except BaseException:

@@ -41,7 +41,12 @@ class SimulatedStore:
         return self._read(lambda: f"count {query.collection}", lambda: self._world.store.count(query))
 
     def commit(self, writes: Sequence[Write]) -> Committed:
-        return self._call(lambda: f"commit {_named(writes)}", lambda: self._world.store.commit(writes))
+        def landed() -> Committed:
+            committed = self._world.store.commit(writes)
+            self._world.store.apply_slowly(self._world.step)
+            return committed
+
+        return self._call(lambda: f"commit {_named(writes)}", landed)
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
         def each() -> tuple[Outcome, ...]:

@@ -48,12 +48,12 @@ class TurnWrites:
     versions: Mapping[str, datetime] = field(default_factory=dict)
 
     def writes(self, turn: Turn) -> list[Write]:
-        """Return the writes: the header under its guard, the calls, what was sent, and the card if it changes."""
+        """Return the writes: the calls, what was sent, the card if it changes, and last the header under its guard."""
         header = header_put(self.header, {"state": turn.state}, turn.revision)
         posted = (
             message_put(each.address.base, each.id, each.message.to_record(), each.due_at) for each in turn.posted
         )
-        return [header, *self._calls(turn), *_resumptions(turn), *posted, *self._card(turn)]
+        return [*self._calls(turn), *_resumptions(turn), *posted, *self._card(turn), header]
 
     def _calls(self, turn: Turn) -> Iterator[Write]:
         for id_ in sorted(turn.changed):

@@ -110,8 +110,8 @@ def _turn(ports: Ports, code: Code, delivery: Run, mailbox: Mailbox, out_of_time
     more = mailbox.more or taken < len(mailbox.waiting)
     versions = {each.id: each.version for each in page}
     writes = [
-        *TurnWrites(mailbox.header, {}, versions).writes(turn),
         *(_failures(code, turn, page[0]) if spent else ()),
+        *TurnWrites(mailbox.header, {}, versions).writes(turn),
     ]
     outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
     return careful and more and not out_of_time()

@@ -1,0 +1,108 @@
+"""A client of one semaphore in a process of its own, whose clock may be wrong: a line of JSON in, a line out.
+
+python -m tests.emulator.skewed_client HOST:PORT PROJECT
+
+It calls the kit's operations on the emulator as a function of a user's own does.
+"""
+
+import json
+import select
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from shared.adapters.clock import SystemClock
+from shared.adapters.firestore.store import FirestoreStore
+from shared.core.operations.ports import AlreadyExists, Delete, Must, Ports, Put
+from shared.core.rules.calls import Call
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import Unavailable
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import RenewRequest, SignalRequest, WaitRequest
+from shared.testing.recorded_log import RecordedLog
+
+INSIDE = "inside/x"
+
+
+class SelectingClock(SystemClock):
+    """A clock that sleeps without `time.sleep`, which fails under libfaketime (0.9.10, EINVAL)."""
+
+    def sleep(self, seconds: float) -> None:
+        """Pause this thread."""
+        select.select([], [], [], seconds)
+
+
+class NoQueue:
+    """A queue whose tasks are all lost."""
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        """Drop them."""
+
+
+class Client:
+    """What the test asks for, by name."""
+
+    def __init__(self, host: str, project: str) -> None:
+        store = FirestoreStore(project, "(default)", host)
+        self._name = ""
+        self._ports = Ports(store, NoQueue(), SelectingClock(), RecordedLog())
+
+    def use(self, name: str) -> None:
+        """Call this semaphore from now on."""
+        self._name = name
+
+    def now(self) -> float:
+        return time.time()
+
+    def acquire(self, id_: str) -> str | None:
+        answer = semaphores.wait(self._ports, self._name, WaitRequest(id_))
+        return answer.lease.id if answer.lease else None
+
+    def wait(self, id_: str) -> bool:
+        return semaphores.wait(self._ports, self._name, WaitRequest(id_, Call("user", "work", {}))).acquired
+
+    def renew(self, lease: str) -> str:
+        ends_at = semaphores.renew(self._ports, self._name, RenewRequest(lease))
+        return ends_at.isoformat() if ends_at else ""
+
+    def signal(self, lease: str) -> bool:
+        return semaphores.signal(self._ports, self._name, SignalRequest(lease))
+
+    def sweep(self) -> None:
+        semaphores.sweep(self._ports)
+
+    def visits(self, name: str, count: int) -> int:
+        """Come in so many times, with a record that only one can create; return how often somebody was inside."""
+        met = 0
+        for number in range(count):
+            lease = self._patiently(f"{name} {number}")
+            try:
+                self._ports.store.commit([Put(INSIDE, {"who": name}, Must.NOT_EXIST)])
+            except AlreadyExists:
+                met += 1
+            self._ports.store.commit([Delete(INSIDE)])
+            self.signal(lease)
+        return met
+
+    def _patiently(self, id_: str) -> str:
+        while True:
+            try:
+                if lease := self.acquire(id_):
+                    return lease
+            except Unavailable:
+                pass
+            self._ports.clock.sleep(0.02)
+
+
+def main() -> None:
+    client = Client(*sys.argv[1:])
+    for line in sys.stdin:
+        verb, *given = json.loads(line)
+        answer: Any = getattr(client, verb)(*given)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
