@@ -121,3 +121,17 @@ def test_a_second_delivery_of_a_wake_up_costs_a_look(world: Objects) -> None:
     [task] = world.wake_ups()
     run_all_due(world)
     assert cost_of(world, lambda: world.run(task)) == Cost(round_trips=1, reads=1)
+
+
+def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_something_waits(world: Objects) -> None:
+    """So the runs of a rush do not lose their guards to each other: all but the last end at once."""
+    for number in range(5):
+        world.post("a", f"p{number}", add())
+        world.world.pass_time(0.25)
+    first, *_, last = world.wake_ups()
+    world.world.pass_time(10)
+    world.run(last)
+    world.post("a", "newer", add())
+    assert cost_of(world, lambda: world.run(first)) == Cost(round_trips=1, reads=2)
+    world.run_all()
+    assert world.state("a")["total"] == 7
