@@ -79,6 +79,9 @@ bench: $(READY) ## Measure documents and links on the emulator, compared with pl
 bench-standings: $(READY) ## Measure yokes a second on one item and on many, beside plain counters (ARGS="--yokes 1000")
 	@$(PYTHON_IN_VENV) -m tests.bench.standings $(ARGS)
 
+bench-objects: $(READY) ## Measure calls of objects a second, contended and not, beside a bare loop (ARGS="--calls 1000 --waiting 10000")
+	@$(PYTHON_IN_VENV) -m tests.bench.objects $(ARGS)
+
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 
