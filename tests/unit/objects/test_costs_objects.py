@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from shared.adapters.meter import Cost
+from shared.core.operations.mailbox import message_put
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.objects.operations import calls, objects
@@ -135,3 +136,20 @@ def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_somet
     assert cost_of(world, lambda: world.run(first)) == Cost(round_trips=1, reads=2)
     world.run_all()
     assert world.state("a")["total"] == 7
+
+
+@pytest.mark.parametrize("waiting", [400, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+def test_a_mailbox_in_which_many_calls_wait_is_drained_at_the_cost_of_full_pages(world: Objects, waiting: int) -> None:
+    """However many wait: a turn applies a page less its end, of 50 ms, and costs its header and a task beside that."""
+    base = ObjectAddress("Counter", "a").base
+    for number in range(waiting):  # 200 calls a second; one wake-up suffices
+        world.ports.store.commit([message_put(base, f"p{number:05}", add(str(number)).to_record())])
+        world.world.pass_time(0.005)
+    world.post("a", "last", add("last"))
+    cost = cost_of(world, world.run_all)
+    assert world.state("a")["seen"] == ["x", *map(str, range(waiting)), "last"]
+    turns = cost.tasks + 1
+    assert turns <= waiting / (LIMITS.mailbox_page - 11) + 2
+    assert cost.reads <= turns * (LIMITS.mailbox_page + 1)
+    assert cost.writes == waiting + 1 + turns + cost.tasks
+    assert cost.round_trips <= 4 * turns
