@@ -7,6 +7,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from urllib.parse import unquote
 
 from examples.standings.data import Relation, cities, expected, ratings
 from examples.standings.ratings_file import ratings_file
@@ -50,7 +51,7 @@ def _differences(left: Sequence[Relation], kind: str) -> list[str]:
     wanted = expected(left, kind)
     shown = {name: standings(kind, name).get() for name in wanted}
     held = {name: {number: one[number] for number in NUMBERS} for name, one in shown.items()}
-    best = [one["id"] for one in standings(kind).top(order_by="sum", limit=5)[0]]
+    best = [unquote(one["id"]) for one in standings(kind).top(order_by="sum", limit=5)[0]]
     order = sorted(((one["sum"], name) for name, one in wanted.items()), reverse=True)
     differing = [
         f"{kind} {name}: {held[name]}, and expected {want}" for name, want in wanted.items() if held[name] != want
