@@ -40,7 +40,7 @@ help: ## List the targets
 demo: $(READY) ## Run the five stages of the demo on real input, on the local emulators (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
-example: $(READY) ## Run an example on a local stack (NAME=quilt, standings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)
+example: $(READY) ## Run an example on a local stack (NAME=quilt, standings with INPUT=cities or ratings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)
 	@$(PYTHON_IN_VENV) -m examples.local.$(or $(filter $(EXAMPLES),$(NAME)),$(error Name the example: make example NAME=… with one of: $(EXAMPLES)))
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
@@ -79,6 +79,9 @@ bench-standings: $(READY) ## Measure yokes a second on one item and on many, bes
 
 bench-semaphores: $(READY) ## Measure 64 clients at 3 permits, beside bare calls, Redis and ZooKeeper (ARGS="--pairs 500")
 	@$(PYTHON_IN_VENV) -m tests.bench.semaphores $(ARGS)
+
+bench-objects: $(READY) ## Measure calls of objects a second, contended and not, beside a bare loop (ARGS="--calls 1000 --waiting 10000")
+	@$(PYTHON_IN_VENV) -m tests.bench.objects $(ARGS)
 
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)

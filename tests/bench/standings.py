@@ -11,9 +11,8 @@ Numbers of a laptop compare with each other, not with the cloud; the ratio is to
 import argparse
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,12 +22,13 @@ from infra.local.stack import Stack
 from shared.adapters.clock import SystemClock
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Change, Increment, Ports, Put, Snapshot
-from shared.core.rules.effects import Decision, Effect
+from shared.core.rules.effects import Decision
 from shared.core.rules.problems import Unavailable
 from shared.standings.operations import boards, counting, upkeep, yokes
 from shared.standings.rules.keys import StandingKey, YokeKey
 from shared.standings.rules.yokes import Yoke
 from shared.testing.recorded_log import RecordedLog
+from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import Stage
 
 CALLERS = 16
@@ -39,46 +39,9 @@ CALLS_MAX = 1_000
 Act = Callable[[Ports, str, str], None]
 
 
-class Folds:
-    """A queue that runs fold tasks when they are due, one at a time, each name once."""
-
-    def __init__(self) -> None:
-        self.ports: Ports | None = None
-        self._waiting: dict[str, Effect] = {}
-        self._names: set[str] = set()
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def create(self, effects: Sequence[Effect]) -> None:
-        with self._lock:
-            self._waiting |= {each.name: each for each in effects if each.name not in self._names}
-            self._names |= {each.name for each in effects}
-
-    def start(self, ports: Ports) -> None:
-        self.ports = ports
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        assert self.ports, "started with its ports"
-        while not self._over.is_set():
-            with self._lock:
-                due = [each for each in self._waiting.values() if not each.not_before or _is_past(each)]
-            for each in due:
-                try:
-                    upkeep.run(self.ports, each.task, each.payload)
-                except Unavailable:
-                    continue
-                self._waiting.pop(each.name)
-            self._over.wait(0.02)
-
-
-def _is_past(effect: Effect) -> bool:
-    return effect.not_before is not None and effect.not_before.timestamp() <= time.time()
+def folds() -> DueTasks:
+    """Return a queue that runs fold tasks, one at a time."""
+    return DueTasks(lambda ports, task, _: upkeep.run(ports, task.task, task.payload))
 
 
 def kit(ports: Ports, user: str, item: str) -> None:
@@ -118,7 +81,7 @@ def _until_done(call: Callable[[], object]) -> None:
 
 def measure(stage: Stage, act: Act, yokes_count: int, items: int) -> float:
     """Return yokes a second, until the standings of the kit are exact."""
-    queue = Folds()
+    queue = folds()
     ports = Ports(stage.store, queue, SystemClock(), RecordedLog())
     with stage.events_held():
         stage.clear()
@@ -145,7 +108,7 @@ def _wait_until_exact(ports: Ports, yokes_count: int, items: int) -> None:
 def lines(stage: Stage, yokes_count: int) -> list[str]:
     """Measure each way on one item and on many; return the lines of the table."""
     many = max(1, yokes_count // 5)
-    kit(Ports(stage.store, Folds(), SystemClock(), RecordedLog()), "warm", "up")
+    kit(Ports(stage.store, folds(), SystemClock(), RecordedLog()), "warm", "up")
     ways = {"shards": sharded, "one record": guarded, "standings": kit}
     sizes = (1, many)
     rates = {(name, items): measure(stage, act, yokes_count, items) for name, act in ways.items() for items in sizes}

@@ -10,18 +10,18 @@ from typing import Any
 
 from shared.core.operations import mailbox, outbox
 from shared.core.operations.mailbox import Mailbox
-from shared.core.operations.ports import AlreadyExists, Ports, Put
+from shared.core.operations.ports import AlreadyExists, Ports, Put, Snapshot
 from shared.core.rules import wake_ups
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.mailbox import Waiting
 from shared.core.rules.problems import Unavailable
 from shared.core.rules.wake_ups import WakeUp, completed
 from shared.objects.operations import calls, records, runs
-from shared.objects.rules.turns import Turn
+from shared.objects.rules.turns import Turn, has_read
 from tests.simulation.faults_objects_planting import in_objects
 
 effects_of, complete, commit, run = records.effects_of, wake_ups._completed, outbox.commit, runs.run
-post = mailbox.post
+post, is_over = mailbox.post, runs._is_over
 
 
 def _posted_without_outbox(ports: Ports, message: Put, wake: Effect) -> Any:
@@ -42,6 +42,21 @@ def _slot_before_commit(ports: Ports, writes: Any, effects: Sequence[Effect] = (
 
 def _not_checked(_: WakeUp, __: Mailbox) -> None:
     """An early run is taken for one that is done."""
+
+
+def _committed_since(wake: WakeUp, header: Snapshot) -> bool:
+    """A turn that has committed behind a wake-up's time, whenever it read, does for it."""
+    return wake.of_slot and header.update_time is not None and header.update_time >= wake.at
+
+
+def _read_since(wake: WakeUp, header: Snapshot) -> bool:
+    """The turn that made the header does, too."""
+    return wake.of_slot and has_read(records.revision_of(header), wake.at)
+
+
+def _of_any_time(wake: WakeUp, header: Snapshot) -> bool:
+    """A wake-up for later is over, too."""
+    return is_over(replace(wake, of_slot=True), header)
 
 
 def _asks_for_no_more(turn: Turn, function_of: Any, function: str, *, more: bool) -> list[Effect]:
@@ -73,6 +88,9 @@ FAULTS = (
     in_objects("obj-5", "the slot of the commit", outbox, "commit", _slot_before_commit),
     in_objects("obj-5", "a run that comes early comes again", runs, "_check_due", _not_checked),
     in_objects("obj-6", "asking for another run", runs, "effects_of", _asks_for_no_more),
+    in_objects("obj-6", "what another turn has read, not written", runs, "_is_over", _committed_since),
+    in_objects("obj-6", "only what landed before its time", runs, "_is_over", _of_any_time),
+    in_objects("obj-6", "no trust in the turn that made the header", runs, "_is_over", _read_since),
     in_objects("obj-11", "waiting for the time", mailbox, "due_messages", _always_due),
     in_objects("obj-11", "waking again", runs, "_wake_again", _not_again),
     in_objects("obj-11", "the next time in the name", wake_ups, "_completed", _named_by_its_end),

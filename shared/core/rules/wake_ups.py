@@ -25,18 +25,22 @@ PATH = "/turns"
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """A wake-up as it arrives: the run of `mailbox` must read at `at` or later, and `until` is what it is armed for."""
+    """A wake-up as it arrives: the run of `mailbox` must read at `at` or later, and `until` is what it is armed for.
+
+    `of_slot`: `at` is the end of a slot, so what it is for was committed before.
+    """
 
     mailbox: str
     at: datetime
     until: datetime
+    of_slot: bool = False
 
     @classmethod
     def from_payload(cls, payload: Any) -> Self:
         """Parse the payload of a wake-up task. Raises `BadTaskEnvelope`."""
         try:
             times = datetime.fromisoformat(payload["at"]), datetime.fromisoformat(payload["until"])
-            return cls(str(payload["mailbox"]), *times)
+            return cls(str(payload["mailbox"]), *times, bool(payload.get("of_slot")))
         except (KeyError, TypeError, ValueError) as error:
             raise BadTaskEnvelope("A wake-up has a mailbox and two times.") from error
 
@@ -56,5 +60,6 @@ def _completed(effect: Effect, committed_at: datetime) -> Effect:
     until = effect.not_before or slot_end(committed_at, LIMITS.wake_up_slot_seconds)
     at = min(until, furthest)
     payload = {**effect.payload, "at": rfc3339(at), "until": rfc3339(until)}
+    payload |= {} if effect.not_before else {"of_slot": True}
     due = at + timedelta(seconds=LIMITS.wake_up_margin_seconds)
     return replace(effect, name=name_of(effect.name, microseconds(at)), payload=payload, not_before=due, wakes=False)

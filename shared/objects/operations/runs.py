@@ -10,11 +10,12 @@ bears a mark already, a run goes carefully: it marks one call, applies it, and g
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from shared.core.operations import outbox
 from shared.core.operations.mailbox import Mailbox, read_mailbox
 from shared.core.operations.perform import Contended, pause
-from shared.core.operations.ports import SERVER_TIME, Change, Conflict, Ports, Put
+from shared.core.operations.ports import SERVER_TIME, Change, Conflict, Ports, Put, Snapshot
 from shared.core.operations.time_budgets import Budget, OutOfTime
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import Waiting, message_path
@@ -33,7 +34,7 @@ from shared.objects.rules.failures import failure_of
 from shared.objects.rules.marks import Mark
 from shared.objects.rules.messages import CallRecord, Kind, targets_of
 from shared.objects.rules.methods import Apply
-from shared.objects.rules.turns import Turn, next_revision
+from shared.objects.rules.turns import Turn, has_read, next_revision
 from shared.tasks.rules.failures import path_of
 
 
@@ -70,7 +71,7 @@ def run(ports: Ports, code: Code, delivery: Run, budget: Budget) -> None:
     while lost < LIMITS.rounds_max:
         mailbox = read_mailbox(ports.store, delivery.wake.mailbox, LIMITS.mailbox_page)
         _check_due(delivery.wake, mailbox)
-        if not mailbox.waiting:
+        if not mailbox.waiting or _is_over(delivery.wake, mailbox.header):
             return _wake_again(ports, code, delivery.wake, mailbox)
         try:
             if not _turn(ports, code, delivery, mailbox, out_of_time):
@@ -85,6 +86,16 @@ def _check_due(wake: WakeUp, mailbox: Mailbox) -> None:
     """Raise `Unavailable` for a wake-up that comes early: done now, it would miss the messages of its slot."""
     if mailbox.read_time < wake.at:
         raise Unavailable("woken before its time")
+
+
+def _is_over(wake: WakeUp, header: Snapshot) -> bool:
+    """Return whether a turn has read behind the time of a wake-up: what waits has a wake-up of its own.
+
+    The turn that made the header is none: a call at once looks for messages before it reads a header's time.
+    """
+    if not wake.of_slot or header.create_time == header.update_time:
+        return False
+    return has_read(revision_of(header), wake.at + timedelta(seconds=LIMITS.wake_up_margin_seconds))
 
 
 def _wake_again(ports: Ports, code: Code, wake: WakeUp, mailbox: Mailbox) -> None:

@@ -206,6 +206,11 @@ def next_revision(before: int, read_time: datetime) -> int:
     return max(before + 1, microseconds(read_time))
 
 
+def has_read(revision: int, moment: datetime) -> bool:
+    """Return whether the turn that wrote this revision read its mailbox at `moment` or later."""
+    return revision >= microseconds(moment)
+
+
 def _too_many() -> CallOutcome:
     return CallOutcome.from_problem(TooLarge(f"At most {LIMITS.call_continuations_max} wait for one call's outcome."))
 

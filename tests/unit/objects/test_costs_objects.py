@@ -1,17 +1,21 @@
 """What calls of objects cost: round trips, reads, writes, deletes and tasks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from shared.adapters.meter import Cost
+from shared.core.operations.mailbox import message_put
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.objects.operations import calls, objects
 from shared.objects.operations.calls import Placeholder
 from shared.objects.rules.addresses import ObjectAddress
+from shared.objects.rules.classes import ObjectClass
 from shared.objects.rules.messages import Message, call_on_result, continuation_message, method_call
-from tests.unit.objects.accounts import Objects
+from tests.unit.objects import accounts
+from tests.unit.objects.accounts import CODE, Objects, result_of
 from tests.unit.operations_platform import OperationsPlatform
 
 ADDRESS = ObjectAddress("Counter", "a")
@@ -121,3 +125,49 @@ def test_a_second_delivery_of_a_wake_up_costs_a_look(world: Objects) -> None:
     [task] = world.wake_ups()
     run_all_due(world)
     assert cost_of(world, lambda: world.run(task)) == Cost(round_trips=1, reads=1)
+
+
+def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_something_waits(world: Objects) -> None:
+    """So the runs of a rush do not lose their guards to each other: all but the last end at once."""
+    for number in range(5):
+        world.post("a", f"p{number}", add())
+        world.world.pass_time(0.25)
+    first, *_, last = world.wake_ups()
+    world.world.pass_time(10)
+    world.run(last)
+    world.post("a", "newer", add())
+    assert cost_of(world, lambda: world.run(first)) == Cost(round_trips=1, reads=2)
+    world.run_all()
+    assert world.state("a")["total"] == 7
+
+
+class InTurn:
+    """Counts the calls whose number is theirs."""
+
+    total: int = 0
+
+    def take(self, number: int) -> int:
+        self.total += number == self.total
+        return self.total
+
+
+@pytest.mark.parametrize("waiting", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_mailbox_in_which_many_calls_wait_is_drained_at_the_cost_of_full_pages(
+    waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many wait: a turn applies a page less its end, of 50 ms, and costs its header and a task beside that."""
+    monkeypatch.setattr(accounts, "CODE", replace(CODE, apply=ObjectClass.from_class(InTurn).apply))
+    world = Objects(OperationsPlatform())
+    world.call("a", "first", "take", number=0)
+    for number in range(1, waiting):  # 200 calls a second; one wake-up suffices
+        message = method_call("take", {"number": number}).to_record()
+        world.ports.store.commit([message_put(ADDRESS.base, f"p{number:05}", message)])
+        world.world.pass_time(0.005)
+    world.post("a", "last", method_call("take", {"number": waiting}))
+    cost = cost_of(world, world.run_all)
+    assert result_of(world.get("a", "last")) == waiting + 1
+    turns = cost.tasks + 1
+    assert turns <= waiting / (LIMITS.mailbox_page - 11) + 2
+    assert cost.reads <= turns * (LIMITS.mailbox_page + 1)
+    assert cost.writes == waiting + turns + cost.tasks
+    assert cost.round_trips <= 4 * turns

@@ -1,0 +1,200 @@
+"""Measure calls of durable objects on Google's Firestore emulator, beside two ways that others go.
+
+python -m tests.bench.objects --calls 1000 --waiting 10000
+
+Each line: calls a second until all have their result, and how long one takes, its result included, for half and for 99
+of 100. A bare loop reads a record, adds one and writes it under its guard: no order, no receipt, and a lost answer
+counts twice. Microsoft's `durabletask` (pip install --no-deps durabletask; left out if it is not there) runs its
+entities on its in-memory backend, which keeps nothing; its calls are signals, which have no result. `drained`: calls
+that wait for one object, on the stack's own queue and functions, woken by one more. Numbers of a laptop compare with
+each other, not with the cloud; the ratio is to the bare loop of one caller in the same run.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from statistics import quantiles
+
+from infra.local import firestore_emulator
+from infra.local.stack import Stack
+from shared.adapters.clock import SystemClock
+from shared.core.operations.mailbox import message_put
+from shared.core.operations.perform import Writes, perform
+from shared.core.operations.ports import Ports, Put, Snapshot
+from shared.core.rules.effects import Decision, Effect
+from shared.core.rules.problems import Unavailable
+from shared.core.rules.wake_ups import WakeUp
+from shared.objects.operations import calls, runs
+from shared.objects.operations.calls import Placeholder
+from shared.objects.operations.runs import Code
+from shared.objects.rules.addresses import ObjectAddress
+from shared.objects.rules.classes import ObjectClass
+from shared.objects.rules.messages import method_call
+from shared.testing.recorded_log import RecordedLog
+from tests.bench import durable_entities
+from tests.bench.due_tasks import DueTasks
+from tests.bench.stage import SEED_PAGE, Stage
+
+CALLERS = 16
+WORKERS = 4
+TRIES_MAX = 1_000
+RESULT_SECONDS_MAX = 600.0
+DRAIN_SECONDS_MAX = 3_600.0
+
+
+class Counter:
+    """What is called: the least that an object can do."""
+
+    total: int = 0
+
+    def add(self) -> int:
+        self.total += 1
+        return self.total
+
+
+CODE = Code("counters", ObjectClass.from_class(Counter).apply, lambda _: "counters")
+Act = Callable[[Ports, str, str], None]
+"""Call the object of a key under an id, and wait for the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Calls by so many callers on so many objects: seconds in all, and of each call."""
+
+    what: str
+    callers: int
+    objects: int
+    seconds: float
+    each: tuple[float, ...] = ()
+    calls: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Return calls a second."""
+        return (len(self.each) or self.calls) / self.seconds
+
+    def line(self, base: float) -> str:
+        """Return the line of the table, with the ratio to `base` calls a second."""
+        centiles = [f"{quantiles(self.each, n=100)[place] * 1000:>8,.0f} ms" for place in (49, 98)] if self.each else []
+        numbers = (
+            f"{self.callers:>3} callers {self.objects:>6} objects {self.rate:>8,.0f}/s  x {self.rate / base:<5.2f}"
+        )
+        return f"{self.what:<12}{numbers}" + "".join(centiles)
+
+
+def bare(ports: Ports, key: str, _: str) -> None:
+    """Read a record, add one, and write it under its guard, until that lands."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        total = (read[0].data or {"total": 0})["total"] + 1
+        return Decision((Put(f"bare/{key}", {"total": total}, read[0].guard),), None)
+
+    for _try in range(TRIES_MAX):
+        try:
+            perform(ports, [f"bare/{key}"], decide)
+        except Unavailable:
+            continue
+        return
+    raise TimeoutError("a call never got through")
+
+
+def called(ports: Ports, key: str, id_: str) -> None:
+    """Call an object, at once if nobody waits there."""
+    place = Placeholder(ObjectAddress("Counter", key), id_)
+    call = calls.call_at_once(ports, CODE, place, method_call("add", {}))
+    if call.outcome is None:
+        call = calls.wait_for_call(ports, place, RESULT_SECONDS_MAX)
+    assert call.outcome, "a call has no result"
+
+
+def turn(ports: Ports, task: Effect, deliveries: int) -> None:
+    """Run a wake-up."""
+    runs.run(ports, CODE, runs.Run(WakeUp.from_payload(task.payload), task.name, deliveries), lambda: lambda: False)
+
+
+def measure(stage: Stage, what: str, act: Act, calls_count: int, callers: int, objects: int) -> Measured:
+    """Make calls, and check that each object has counted each of its calls once."""
+    queue, ids = DueTasks(turn, WORKERS), count()
+    ports = Ports(stage.store, queue, SystemClock(), RecordedLog())
+
+    def timed(number: int) -> float:
+        began = time.monotonic()
+        act(ports, f"o{number % objects}", f"c{next(ids)}")
+        return time.monotonic() - began
+
+    with stage.events_held():
+        stage.clear()
+        queue.start(ports)
+        began = time.monotonic()
+        with ThreadPoolExecutor(callers) as pool:
+            each = tuple(pool.map(timed, range(calls_count)))
+        measured = Measured(what, callers, objects, time.monotonic() - began, each)
+        queue.stop()
+        assert act is bare or _totals(stage, objects) == calls_count, "a call was lost, or counted twice"
+        stage.clear()
+    return measured
+
+
+def _totals(stage: Stage, objects: int) -> int:
+    headers = stage.store.read(*(f"objects/Counter~o{number}/mailbox/!" for number in range(objects)))
+    return sum(json.loads(each.data["state"])["fields"]["total"] for each in headers if each.data)
+
+
+def drained(stage: Stage, waiting: int) -> Measured:
+    """Let calls wait for an account of the example, and wake its stack's run by one more."""
+    account = ObjectAddress("Account", f"drained-{time.time_ns()}")
+    message = method_call("deposit", {"amount": 1}).to_record()
+    writes = [message_put(account.base, f"c{number}", message) for number in range(waiting)]
+    for first in range(0, waiting, SEED_PAGE):
+        stage.store.write_each(writes[first : first + SEED_PAGE])
+    path = f"accounts/objects/Account/{account.key}"
+    began = time.monotonic()
+    stage.http.post(f"{path}/deposit?wait_seconds=0", json={"amount": 1}).raise_for_status()
+    while stage.http.get(path).json()["waiting"]:
+        assert time.monotonic() < began + DRAIN_SECONDS_MAX, "the calls are not applied"
+        time.sleep(0.5)
+    seconds = time.monotonic() - began
+    balance = stage.http.post(f"{path}/show", json={}).json()["result"]
+    assert balance == waiting + 1, "a call was lost, or counted twice"
+    return Measured("drained", 0, 1, seconds, calls=waiting + 1)
+
+
+def lines(stage: Stage, calls_count: int, waiting: int) -> Iterator[str]:
+    """Measure each way with one caller and with many, on one object and on many; iterate over the lines."""
+    many = max(1, calls_count // 10)
+    measure(stage, "warm up", called, 5, 1, 1)
+    first = measure(stage, "bare loop", bare, calls_count // 4 or 1, 1, 1)
+    yield f"{first.line(first.rate)}  (p50, p99)"
+    for callers, objects in ((CALLERS, 1), (CALLERS, many)):
+        yield measure(stage, "bare loop", bare, calls_count, callers, objects).line(first.rate)
+    yield measure(stage, "objects", called, calls_count // 4 or 1, 1, 1).line(first.rate)
+    for callers, objects in ((CALLERS, 1), (CALLERS, many)):
+        yield measure(stage, "objects", called, calls_count, callers, objects).line(first.rate)
+    yield drained(stage, waiting).line(first.rate)
+    for objects in (1, many) if durable_entities.are_installed() else ():
+        seconds = durable_entities.signalled(calls_count, CALLERS, objects)
+        yield Measured("durabletask", CALLERS, objects, seconds, calls=calls_count).line(first.rate)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.objects", description=__doc__.splitlines()[0])
+    parser.add_argument("--calls", type=int, default=1_000, help="of each measurement (default: %(default)s)")
+    parser.add_argument("--waiting", type=int, default=10_000, help="calls that are drained (default: %(default)s)")
+    chosen = parser.parse_args()
+    if firestore_emulator.find_installed() is None:
+        sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
+    with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
+        for line in lines(stage, chosen.calls, chosen.waiting):
+            print(line, flush=True)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
