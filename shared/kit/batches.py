@@ -8,8 +8,9 @@ from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import deployed
 from shared.batches.operations import batches as operations
 from shared.batches.operations import pages
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.pages import cut
-from shared.batches.rules.requests import BatchSpec, PageRequest, SealRequest
+from shared.batches.rules.requests import PageRequest, SealRequest
 from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
@@ -35,11 +36,16 @@ class Batch:
         deadline_seconds: int = LIMITS.batch_deadline_seconds,
         concurrency: int | None = None,
         queues: Sequence[str] = (),
+        then: "SubBatch | None" = None,
+        on_failure: Call | None = None,
     ) -> Status:
         """Create the batch, sealed, with a unit for each call; all are calls of one task.
 
         At most `concurrency` units run at once; the others wait, at no cost. They go through
         `queues` in turn, if some are named.
+
+        `then` is the batch that follows, as `sub_batch` makes it, if this one is completed and no unit failed, or no
+        more than `failures_max`. Else `on_failure` is called; so it is if a batch that follows fails.
 
         A repeat with the same calls is a no-op. Raises `OtherBody` if the id is used with other calls, `BadBatch` or
         `TooLarge` for calls that no batch can hold.
@@ -52,6 +58,8 @@ class Batch:
             deadline_seconds=deadline_seconds,
             concurrency=concurrency if units else None,
             queues=tuple(queues) if units else (),
+            then=then,
+            on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
         )
         return _populate(runtime.ports(), self.id, spec, _payloads(units))
 
@@ -80,10 +88,12 @@ def sub_batch(
     on_complete: Call | None = None,
     failures_max: int | None = None,
     concurrency: int | None = None,
+    then: SubBatch | None = None,
+    on_failure: Call | None = None,
 ) -> SubBatch:
-    """Return the units of a unit: return this from its task, and it is completed when they are.
+    """Return the units of a unit: return this from its task, and it is completed when they are, and what follows them.
 
-    Its result is the status of that batch. At most `concurrency` of them run at once. Raises `BadBatch` or `TooLarge`
+    Its result is the status of that batch. The options are those of `populate`. Raises `BadBatch` or `TooLarge`
     for calls that no batch can hold.
     """
     units = list(calls)
@@ -94,6 +104,8 @@ def sub_batch(
         on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
         sealed=True,
         failures_max=failures_max,
+        then=then,
+        on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
     )
 
 
