@@ -68,6 +68,9 @@ fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation 
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1 for longer worlds)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long)
 
+batch-sizes: $(READY) ## Run batches of up to a million units in one process, and count what a unit writes (ARGS="--sizes 100000")
+	@$(PYTHON_IN_VENV) -m tests.batch_sizes $(ARGS)
+
 rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins for a project, each with other delays of Google's
 	@$(PYTHON_IN_VENV) -m tests.infra.deploy.first_deployments --seeds $(DEPLOYMENTS)
 

@@ -18,7 +18,7 @@ locals {
     attempts    = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
     batches = [
       "concurrency", "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing",
-      "on_complete", "pages", "parent", "queues", "reason", "size", "succeeded", "task"
+      "on_complete", "on_failure", "pages", "parent", "queues", "reason", "size", "succeeded", "task", "then"
     ]
     counters          = ["failures", "failures_max", "page", "passed", "units"]
     critical_sections = ["alarm_at", "ids", "next", "run", "token"]

@@ -3,25 +3,27 @@
 from shared.adapters import runtime
 from shared.adapters.http import batch_events
 from shared.adapters.http.deployed_tasks import check_deployed
+from shared.adapters.http.json_text import render
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.batches.operations import batches as operations
 from shared.batches.operations import pages, tasks, units
-from shared.batches.rules.queries import BatchesQuery, UnitsQuery
-from shared.batches.rules.requests import BatchSpec, PageRequest, RetryRequest, SealRequest, requested_id
+from shared.batches.rules.batch_spec import BatchSpec
+from shared.batches.rules.queries import BatchesQuery, UnitsQuery, first_page_of
+from shared.batches.rules.requests import PageRequest, RetryRequest, SealRequest, requested_id
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.listings import PARAMETERS
+from shared.core.rules.problems import BadQuery
 from shared.tasks.operations import errors
 
 routes = Routes("batches")
+LINES = "application/x-ndjson"
 
 
 @routes.on("POST", "/")
 def populate(request: Request) -> Response:
     body = request.json_object(LIMITS.call_bytes_max)
     spec = BatchSpec.from_request(body)
-    check_deployed(task=spec.task, on_complete=spec.on_complete)
-    for call in spec.calls_by_queue():
-        check_deployed(queues=call)
+    check_deployed(**spec.calls())
     batch = requested_id(body, request.header("Idempotency-Key")) or runtime.ports().store.new_id()
     populated = operations.populate(runtime.ports(), batch, spec)
     return Response(201 if populated.created else 200, populated.status.to_json())
@@ -32,11 +34,20 @@ def find(request: Request) -> Response:
     return Response(200, operations.find(runtime.ports(), BatchesQuery.from_request(request.query)).to_json())
 
 
-@routes.on("POST", "/{id}/units")
+@routes.on("POST", "/{id}/units", query=("page",))
 def add_page(request: Request, id: str) -> Response:
+    if request.has_lines:
+        return _add_lines(request, id)
+    if "page" in request.query:
+        raise BadQuery("`page` in the address is for newline-delimited JSON; here it is in the body.", field="page")
     page = PageRequest.from_request(request.json_object())
     created = pages.add_page(runtime.ports(), id, page)
     return Response(201 if created else 200, {"id": id, "page": page.page, "units": len(page.units)})
+
+
+def _add_lines(request: Request, id: str) -> Response:
+    added = pages.add_units(runtime.ports(), id, first_page_of(request.query), request.json_line_stream())
+    return Response(201 if added.created else 200, {"id": id, "page": added.page, "units": added.units})
 
 
 @routes.on("POST", "/{id}/seal")
@@ -57,6 +68,12 @@ def list_units(request: Request, id: str) -> Response:
     page = units.list_units(runtime.ports(), id, UnitsQuery.from_request(request.query))
     more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
     return Response(200, {"units": [unit.to_json() for unit in page.units], **more})
+
+
+@routes.on("GET", "/{id}/results", query=("state", "after"))
+def results(request: Request, id: str) -> Response:
+    found = units.outcomes_of(runtime.ports(), id, UnitsQuery.of_results(request.query))
+    return Response(200, (render(unit.to_json()) + b"\n" for unit in found), {"Content-Type": LINES})
 
 
 @routes.on("GET", "/{id}/events", query=("last_event_id",))

@@ -1,15 +1,18 @@
 """Batches, for a user's own functions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import deployed
 from shared.batches.operations import batches as operations
 from shared.batches.operations import pages
-from shared.batches.rules.pages import cut
-from shared.batches.rules.requests import BatchSpec, PageRequest, SealRequest
+from shared.batches.operations import units as batch_units
+from shared.batches.rules.batch_spec import BatchSpec
+from shared.batches.rules.queries import UnitsQuery
+from shared.batches.rules.requests import SealRequest
 from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
@@ -35,30 +38,47 @@ class Batch:
         deadline_seconds: int = LIMITS.batch_deadline_seconds,
         concurrency: int | None = None,
         queues: Sequence[str] = (),
+        then: "SubBatch | None" = None,
+        on_failure: Call | None = None,
     ) -> Status:
         """Create the batch, sealed, with a unit for each call; all are calls of one task.
 
         At most `concurrency` units run at once; the others wait, at no cost. They go through
         `queues` in turn, if some are named.
 
+        `then` is the batch that follows, as `sub_batch` makes it, if this one is completed and no unit failed, or no
+        more than `failures_max`. Else `on_failure` is called; so it is if a batch that follows fails.
+
         A repeat with the same calls is a no-op. Raises `OtherBody` if the id is used with other calls, `BadBatch` or
-        `TooLarge` for calls that no batch can hold.
+        `TooLarge` for calls that no batch can hold. Of an iterator, 10,000 calls are held at most: what is refused
+        behind those leaves the batch open, until a repeat loads the rest.
         """
-        units = list(calls)
+        units = _Units(calls, queues)
+        task = units.task
         spec = BatchSpec(
-            task=_task_of(units, queues),
+            task=task,
             on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
             failures_max=failures_max,
             deadline_seconds=deadline_seconds,
-            concurrency=concurrency if units else None,
-            queues=tuple(queues) if units else (),
+            concurrency=concurrency if task else None,
+            queues=tuple(queues) if task else (),
+            then=then,
+            on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
         )
-        return _populate(runtime.ports(), self.id, spec, _payloads(units))
+        return _populate(runtime.ports(), self.id, spec, units)
 
     def status(self) -> Status:
         """Return the state and counts; `last_error` while a unit that raised is being retried. Raises `NotFound`."""
         status = operations.get(runtime.ports(), self.id)
         return status.to_json() | (errors.of_batch(runtime.ports(), self.id) if status.runs else {})
+
+    def results(self, state: str = "") -> Iterator[Mapping[str, Any]]:
+        """Iterate over the units with an outcome, or those ``succeeded`` or ``failed``, in no order of their indexes.
+
+        Each is ``{"index", "attempt", "state", "result" or "error"}``. Raises `NotFound`, or `BadQuery`.
+        """
+        query = UnitsQuery.of_results({"state": state})
+        return (unit.to_json() for unit in batch_units.outcomes_of(runtime.ports(), self.id, query))
 
     def cancel(self) -> Status:
         """End the batch: units that have not started do not run. Raises `NotFound`."""
@@ -80,10 +100,12 @@ def sub_batch(
     on_complete: Call | None = None,
     failures_max: int | None = None,
     concurrency: int | None = None,
+    then: SubBatch | None = None,
+    on_failure: Call | None = None,
 ) -> SubBatch:
-    """Return the units of a unit: return this from its task, and it is completed when they are.
+    """Return the units of a unit: return this from its task, and it is completed when they are, and what follows them.
 
-    Its result is the status of that batch. At most `concurrency` of them run at once. Raises `BadBatch` or `TooLarge`
+    Its result is the status of that batch. The options are those of `populate`. Raises `BadBatch` or `TooLarge`
     for calls that no batch can hold.
     """
     units = list(calls)
@@ -94,6 +116,8 @@ def sub_batch(
         on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
         sealed=True,
         failures_max=failures_max,
+        then=then,
+        on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
     )
 
 
@@ -101,21 +125,40 @@ def _payloads(calls: Sequence[Call]) -> list[dict[str, Any]]:
     return [dict(call.payload) for call in calls]
 
 
-def _task_of(units: Sequence[Call], queues: Sequence[str] = ()) -> Call | None:
-    kinds = {(call.function, call.task, call.queue, call.delay_seconds) for call in units}
-    if len(kinds) > 1:
-        raise BadBatch("All units of a batch must be calls of one task, through one queue.", field="units")
-    for queue in queues if units else ():
-        deployed(replace(units[0], queue=queue), "queues")
-    return replace(deployed(units[0], "task"), payload={}) if units else None
+def _task_of(units: Sequence[Call]) -> Call | None:
+    return _Units(units).task
 
 
-def _populate(ports: Ports, batch: str, spec: BatchSpec, units: Sequence[dict[str, Any]]) -> Status:
+class _Units:
+    """The payloads of calls, which must all be of one task; of an iterator the first are held, and none behind them."""
+
+    def __init__(self, calls: Iterable[Call], queues: Sequence[str] = ()) -> None:
+        self._calls = iter(calls)
+        self.first = list(islice(self._calls, LIMITS.call_units_max + 1))
+        self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
+        for queue in queues if self.first else ():
+            deployed(replace(self.first[0], queue=queue), "queues")
+        for call in self.first:
+            self._check(call)
+
+    @property
+    def fit_one_call(self) -> bool:
+        return len(self.first) <= LIMITS.call_units_max
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for call in chain(self.first, self._calls):
+            self._check(call)
+            yield dict(call.payload)
+
+    def _check(self, call: Call) -> None:
+        if self.task != replace(call, payload={}):
+            raise BadBatch("All units of a batch must be calls of one task, through one queue.", field="units")
+
+
+def _populate(ports: Ports, batch: str, spec: BatchSpec, units: _Units) -> Status:
     """Load all units in one call where they fit, else page by page; each call can be repeated."""
-    if len(units) <= LIMITS.call_units_max:
-        return operations.populate(ports, batch, replace(spec, units=units, sealed=True)).status.to_json()
-    page_units = cut(units)
+    if units.fit_one_call:
+        return operations.populate(ports, batch, replace(spec, units=list(units), sealed=True)).status.to_json()
     operations.populate(ports, batch, spec)
-    for number, page in enumerate(page_units):
-        pages.add_page(ports, batch, PageRequest(number, page))
-    return operations.seal(ports, batch, SealRequest(len(page_units))).to_json()
+    added = pages.add_units(ports, batch, 0, units)
+    return operations.seal(ports, batch, SealRequest(added.page)).to_json()

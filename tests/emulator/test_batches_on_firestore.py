@@ -1,14 +1,18 @@
 """Batches on Google's own emulator: the queries, field paths and increments are those that Firestore understands."""
 
+import json
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from shared.adapters.firestore.store import FirestoreStore
+from shared.batches.operations import batches
 from shared.batches.operations.removal import remove
 from shared.batches.operations.sweep import sweep
+from shared.batches.operations.units import find_unit
 from shared.batches.rules.batch_run import BatchRun
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.header import Header
 from shared.batches.rules.outcomes import failed, succeeded
 from shared.core.operations.ports import Query
@@ -59,3 +63,30 @@ def remove_batch(harness: BatchHarness) -> None:
         assert found[0].data
         header = Header.from_record(found[0].data)
         remove(harness.ports, BatchRun("b", header.incarnation), header, found[0])
+
+
+def test_a_batch_with_a_limit_is_retried_in_ranges_of_ids(harness: BatchHarness) -> None:
+    units = [{"n": n} for n in range(130)]
+    body = {"id": "b", "units": units, "task": TASK, "on_complete": ANNOUNCE, "sealed": True, "concurrency": 4}
+    harness.request("POST", "/", body)
+    harness.run_tasks(lambda effect: failed("x") if effect.payload["n"] % 3 else succeeded(None))
+    harness.ran.clear()
+    assert harness.request("POST", "/b/retry", {"payload": {"color": "blue"}})[0] == 202
+    harness.run_tasks()
+    assert sorted(effect.payload["n"] for effect in harness.ran) == [n for n in range(130) if n % 3]
+    assert {effect.payload["color"] for effect in harness.ran} == {"blue"}
+    lines = harness.call("batches", "/b/results?state=succeeded").get_data().splitlines()
+    assert sorted(json.loads(line)["index"] for line in lines) == list(range(130))
+
+
+def test_cancelling_finds_sub_batches_and_what_follows_a_batch_has_its_id(harness: BatchHarness) -> None:
+    then = {"units": [{"n": 1}], "task": TASK}
+    _, shown = harness.request("POST", "/", {"id": "b", "sealed": True, "then": then})
+    harness.run_tasks()
+    assert harness.request("GET", f"/{shown['then']}")[1]["state"] == "completed"
+    harness.request("POST", "/", {"id": "c", "units": [1], "sealed": True})
+    unit = find_unit(harness.ports, "c", 0)
+    batches.populate(harness.ports, unit.sub_batch_id(), BatchSpec(units=[1], sealed=True), unit)
+    harness.request("DELETE", "/c")
+    harness.run_tasks()
+    assert harness.request("GET", f"/{unit.sub_batch_id()}")[1]["reason"] == "parent"

@@ -33,7 +33,7 @@ from infra.catalogue import load
 from infra.local.functions_server import mounted
 from shared.adapters import runtime
 from shared.batches.operations import batches
-from shared.batches.rules.requests import BatchSpec
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadArgument

@@ -19,7 +19,6 @@ TESTS = (
     "batches/test_batch_lists",
     "batches/test_batches",
     "batches/test_cancellation",
-    "batches/test_concurrency",
     "batches/test_sub_batches",
     "batches/test_units",
     "batches/test_watch",

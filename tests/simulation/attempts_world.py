@@ -18,8 +18,8 @@ from typing import Any
 
 from shared.batches.operations import batches, tasks, units
 from shared.batches.rules.batch_run import header_path
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.header import Header
-from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations import outbox
 from shared.core.operations.ports import Committed, Field, Ports, Query, Snapshot, Write

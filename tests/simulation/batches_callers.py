@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from shared.batches.operations import batches, pages, tasks, units
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.outcomes import succeeded
 from shared.batches.rules.pages import cut
-from shared.batches.rules.requests import BatchSpec, PageRequest, RetryRequest, SealRequest
+from shared.batches.rules.requests import PageRequest, RetryRequest, SealRequest
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem, Unavailable
-from tests.simulation.batches_kinds import ANNOUNCE, PAINT, SHORT_DEADLINE_SECONDS, Kind
+from tests.simulation.batches_kinds import ALARM, ANNOUNCE, PAINT, SHORT_DEADLINE_SECONDS, Kind
 from tests.simulation.world import World
 
 TRIES_MAX = 4
@@ -22,10 +23,11 @@ TRIES_MAX = 4
 class Callers:
     """Callers of the batch `b`. A call whose answer is not known is repeated."""
 
-    def __init__(self, world: World, kind: Kind, concurrency: int | None = None) -> None:
+    def __init__(self, world: World, kind: Kind, concurrency: int | None = None, follows: int = 0) -> None:
         self._world = world
         self._kind = kind
         self.concurrency = None if kind.from_outside else concurrency
+        self.follows = 0 if kind.removed else follows
         self._results = 0
 
     def next_result(self) -> int:
@@ -43,7 +45,13 @@ class Callers:
             failures_max=self._kind.failures_max,
             deadline_seconds=SHORT_DEADLINE_SECONDS if self._kind.hurried else LIMITS.batch_deadline_seconds,
             concurrency=self.concurrency,
+            then=self._then() if self.follows else None,
+            on_failure=ALARM if self.follows else None,
         )
+
+    def _then(self) -> BatchSpec:
+        units = [{"n": number} for number in range(self.follows - 1)]
+        return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True)
 
     def loading(self, size: int) -> list[Callable[[], None]]:
         """Return the calls that load a batch: in one call, or page by page in a race with the seal."""

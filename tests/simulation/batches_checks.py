@@ -22,6 +22,7 @@ class Checks:
         self._kind = kind
         self.completion_tasks: dict[str, set[str]] = {}
         self.completions: dict[str, Mapping[str, Any]] = {}
+        self.alarms: set[str] = set()
 
     def note_completion(self, name: str, completion: Mapping[str, Any]) -> None:
         """Record that a completion task ran, by its name."""
@@ -73,8 +74,25 @@ class Checks:
         for snapshot in self._store.query(Query(COLLECTION)):
             assert snapshot.data is not None
             self._check_end(snapshot.id, Header.from_record(snapshot.data), retried)
+        self._check_what_follows(retried)
         if left := self._store.query(Query(outbox.COLLECTION)):
             raise Violation(f"the outbox still holds {[snapshot.data for snapshot in left]}")
+
+    def _check_what_follows(self, retried: bool) -> None:
+        """Check that the batch that follows `b` is there, and has run once, or its failure was reported once."""
+        header = self.header("b")
+        if header is None or not header.then:
+            return
+        found = [(one.id, Header.from_record(one.data or {})) for one in self._store.query(Query(COLLECTION))]
+        following = [id_ for id_, other in found if id_ != "b" and other.parent is None]
+        succeeded = header.state == "completed" and (header.failed == 0 or header.failures_max is not None)
+        if len(following) != succeeded:
+            raise Violation(f"b is {header.state} with {header.failed} failures, and {len(following)} batches follow")
+        for id_ in following:
+            if len(self.completion_tasks.get(id_, ())) != 1:
+                raise Violation(f"{id_}, which follows b, completed under {self.completion_tasks.get(id_)}")
+        if len(self.alarms) == succeeded and not retried:
+            raise Violation(f"b is {header.state} with {header.failed} failures, and {len(self.alarms)} alarms ran")
 
     def _check_end(self, batch: str, header: Header, retried: bool) -> None:
         if batch != "b" and self._kind.cancelled and header.state == "open" and not self.loaded(batch):
@@ -126,7 +144,7 @@ class Checks:
     def sub_batches(self) -> list[tuple[str, Header]]:
         """Return the ids and headers of the sub-batches that were sealed. Raises `Violation` if there are two."""
         found = [(one.id, Header.from_record(one.data or {})) for one in self._store.query(Query(COLLECTION))]
-        children = [(id_, header) for id_, header in found if id_ != "b"]
+        children = [(id_, header) for id_, header in found if header.parent is not None]
         sealed = [(id_, header) for id_, header in children if header.state != "open" and header.reason != REPLACED]
         if len(sealed) > 1:
             raise Violation(f"a unit has two sub-batches: {sealed}")

@@ -19,6 +19,7 @@ SHORT_DEADLINE_SECONDS = 30
 
 PAINT = Call("painter", "paint", {})
 ANNOUNCE = Call("painter", "announce", {})
+ALARM = Call("painter", "alarm", {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shared.batches.operations.sweep import sweep as sweep_batches
-from shared.batches.rules.requests import BatchSpec
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from tests.simulation.world import Violation

@@ -16,8 +16,8 @@ from random import Random
 
 from shared.batches.operations import tasks, units
 from shared.batches.operations.sweep import sweep as sweep_batches
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.outcomes import UnitOutcome, failed, succeeded
-from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations import outbox
 from shared.core.operations.ports import Ports
@@ -26,7 +26,7 @@ from shared.core.rules.limits import LIMITS
 from shared.tasks.operations import task_runner
 from tests.simulation.batches_callers import Callers
 from tests.simulation.batches_checks import Checks
-from tests.simulation.batches_kinds import ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
+from tests.simulation.batches_kinds import ALARM, ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
 from tests.simulation.batches_removal import run_again_after_removal
 from tests.simulation.batches_under_way import UnderWay
 from tests.simulation.fault_rates import FaultRates
@@ -39,6 +39,9 @@ PARTS_MAX = 4
 
 CHAINED_RATE = 0.3
 """Of the worlds, so many limit how many units run at once."""
+
+FOLLOWED_RATE = 0.3
+"""Of the worlds, in so many another batch follows the batch `b`, or an alarm."""
 
 UNSWEPT_RATE = 0.3
 """Of the worlds with a deadline, so many have no sweeper of batches: a deadline comes without it."""
@@ -56,7 +59,7 @@ class BatchesWorld:
         self.world = World(seed, FaultRates(kill=0.03, lose_answer=0.04, duplicate=0.08), trace)
         self.kind = self.world.random.choice(KINDS)
         self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
-        self.callers = Callers(self.world, self.kind, _concurrency(seed))
+        self.callers = Callers(self.world, self.kind, _concurrency(seed), _follows(seed))
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
         self.world.task_handlers["batch_expand"] = _run_batch_task
@@ -106,13 +109,16 @@ class BatchesWorld:
     def _reuse(self, effect: Effect) -> None:
         """A task under a name that was free again is a new one, whose deliveries count from one."""
         self.deliveries[effect.name] = 0
-        if effect.task == ANNOUNCE.task:
+        if effect.task in (ANNOUNCE.task, ALARM.task):
             allow_from_an_old_outbox_record(self.world, effect)
 
     def _paint(self, ports: Ports, effect: Effect) -> None:
         self.deliveries[effect.name] += 1
         if effect.task == ANNOUNCE.task:
             self.checks.note_completion(effect.name, effect.context["batch"])
+            return
+        if effect.task == ALARM.task:
+            self.checks.alarms.add(effect.name)
             return
         unit = PlacedUnit.from_record(effect.context["unit"])
         self.unit_tasks.append(effect)
@@ -144,7 +150,12 @@ class BatchesWorld:
         return parent is not None and parent.state == "cancelled" and own is not None and not own.ended
 
     def _outcome(self, unit: PlacedUnit) -> UnitOutcome:
-        if self.kind.failing and unit.index % 2 == 0 and unit.attempt < self._failing_attempts(unit):
+        if (
+            unit.batch == "b"
+            and self.kind.failing
+            and unit.index % 2 == 0
+            and unit.attempt < self._failing_attempts(unit)
+        ):
             return failed(f"attempt {self.callers.next_result()}")
         return succeeded({"result": self.callers.next_result()})
 
@@ -214,6 +225,12 @@ class BatchesWorld:
 def _concurrency(seed: int) -> int | None:
     chained = Random(f"chained {seed}")
     return chained.randint(1, 3) if chained.random() < CHAINED_RATE else None
+
+
+def _follows(seed: int) -> int:
+    """Return one more than the units of the batch that follows, or 0 for none."""
+    followed = Random(f"followed {seed}")
+    return followed.randint(1, 4) if followed.random() < FOLLOWED_RATE else 0
 
 
 def _run_batch_task(ports: Ports, effect: Effect) -> None:

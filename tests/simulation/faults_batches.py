@@ -5,6 +5,7 @@ from tests.simulation import (
     faults_batches_ends,
     faults_batches_pages,
     faults_batches_runs,
+    faults_batches_then,
     faults_batches_tree,
 )
 
@@ -14,4 +15,5 @@ FAULTS = (
     *faults_batches_runs.FAULTS,
     *faults_batches_ends.FAULTS,
     *faults_batches_chains.FAULTS,
+    *faults_batches_then.FAULTS,
 )

@@ -10,9 +10,9 @@ from typing import Any
 from shared.batches.operations import batches, cancellation, propagation, sub_batches, sweep, tree_walk, units
 from shared.batches.rules import ends, outcomes
 from shared.batches.rules.batch_run import BatchRun
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.header import BatchEnd, Header, header_of_run
 from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
-from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations import outbox
 from shared.core.operations.ports import Change, Increment, Ports, Put, Snapshot, Stale, Write

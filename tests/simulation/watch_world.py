@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from shared.batches.operations import batches, tasks, units, watch
 from shared.batches.rules.batch_run import BatchRun
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.header import Header
 from shared.batches.rules.outcomes import UnitOutcome, failed, succeeded
-from shared.batches.rules.requests import BatchSpec, RetryRequest
+from shared.batches.rules.requests import RetryRequest
 from shared.batches.rules.units import PlacedUnit
 from shared.batches.rules.watch import START, Cursor, Position
 from shared.core.operations import outbox

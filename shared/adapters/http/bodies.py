@@ -1,6 +1,7 @@
-"""Request bodies: read whole, up to a limit and no further, then parsed."""
+"""Request bodies: read whole, up to a limit and no further, then parsed; or line by line, without a limit in all."""
 
 import io
+from collections.abc import Iterator
 
 import flask
 
@@ -10,6 +11,12 @@ from shared.core.rules.problems import IncompleteBody, Problem, TooLarge
 
 BODY_BYTES_MAX = 1024 * 1024
 """Of a body, unless a route allows more: one Firestore record holds no more."""
+
+CHUNK_BYTES = 64 * 1024
+"""What is read at a time of a body that is parsed line by line."""
+
+LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+"""Media types of newline-delimited JSON: none is registered, and these are in use."""
 
 
 def json_body(request: flask.Request, bytes_max: int, *, empty: Json = None) -> Json:
@@ -26,6 +33,42 @@ def json_lines(request: flask.Request, bytes_max: int) -> list[Json | Problem]:
     """Parse a body of one JSON value a line, without blank lines. A line that is not JSON becomes its problem."""
     lines = enumerate(_read(request, bytes_max).split(b"\n"), 1)
     return [_line(line, number) for number, line in lines if line.strip()]
+
+
+def json_line_stream(request: flask.Request, line_bytes_max: int = BODY_BYTES_MAX) -> Iterator[Json]:
+    """Iterate over a body of one JSON value a line, of which a line and a chunk are held.
+
+    Raises `NotJson` or `TooDeep` naming the line, `TooLarge` for a line that is too long, or `IncompleteBody`.
+    """
+    try:
+        for number, line in enumerate(_lines(request, line_bytes_max), 1):
+            if line.strip():
+                value = _line(line, number)
+                if isinstance(value, Problem):
+                    raise value
+                yield value
+    finally:
+        _read_no_more(request)
+
+
+def _lines(request: flask.Request, line_bytes_max: int) -> Iterator[bytes]:
+    begun, received = b"", 0
+    while chunk := _chunk(request):
+        received += len(chunk)
+        *whole, begun = (begun + chunk).split(b"\n")
+        yield from whole
+        if len(begun) > line_bytes_max:
+            raise TooLarge(f"A line has at most {line_bytes_max:,} bytes.")
+    if received < (request.content_length or 0):
+        raise IncompleteBody(f"The body ended after {received} bytes; its Content-Length is larger.")
+    yield begun
+
+
+def _chunk(request: flask.Request) -> bytes:
+    try:
+        return request.stream.read(CHUNK_BYTES)
+    except Exception as error:  # each server has errors of its own for a body that breaks off or is malformed
+        raise IncompleteBody("The body ended early, or its chunks are malformed.") from error
 
 
 def _line(line: bytes, number: int) -> Json | Problem:

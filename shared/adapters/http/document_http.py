@@ -17,9 +17,6 @@ from shared.documents.rules.patches import Null
 from shared.documents.rules.preconditions import UNCONDITIONAL, Precondition
 from shared.documents.rules.requests import PatchRequest, PutRequest
 
-LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
-"""Media types of newline-delimited JSON: none is registered, and these are in use."""
-
 NULLS: Mapping[str, Null] = {"application/json": Null.IS_A_VALUE, "application/merge-patch+json": Null.REMOVES}
 """Media types of a patch, and what null means in each."""
 
@@ -45,7 +42,7 @@ def post_request(request: Request, new_key: str) -> PutRequest | BulkPutRequest:
 
 
 def _bodies(request: Request) -> list[Json | Problem] | Json:
-    if request.media_type in LINES:
+    if request.has_lines:
         return request.json_lines(LIMITS.bulk_bytes_max)
     return request.json(LIMITS.bulk_bytes_max)
 

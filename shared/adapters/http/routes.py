@@ -5,7 +5,7 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 ``application/problem+json``, one log line a request.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
@@ -14,7 +14,7 @@ from werkzeug.datastructures import MultiDict
 
 from shared.adapters import runtime
 from shared.adapters.http import cors
-from shared.adapters.http.bodies import BODY_BYTES_MAX, json_body, json_lines
+from shared.adapters.http.bodies import BODY_BYTES_MAX, LINES, json_body, json_line_stream, json_lines
 from shared.adapters.http.conditions import precondition_of
 from shared.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
 from shared.adapters.http.request_log import entry_point, logged_request
@@ -97,6 +97,15 @@ class Request:
         Raises `TooLarge` or `IncompleteBody`.
         """
         return json_lines(self._raw, bytes_max)
+
+    @property
+    def has_lines(self) -> bool:
+        """Return whether the body is newline-delimited JSON by its media type."""
+        return self.media_type in LINES
+
+    def json_line_stream(self) -> Iterator[Json]:
+        """Iterate over newline-delimited JSON of any size, a line at a time. Raises a `Problem` where it is none."""
+        return json_line_stream(self._raw)
 
     def json(self, bytes_max: int = BODY_BYTES_MAX) -> Json:
         """Parse the body. Raises `IncompleteBody`, `NotJson`, `TooDeep`, or `TooLarge` without reading on."""

@@ -18,11 +18,12 @@ from shared.batches.operations.headers import no_such_batch, read_header
 from shared.batches.rules import ends
 from shared.batches.rules import pages as page_rules
 from shared.batches.rules.batch_run import COLLECTION, BatchRun, header_path
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.header import BatchEnd, Counts, Header, header_of, header_of_run
 from shared.batches.rules.pages import EndMark
 from shared.batches.rules.queries import BatchesQuery
-from shared.batches.rules.requests import BatchSpec, SealRequest, check_batch_id
-from shared.batches.rules.status import BatchStatus, header_to_json
+from shared.batches.rules.requests import SealRequest, check_batch_id
+from shared.batches.rules.status import BatchStatus, header_to_json, then_id
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Condition, Must, Ports, Put, Query, Snapshot
@@ -82,6 +83,8 @@ def _create(
             parent=parent,
             concurrency=spec.concurrency,
             queues=tuple(spec.queues),
+            then="" if spec.then is None else page_rules.json_text(spec.then.to_request()),
+            on_failure=spec.on_failure,
         )
         effects = header.deadline_effects(BatchRun(batch, incarnation), spec.deadline_seconds)
         return Decision((Put(header_path(batch), header.to_record(), Must.NOT_EXIST),), (header, True), effects)
@@ -187,4 +190,4 @@ def status_of(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
     else:
         page_count, size = counting.loaded(ports, run)
     counts = counting.counts_of(ports, run, size) if size else Counts(0, 0, 0)
-    return BatchStatus(run.batch, header.state, counts, page_count)
+    return BatchStatus(run.batch, header.state, counts, page_count, then=then_id(run.batch, header))

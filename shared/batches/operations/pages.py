@@ -1,6 +1,7 @@
 """Load pages: one commit creates the page, its counters and the task that expands it, or nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shared.batches.operations.headers import read_header
@@ -24,9 +25,41 @@ def add_page(ports: Ports, batch: str, request: PageRequest) -> bool:
     number = request.page
     if not rules.takes_pages(header, number):
         return _repeated(ports, run, request)
+    return load(ports, run, header, number, _first_index(ports, run, header, number), request.units)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The number of the page that follows those of a call, how many units they have, and whether any of them is new."""
+
+    page: int
+    units: int
+    created: bool
+
+
+def add_units(ports: Ports, batch: str, first_page: int, units: Iterable[Any]) -> Appended:
+    """Cut units into pages as they come, and load them under the numbers from `first_page` on; none are held.
+
+    A repeat of the same units finds the pages. Raises the `Problem` that refuses a page; those before are loaded then.
+    """
+    run, header = read_header(ports, batch)
+    number, first, count, created = first_page, None, 0, False
+    for number, page in enumerate(rules.cut_on(units), first_page):
+        request = PageRequest(number, page)
+        request.check(header.task)
+        if not rules.takes_pages(header, number):
+            _repeated(ports, run, request)
+        else:
+            first = _first_index(ports, run, header, number) if first is None else first
+            created |= load(ports, run, header, number, first, page)
+            first += len(page)
+        count += len(page)
+    return Appended(number + bool(count), count, created)
+
+
+def _first_index(ports: Ports, run: BatchRun, header: Header, number: int) -> int:
     previous = ports.store.read(run.page_path(number - 1))[0].data if number else None
-    first = rules.first_index(header, number, rules.loaded(previous))
-    return load(ports, run, header, number, first, request.units)
+    return rules.first_index(header, number, rules.loaded(previous))
 
 
 def _repeated(ports: Ports, run: BatchRun, request: PageRequest) -> bool:

@@ -1,5 +1,5 @@
 """The kit's own tasks on a batch: expand a page, check after the seal, end at the deadline, retry failures, cancel
-sub-batches, complete a parent's unit.
+sub-batches, complete a parent's unit, create the batch that follows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 from shared.batches.operations import cancellation, chains, propagation, sweep
 from shared.batches.operations.headers import read_header_at
+from shared.batches.operations.sub_batches import populate_next
 from shared.batches.operations.unit_tasks import unit_tasks
 from shared.batches.operations.units import complete_unit, read_outcomes
 from shared.batches.rules.batch_run import BatchRun
@@ -43,6 +44,8 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
                 sweep.run_deadline(ports, run)
             case "cancel", {"after": str(after)}:
                 cancellation.cancel_sub_batches(ports, run, after)
+            case "then", _:
+                populate_next(ports, run)
             case "child", {"unit": dict(parent)}:
                 complete_parent(ports, run, PlacedUnit.from_record(parent))
             case _:

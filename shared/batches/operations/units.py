@@ -5,7 +5,8 @@ the process that fills a counter does more. A redelivered unit finds its record 
 case the process that was to do so died.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from shared.batches.operations import chains, counting, propagation
 from shared.batches.operations.headers import read_header
@@ -33,6 +34,7 @@ from shared.core.operations.ports import (
     Snapshot,
     Stale,
 )
+from shared.core.operations.record_sizes import is_full
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NotFound, Unavailable
 
@@ -166,9 +168,32 @@ def list_units(ports: Ports, batch: str, query: UnitsQuery) -> UnitsPage:
     return UnitsPage(by_index, str(listed[-1].unit.index) if is_full else "")
 
 
+def outcomes_of(ports: Ports, batch: str, query: UnitsQuery) -> Iterator[UnitRecord]:
+    """Iterate over all units with an outcome, in the order of their records' ids; a page of them is held at a time.
+
+    Raises `NotFound`; while iterating, `Unavailable`.
+    """
+    run, _ = read_header(ports, batch)
+    return _outcomes(ports, run, _outcomes_query(run, query))
+
+
+def _outcomes(ports: Ports, run: BatchRun, query: Query) -> Iterator[UnitRecord]:
+    while page := ports.store.query(query):
+        records = [UnitRecord.from_record(one.data) for one in page if one.data is not None]
+        yield from records
+        if not is_full(query, page):
+            return
+        query = replace(query, after=(run.unit_id(records[-1].unit.index),))
+
+
 def read_outcomes(ports: Ports, run: BatchRun, query: UnitsQuery) -> list[UnitRecord]:
     """Query a page of the records of units, in the order of their ids: that of `spread`, not of their indexes."""
+    found = ports.store.query(replace(_outcomes_query(run, query), bytes_max=None))
+    return [UnitRecord.from_record(one.data) for one in found if one.data is not None]
+
+
+def _outcomes_query(run: BatchRun, query: UnitsQuery) -> Query:
     where = (Condition(("state",), "==", query.state),) if query.state else ()
     cursor = () if query.after is None else (run.unit_id(query.after),)
-    found = ports.store.query(Query(run.units_path, where, limit=LIMITS.units_listed_max, after=cursor))
-    return [UnitRecord.from_record(one.data) for one in found if one.data is not None]
+    limit, bytes_max = LIMITS.units_listed_max, LIMITS.read_bytes_max
+    return Query(run.units_path, where, limit=limit, after=cursor, bytes_max=bytes_max)

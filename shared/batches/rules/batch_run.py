@@ -32,6 +32,11 @@ class BatchRun:
         return self.task_name("run")
 
     @property
+    def then_id(self) -> str:
+        """Return the id of the batch that follows."""
+        return self.task_name("then")
+
+    @property
     def pages_path(self) -> str:
         return f"{self.header_path}/pages"
 

@@ -59,7 +59,8 @@ class Header:
 
     `first_pages` is the number of pages of the creating call, which no other call may load. `due_at` is when the
     sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
-    once, through `queues` in turn; None, or none: all, through the queue of `task`.
+    once, through `queues` in turn; None, or none: all, through the queue of `task`. `then` is the JSON of the batch
+    that follows if this one succeeds, else `on_failure` is called.
     """
 
     incarnation: str
@@ -80,6 +81,8 @@ class Header:
     parent: PlacedUnit | None = None
     concurrency: int | None = None
     queues: tuple[str, ...] = ()
+    then: str = ""
+    on_failure: Call | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -90,6 +93,7 @@ class Header:
             | {
                 "task": _call(record["task"]),
                 "on_complete": _call(record["on_complete"]),
+                "on_failure": _call(record.get("on_failure")),
                 "missing": tuple(record["missing"]),
                 "queues": tuple(record.get("queues", ())),
                 "parent": record["parent"] and PlacedUnit.from_record(record["parent"]),
@@ -101,6 +105,7 @@ class Header:
         return {one.name: getattr(self, one.name) for one in fields(self)} | {
             "task": self.task and self.task.to_record(),
             "on_complete": self.on_complete and self.on_complete.to_record(),
+            "on_failure": self.on_failure and self.on_failure.to_record(),
             "missing": list(self.missing),
             "queues": list(self.queues),
             "parent": self.parent and self.parent.to_record(),
@@ -112,8 +117,7 @@ class Header:
         return self.state not in {"open", "sealed"}
 
     @property
-    def counts(self) -> Counts:
-        """The counts of an ended batch."""
+    def counts(self) -> Counts:  # of an ended batch
         return Counts(self.size or 0, self.succeeded, self.failed)
 
     def summary(self) -> dict[str, Any]:
@@ -121,8 +125,6 @@ class Header:
         why = {"reason": self.reason} if self.reason else {}
         missing = {"missing": list(self.missing)} if self.missing else {}
         return {"state": self.state, **asdict(self.counts), **why, **missing}
-
-    # --- transitions ---
 
     def sealed_at(self, pages: int, size: int, now: datetime) -> Self:
         """Return the header of a batch to which no page can be added."""
@@ -156,19 +158,29 @@ class Header:
         return (replace(run.effect_for("deadline"), not_before=self.deadline_at),)
 
     def end_effects(self, run: BatchRun, now: datetime) -> tuple[Effect, ...]:
-        """Return the tasks that follow the end of a batch: its `on_complete`, and completing its parent's unit.
+        """Return the tasks that follow the end of a batch: its calls, the batch that follows or its parent's unit.
 
         If it was cancelled, its sub-batches are: that alone follows the end of a sub-batch that another replaces.
         """
         effects = [run.effect_for("cancel", "", after="")] if self.state == "cancelled" else []
         if self.reason == REPLACED:
             return tuple(effects)
-        if self.on_complete is not None:
-            completion = {"id": run.batch, **self.summary()}
-            effects.append(self.on_complete.effect(run.task_name("complete"), now, batch=completion))
-        if self.parent is not None:
+        effects += self._calls(run, now)
+        if self.then and self.has_succeeded:
+            effects.append(run.effect_for("then"))
+        elif self.parent is not None:
             effects.append(run.effect_for("child", unit=self.parent.to_record()))
         return tuple(effects)
+
+    def _calls(self, run: BatchRun, now: datetime) -> list[Effect]:
+        calls = {"complete": self.on_complete, "failure": None if self.has_succeeded else self.on_failure}
+        completion = {"id": run.batch, **self.summary()}
+        return [call.effect(run.task_name(name), now, batch=completion) for name, call in calls.items() if call]
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Return whether a batch has ended well: no unit failed, or no more than `failures_max` tolerates."""
+        return self.state == "completed" and (self.failed == 0 or self.failures_max is not None)
 
 
 def _call(record: Mapping[str, Any] | None) -> Call | None:

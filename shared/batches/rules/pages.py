@@ -6,7 +6,7 @@ an end mark under the next number: a page and the seal compete for one record.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -115,18 +115,24 @@ def json_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def cut(units: Sequence[Any]) -> list[Sequence[Any]]:
+def cut(units: Iterable[Any]) -> list[Sequence[Any]]:
     """Cut units into pages of at most 100 units and 900,000 bytes; the same units give the same pages."""
-    pages: list[list[Any]] = []
+    return list(cut_on(units))
+
+
+def cut_on(units: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    """Iterate over the pages of units that are too many to hold."""
+    page: list[Any] = []
     page_bytes = 0
     for unit in units:
         unit_bytes = len(json_text(unit)) + 1
-        if not pages or len(pages[-1]) == LIMITS.page_units_max or page_bytes + unit_bytes > LIMITS.page_bytes_max:
-            pages.append([])
-            page_bytes = 0
-        pages[-1].append(unit)
+        if page and (len(page) == LIMITS.page_units_max or page_bytes + unit_bytes > LIMITS.page_bytes_max):
+            yield page
+            page, page_bytes = [], 0
+        page.append(unit)
         page_bytes += unit_bytes
-    return list(pages)
+    if page:
+        yield page
 
 
 # --- what may follow ---

@@ -39,9 +39,28 @@ class UnitsQuery:
     @classmethod
     def from_request(cls, query: Mapping[str, str]) -> Self:
         """Parse ``state=`` and ``page_token=``. Raises `BadQuery`."""
-        state, page_token = query.get("state", ""), query.get("page_token", "")
-        if state not in ("", "succeeded", "failed"):
-            raise BadQuery("`state` must be succeeded or failed.", field="state")
-        if page_token and not (page_token.isascii() and page_token.isdecimal() and len(page_token) < 10):
-            raise BadQuery("Invalid page_token.", field="page_token")
-        return cls(state, int(page_token) if page_token else None)
+        return cls(_state(query), _index(query, "page_token"))
+
+    @classmethod
+    def of_results(cls, query: Mapping[str, str]) -> Self:
+        """Parse ``state=`` and ``after=``, the index of the last line received. Raises `BadQuery`."""
+        return cls(_state(query), _index(query, "after"))
+
+
+def first_page_of(query: Mapping[str, str]) -> int:
+    """Parse ``page=``, the number of the first page to load. Raises `BadQuery`."""
+    return _index(query, "page") or 0
+
+
+def _state(query: Mapping[str, str]) -> str:
+    state = query.get("state", "")
+    if state not in ("", "succeeded", "failed"):
+        raise BadQuery("`state` must be succeeded or failed.", field="state")
+    return state
+
+
+def _index(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name, "")
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise BadQuery(f"Invalid {name}.", field=name)
+    return int(text) if text else None

@@ -192,6 +192,12 @@ class Limits:
     batch_queues_max: int = 20
     """Queues of one batch: 20 of 500 dispatches a second are more than one batch's records take."""
 
+    then_bytes_max: int = 200 * 1024
+    """The batches that follow a batch, with their units: they lie in its header, beside three payloads."""
+
+    then_stages_max: int = 20
+    """Batches that follow each other."""
+
     call_units_max: int = 10_000
     """Units of one call: a hundred pages, each a commit, take much less than a function's minute."""
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from shared.batches.operations import units as batch_units
 from shared.batches.operations.sub_batches import populate_sub_batch
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.outcomes import failed, succeeded
-from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Ports
 from shared.core.rules.effects import Json

@@ -16,19 +16,21 @@ from shared.testing.platform import Platform
 
 TASK = {"function": "painter", "task": "paint", "payload": {"color": "red"}}
 ANNOUNCE = {"function": "painter", "task": "announce", "payload": {}}
+ALARM = {"function": "painter", "task": "alarm", "payload": {}}
 
 Work = Callable[[Effect], UnitOutcome]
 """The outcome of a unit, from its task."""
 
 
 class BatchHarness(Platform):
-    """A platform whose `painter` is the test: it notes the units that `ran` and the `completions`."""
+    """A platform whose `painter` is the test: it notes the units that `ran`, `completions` and `alarms`."""
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__()
         if store is not None:
             self.ports = metered(Ports(store, self.queue, self.clock, self.log))
         self.completions: list[dict[str, Any]] = []
+        self.alarms: list[dict[str, Any]] = []
         self.ran: list[Effect] = []
 
     def request(
@@ -46,6 +48,8 @@ class BatchHarness(Platform):
                 run_batch_task(self.ports, effect.task, effect.payload)
             elif effect.task == "announce":
                 self.completions.append(dict(effect.context["batch"]))
+            elif effect.task == ALARM["task"]:
+                self.alarms.append(dict(effect.context["batch"]))
             else:
                 self.ran.append(effect)
                 complete_unit(self.ports, PlacedUnit.from_record(effect.context["unit"]), do(effect))

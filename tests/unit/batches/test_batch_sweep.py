@@ -9,7 +9,7 @@ from shared.adapters.meter import Cost, measure
 from shared.batches.operations import batches, removal
 from shared.batches.operations.sweep import sweep
 from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.requests import BatchSpec
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.core.operations.time_budgets import OutOfTime
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable

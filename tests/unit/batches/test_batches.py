@@ -6,8 +6,8 @@ from shared.batches.operations import units
 from shared.batches.operations.sub_batches import populate_sub_batch
 from shared.batches.operations.sweep import sweep
 from shared.batches.operations.tasks import run_batch_task
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.outcomes import UnitOutcome, succeeded
-from shared.batches.rules.requests import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect

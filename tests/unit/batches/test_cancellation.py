@@ -7,7 +7,7 @@ import pytest
 from shared.adapters.meter import Cost, measure
 from shared.batches.operations import batches
 from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.requests import BatchSpec
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.ports import Query
 from shared.core.rules.calls import Call

@@ -10,9 +10,10 @@ from shared.batches.operations import batches, units
 from shared.batches.operations.pages import add_page
 from shared.batches.operations.tasks import run_batch_task
 from shared.batches.rules.batch_run import BatchRun
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.chains import Retries, retries_in_ranges
 from shared.batches.rules.outcomes import failed, succeeded
-from shared.batches.rules.requests import BatchSpec, PageRequest, SealRequest
+from shared.batches.rules.requests import PageRequest, SealRequest
 from shared.batches.rules.units import PlacedUnit
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import BadBatch, BadCall

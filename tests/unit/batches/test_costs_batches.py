@@ -11,8 +11,9 @@ from shared.batches.operations import batches, units
 from shared.batches.operations.pages import add_page
 from shared.batches.operations.sweep import sweep
 from shared.batches.operations.tasks import run_batch_task
+from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.outcomes import succeeded
-from shared.batches.rules.requests import BatchSpec, PageRequest, SealRequest
+from shared.batches.rules.requests import PageRequest, SealRequest
 from shared.batches.rules.units import PlacedUnit
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness
 
