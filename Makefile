@@ -32,6 +32,7 @@ LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashe
 RUN_quilt = examples.local.quilt
 RUN_standings = examples.standings
 RUN_todos = examples.local.todos
+RUN_atlas = examples.local.atlas
 RUN_philosophers = examples.dinner --mode=$(or $(MODE),ordered) --seats=$(or $(SEATS),5) --rounds=$(or $(ROUNDS),5)
 
 .DEFAULT_GOAL := help
@@ -43,7 +44,7 @@ help: ## List the targets
 demo: $(READY) ## Run the five stages of the demo on real input, on the local emulators (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
-example: $(READY) ## Run an example on a local stack (NAME=quilt, todos, standings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)
+example: $(READY) ## Run an example on a local stack (NAME=quilt, todos, atlas, standings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)
 	@$(PYTHON_IN_VENV) -m $(or $(RUN_$(NAME)),$(error Name the example: make example NAME=quilt))
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)

@@ -82,7 +82,8 @@ def harness() -> Iterator[Harness]:
 def described(**more: Any) -> OpenApiSchema:
     """Read the description that the resource answers, for requests to it in this process."""
     config = SchemathesisConfig.from_dict({"checks": REFUSALS, **more})
-    schema = schemathesis.openapi.from_dict(Client(APP).get("/openapi.json").json, config=config)
+    description: Any = Client(APP).get("/openapi.json").json
+    schema = schemathesis.openapi.from_dict(description, config=config)
     schema.app = APP
     return schema
 
