@@ -3,18 +3,13 @@
 ``PORT`` is the port (a free one); with ``--seconds`` it ends by itself.
 """
 
-import argparse
-import contextlib
 import json
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
+from examples.local.stack import on_a_stack
 from infra import http_client
-from infra.local.stack import Stack, StackError
 
 QUILTS = ({"quilt": "small", "side": 8, "torn": 2}, {"quilt": "large", "side": 32, "torn": 9})
 SECONDS_TO_OPEN = 5.0
@@ -25,22 +20,7 @@ RESPONSE_SECONDS_MAX = 30.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the example and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m examples.local.quilt", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so long (default: at Ctrl-C)")
-    options = parser.parse_args(arguments)
-    port = os.environ.get("PORT")
-    try:
-        with (
-            contextlib.suppress(KeyboardInterrupt),
-            tempfile.TemporaryDirectory() as folder,
-            Stack(int(port) if port else None, Path(folder)) as stack,
-        ):
-            _paint(f"{stack.base_url}quilt")
-            _wait(options.seconds)
-    except (OSError, StackError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return on_a_stack(lambda base_url: _paint(f"{base_url}quilt"), "examples.local.quilt", __doc__, arguments)
 
 
 def _paint(address: str) -> None:
@@ -51,12 +31,6 @@ def _paint(address: str) -> None:
     time.sleep(SECONDS_TO_OPEN)
     for each in QUILTS:
         http_client.send("POST", address, content=json.dumps(each).encode(), timeout_seconds=RESPONSE_SECONDS_MAX)
-
-
-def _wait(seconds: float) -> None:
-    ends_at = time.monotonic() + seconds
-    while time.monotonic() < ends_at:
-        time.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,9 @@ def main() -> int:
     found = cities(chosen.count) if chosen.input == "cities" else ratings(ratings_file(), chosen.count)
     began = time.monotonic()
     differing = run(found)
-    print("\n".join(differing) or "every standing equals the recount")
-    print(f"{len(found)} {chosen.input} in {time.monotonic() - began:.1f} s; data: {LICENCES[chosen.input]}")
+    seconds = time.monotonic() - began
+    sys.stdout.write("\n".join(differing) or "every standing equals the recount")
+    sys.stdout.write(f"\n{len(found)} {chosen.input} in {seconds:.1f} s; data: {LICENCES[chosen.input]}\n")
     return 1 if differing else 0
 
 

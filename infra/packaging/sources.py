@@ -5,8 +5,10 @@ from pathlib import Path
 
 from infra.packaging.requirements import REQUIREMENTS
 
-LEFT_OUT = frozenset({(REQUIREMENTS,), ("requirements.in",)})
-"""The zip gets one requirements.txt, made of this and the functions' lock."""
+LEFT_OUT = frozenset({(REQUIREMENTS,), ("requirements.in",), ("package.json",), ("package-lock.json",)})
+"""The zip gets one requirements.txt, made of this and the functions' lock. What npm reads is for who makes a page."""
+
+CACHES = frozenset({"__pycache__", "node_modules"})
 
 
 def own_files(folder: Path) -> dict[str, bytes]:
@@ -17,7 +19,7 @@ def own_files(folder: Path) -> dict[str, bytes]:
 def _own_files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
-        left_out = any(part.startswith(".") or part == "__pycache__" for part in parts)
+        left_out = any(part.startswith(".") or part in CACHES for part in parts)
         left_out |= path.name.endswith(("~", ".pyc", ".md")) or parts in LEFT_OUT or is_test(path)
         if not left_out and path.is_file():
             yield path

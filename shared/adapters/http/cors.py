@@ -12,7 +12,7 @@ from shared.adapters.settings import settings
 
 ANY = "*"
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
-EXPOSED = "ETag, Location, Retry-After, WWW-Authenticate"
+EXPOSED = "ETag, Link, Location, Retry-After, WWW-Authenticate, X-Total-Count"
 """Headers of answers that a page may read, beside those that every page may."""
 
 PREFLIGHT_SECONDS = 7_200

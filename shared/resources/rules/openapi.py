@@ -113,7 +113,7 @@ def _filters(resource: Resource) -> Iterator[tuple[str, Json]]:
         if each.is_list:
             yield from [] if each.refers_to else [(f"{each.name}_contains", schema)]
             continue
-        yield each.name, schema
+        yield each.name, {"anyOf": [schema, {"const": "null"}]} if each.is_optional else schema
         if not each.refers_to and each.type is not BOOLEAN:
             yield from ((f"{each.name}{suffix}", schema) for suffix in ("_ne", "_gte", "_lte"))
 

@@ -39,7 +39,7 @@ def test_a_preflight_of_a_permitted_origin_is_answered_without_a_handler(client:
             "Access-Control-Allow-Headers": "authorization,content-type",
             "Access-Control-Max-Age": "7200",
             "Access-Control-Allow-Origin": APP,
-            "Access-Control-Expose-Headers": "ETag, Location, Retry-After, WWW-Authenticate",
+            "Access-Control-Expose-Headers": "ETag, Link, Location, Retry-After, WWW-Authenticate, X-Total-Count",
             "Vary": "Origin",
         },
     )

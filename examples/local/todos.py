@@ -1,0 +1,31 @@
+"""Serve the to-do list on a local stack: ``make example NAME=todos``, until Ctrl-C.
+
+``PORT`` is the port (a free one); with ``--seconds`` it ends by itself.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from examples.local.stack import on_a_stack
+from infra import http_client
+
+TEXTS = ("buy tea", "write to Ann", "water the plants")
+RESPONSE_SECONDS_MAX = 30.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the example and return the exit code."""
+    return on_a_stack(_begin, "examples.local.todos", __doc__, arguments)
+
+
+def _begin(base_url: str) -> None:
+    for order, text in enumerate(TEXTS):
+        item = json.dumps({"text": text, "order": order}).encode()
+        http_client.send("POST", f"{base_url}todos", content=item, timeout_seconds=RESPONSE_SECONDS_MAX)
+    sys.stdout.write(f"{base_url}todos/page\nOpen it in two windows. Ctrl-C ends it.\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
