@@ -8,12 +8,10 @@ from typing import Any
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import deployed
 from shared.batches.operations import batches as operations
-from shared.batches.operations import pages
 from shared.batches.operations import units as batch_units
+from shared.batches.operations.whole_batches import populate_whole
 from shared.batches.rules.batch_spec import BatchSpec
 from shared.batches.rules.queries import UnitsQuery
-from shared.batches.rules.requests import SealRequest
-from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadBatch
@@ -65,7 +63,7 @@ class Batch:
             then=then,
             on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
         )
-        return _populate(runtime.ports(), self.id, spec, units)
+        return populate_whole(runtime.ports(), self.id, spec, units).to_json()
 
     def status(self) -> Status:
         """Return the state and counts; `last_error` while a unit that raised is being retried. Raises `NotFound`."""
@@ -134,16 +132,12 @@ class _Units:
 
     def __init__(self, calls: Iterable[Call], queues: Sequence[str] = ()) -> None:
         self._calls = iter(calls)
-        self.first = list(islice(self._calls, LIMITS.call_units_max + 1))
+        self.first = list(islice(self._calls, 1))
         self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
         for queue in queues if self.first else ():
             deployed(replace(self.first[0], queue=queue), "queues")
         for call in self.first:
             self._check(call)
-
-    @property
-    def fit_one_call(self) -> bool:
-        return len(self.first) <= LIMITS.call_units_max
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for call in chain(self.first, self._calls):
@@ -153,12 +147,3 @@ class _Units:
     def _check(self, call: Call) -> None:
         if self.task != replace(call, payload={}):
             raise BadBatch("All units of a batch must be calls of one task, through one queue.", field="units")
-
-
-def _populate(ports: Ports, batch: str, spec: BatchSpec, units: _Units) -> Status:
-    """Load all units in one call where they fit, else page by page; each call can be repeated."""
-    if units.fit_one_call:
-        return operations.populate(ports, batch, replace(spec, units=list(units), sealed=True)).status.to_json()
-    operations.populate(ports, batch, spec)
-    added = pages.add_units(ports, batch, 0, units)
-    return operations.seal(ports, batch, SealRequest(added.page)).to_json()

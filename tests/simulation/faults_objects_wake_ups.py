@@ -86,7 +86,7 @@ def _permanent(ports: Ports, code: Any, delivery: runs.Run, budget: Any) -> None
 FAULTS = (
     in_objects("obj-5", "the wake-up in the outbox", calls, "post", _posted_without_outbox),
     in_objects("obj-5", "the slot of the commit", outbox, "commit", _slot_before_commit),
-    in_objects("obj-5", "a run that comes early comes again", runs, "_check_due", _not_checked),
+    in_objects("obj-5", "a run that comes early comes again", runs, "check_due", _not_checked),
     in_objects("obj-6", "asking for another run", runs, "effects_of", _asks_for_no_more),
     in_objects("obj-6", "what another turn has read, not written", runs, "_is_over", _committed_since),
     in_objects("obj-6", "only what landed before its time", runs, "_is_over", _of_any_time),
