@@ -1,7 +1,7 @@
 """The catalogue as a whole: check that its entries agree with each other.
 
 Every queue that a function enqueues to exists, every invoker that a function declares calls it, a function has one
-trigger at most, and a class of objects has one function.
+trigger at most, and a class of objects and a flow have one function each.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from infra.catalogue_entries import ENQUEUING, CatalogueError, Function, Index, 
 from shared.core.rules.calls import CALL_OBJECT
 
 OBJECTS_QUEUE = "objects"
-"""Carries the wake-ups of objects, and nothing else."""
+"""Carries the wake-ups of objects and flows, and nothing else."""
 
 ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
 
@@ -45,7 +45,7 @@ class Catalogue:
         self._callers_agree("schedules", called, "schedule")
         self._one_trigger_each()
         self._addresses_differ()
-        self._one_function_a_class()
+        self._one_function_a_class_and_a_flow()
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
@@ -89,12 +89,17 @@ class Catalogue:
 
     def _calling(self, function: Function) -> frozenset[str]:
         tasks = frozenset(function.queues) or self.task_queues
-        return tasks | {OBJECTS_QUEUE} if function.objects else tasks
+        return tasks | {OBJECTS_QUEUE} if function.has_mailboxes else tasks
 
     @property
     def object_classes(self) -> Mapping[str, str]:
         """Return the function that has the code of each class of objects."""
         return {name: function.name for function in self.functions.values() for name in function.objects}
+
+    @property
+    def flow_functions(self) -> Mapping[str, str]:
+        """Return the function that has the code of each flow."""
+        return {name: function.name for function in self.functions.values() for name in function.flows}
 
     @property
     def _forever(self) -> frozenset[str]:
@@ -128,13 +133,18 @@ class Catalogue:
                 unknown = f"schedules.{name}: {schedule.function} has no task {schedule.task!r}; its tasks: {known}"
                 refuse(schedule.task not in tasks, unknown)
 
-    def _one_function_a_class(self) -> None:
+    def _one_function_a_class_and_a_flow(self) -> None:
         for function in self.functions.values():
+            where = f"functions.{function.name}"
             for name in function.objects:
                 other = self.object_classes[name]
-                refuse(other != function.name, f"functions.{function.name}: the class {name} is one of {other} already")
-            lost = bool(function.objects) and OBJECTS_QUEUE not in self._forever
-            refuse(lost, f"functions.{function.name}: its objects need a queue {OBJECTS_QUEUE} with attempts_max: -1")
+                refuse(other != function.name, f"{where}: the class {name} is one of {other} already")
+            for name in function.flows:
+                other = self.flow_functions[name]
+                refuse(other != function.name, f"{where}: the flow {name} is one of {other} already")
+            lost, kind = OBJECTS_QUEUE not in self._forever, "objects" if function.objects else "flows"
+            lost = lost and function.has_mailboxes
+            refuse(lost, f"{where}: its {kind} need a queue {OBJECTS_QUEUE} with attempts_max: -1")
 
     def _one_trigger_each(self) -> None:
         first: dict[str, str] = {}

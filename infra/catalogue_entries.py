@@ -66,6 +66,7 @@ class Function:
     tasks: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+    flows: tuple[str, ...] = ()
     public: bool = False
     auth: str = ""
     cors: tuple[str, ...] = ()
@@ -98,7 +99,7 @@ class Function:
         refuse(
             bool(self.tasks) and "queue" not in self.invoked_by, "tasks are called by queues: add queue to invoked_by"
         )
-        self._objects_can_be_woken()
+        self._objects_and_flows_can_be_woken()
         refuse(bool(self.queues) and "queue" not in self.invoked_by, "queues are its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
@@ -113,11 +114,14 @@ class Function:
         except ValueError as error:
             raise CatalogueError(str(error)) from error
 
-    def _objects_can_be_woken(self) -> None:
+    def _objects_and_flows_can_be_woken(self) -> None:
         woken = "queue" in self.invoked_by
         refuse(bool(self.objects) and not woken, "objects are woken by a queue: add queue to invoked_by")
+        refuse(bool(self.flows) and not woken, "flows are woken by a queue: add queue to invoked_by")
         for name in self.objects:
             refuse(not CLASS_NAME.fullmatch(name), f"objects names {name!r}, which is no name of a class of objects")
+        for name in self.flows:
+            refuse(not TASK.fullmatch(name), f"flows names {name!r}, which is no name of a Python function")
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")
@@ -127,6 +131,11 @@ class Function:
         refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: say concurrency: 1 or cpu: 1")
         _between("timeout_seconds", self.timeout_seconds, 1, EVENT_SECONDS_MAX if self._for_events else SECONDS_MAX)
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
+
+    @property
+    def has_mailboxes(self) -> bool:
+        """Return whether it has the code of objects or flows: a queue of their own wakes them."""
+        return bool(self.objects or self.flows)
 
     @property
     def open_to_all(self) -> bool:

@@ -38,7 +38,7 @@ class Settings:
     function, ``auth`` how it authenticates its users (``firebase``); ``user_keys_url`` serves the keys of their tokens,
     and ``tokens_unsigned``, which no deployment can have, accepts tokens that nobody signed. ``split_functions`` are
     deployed twice, and ``part`` is what this process serves of one: ``people`` or ``tasks``; empty: all of it.
-    ``object_classes`` names the function that has the code of a class of objects.
+    ``object_classes`` names the function that has the code of a class of objects, ``flow_functions`` that of a flow.
     """
 
     project: str
@@ -68,6 +68,7 @@ class Settings:
     split_functions: frozenset[str] = frozenset()
     part: str = ""
     object_classes: Mapping[str, str] = field(default_factory=dict)
+    flow_functions: Mapping[str, str] = field(default_factory=dict)
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -116,6 +117,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         part=get("SIGNALBOX_PART", ""),
         tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
         object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
+        flow_functions=json.loads(get("SIGNALBOX_FLOW_FUNCTIONS") or "{}"),
     )
 
 

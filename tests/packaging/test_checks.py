@@ -167,6 +167,30 @@ def test_an_entry_declares_the_classes_of_objects_and_the_queues_of_their_turns(
     assert f"write  {line}" in refusal(project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main}))
 
 
+@pytest.mark.parametrize(
+    ("entry", "body", "line"),
+    [
+        ("invoked_by: [people]", "sleep(1)", "invoked_by: [people, queue]"),
+        ("invoked_by: [queue]", "sleep(1)", "flows: [checkout]"),
+        ("invoked_by: [queue], flows: [checkout, other]", "sleep(1)", "flows: [checkout]"),
+        ("invoked_by: [queue], flows: [checkout]", "sleep(1)", "enqueues: [objects, tasks]"),
+        ("invoked_by: [queue], flows: [checkout], enqueues: [objects, tasks]", 'lock("s")', "[objects, tasks, admit]"),
+        (
+            "invoked_by: [queue], flows: [checkout], enqueues: [objects, tasks]",
+            "batch([])",
+            "[objects, tasks, batches]",
+        ),
+    ],
+)
+def test_an_entry_declares_the_flows_and_the_queues_of_their_turns(
+    project: Project, entry: str, body: str, line: str
+) -> None:
+    code = f"@app.flow\ndef checkout():\n    yield flow.{body}\n"
+    main = f"from shared.kit import Function, flow\n\napp = Function('one')\n\n{code}\none = app.entry_point()\n"
+    catalogue = ENTRY.format(entry=entry, queues=QUEUES)
+    assert line in refusal(project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main}))
+
+
 def test_who_calls_objects_of_another_function_enqueues_to_their_queue(project: Project) -> None:
     main = "from shared.kit import objects\n\none = lambda _: objects('Counter', 'a').add(amount=1)\n"
     catalogue = ENTRY.format(entry="invoked_by: [people]", queues=QUEUES)
