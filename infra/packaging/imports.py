@@ -7,7 +7,7 @@ something that no zip contains.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -66,10 +66,11 @@ def references(path: str, source: bytes) -> tuple[Reference, ...]:
 
 
 def _references(path: str, tree: ast.Module) -> Iterator[Reference]:
-    literal_loads = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _literal_load(node)]
-    followed = {id(node.func) for node in literal_loads}
-    for call in literal_loads:
-        yield Reference(_literal_load(call), f"{path}:{call.lineno}")
+    tables = _tables(tree)
+    loads = {node: _loaded(node, tables) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    followed = {id(call.func) for call, modules in loads.items() if modules}
+    for call, modules in loads.items():
+        yield from (Reference(module, f"{path}:{call.lineno}") for module in modules)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (Reference(alias.name, f"{path}:{node.lineno}") for alias in node.names)
@@ -99,12 +100,26 @@ def _absolute(node: ast.ImportFrom, path: str) -> str:
     return ".".join((*above, *filter(None, (node.module,))))
 
 
-def _literal_load(call: ast.Call) -> str:
-    """Return the module that ``import_module("a.b")`` loads; empty for any other call."""
-    if _loader(call.func) and call.args and isinstance(call.args[0], ast.Constant):
-        name = call.args[0].value
-        return name if isinstance(name, str) and not name.startswith(".") else ""
-    return ""
+def _tables(tree: ast.Module) -> Mapping[str, Sequence[str]]:
+    """Return the values of each constant of a module that is a dictionary of texts."""
+    values: dict[str, Sequence[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
+            texts = [item.value for item in node.value.values if isinstance(item, ast.Constant)]
+            values[node.targets[0].id] = [text for text in texts if isinstance(text, str)]
+    return values
+
+
+def _loaded(call: ast.Call, tables: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """Return the modules of ``import_module("a.b")``, or of ``import_module(TABLE[name])``; of any other call none."""
+    if not _loader(call.func) or not call.args:
+        return ()
+    match call.args[0]:
+        case ast.Constant(value=str(name)) if not name.startswith("."):
+            return (name,)
+        case ast.Subscript(value=ast.Name(id=table)):
+            return tables.get(table, ())
+    return ()
 
 
 def _loader(node: ast.expr) -> str:

@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import flask
 
 from shared.adapters import runtime
-from shared.adapters.clock import time_budget
 from shared.adapters.http import service_part
 from shared.adapters.http.paths import match, segments_of_pattern
 from shared.adapters.http.request_log import entry_point, logged_request
@@ -19,21 +18,18 @@ from shared.core.rules import wake_ups
 from shared.core.rules.calls import CALL_OBJECT, QUEUE_DEFAULT
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadObjectCall, NotFound, Problem, Unavailable, UnknownTask
+from shared.core.rules.problems import NotFound, Problem, Unavailable, UnknownTask
 from shared.core.rules.task_context import TaskContext, TaskSubject
-from shared.core.rules.wake_ups import WakeUp
-from shared.kit import object_http
 from shared.kit.batch_liveness_cache import is_live
 from shared.kit.calls import Call
 from shared.kit.idempotency import hold, idempotent_calls
-from shared.kit.object_classes import LocalClasses, declare, local_classes
-from shared.kit.objects import call_object
 from shared.kit.task_contexts import task_context
-from shared.objects.operations import runs
-from shared.objects.rules.classes import ObjectClass
 from shared.tasks.operations import task_runner
 from shared.tasks.rules.attempts import RetryLimits, Start
 from shared.tasks.rules.signatures import Signature
+
+if TYPE_CHECKING:
+    from shared.kit.object_host import ObjectHost
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,7 +81,7 @@ class Function:
         self._routes = Routes(name)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
-        self._classes: dict[str, ObjectClass] = {}
+        self._objects: ObjectHost | None = None
 
     def http(
         self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
@@ -142,15 +138,13 @@ class Function:
         return register if code is None else register(code)
 
     def object(self, code: Class) -> Class:
-        """Register a class of durable objects under its name: see `shared.kit.objects`.
+        """Register a class of durable objects under its name: see `shared.kit.durable_objects`.
 
         Raises `TypeError` for a field without a default or of a type that is no JSON, `ValueError` for a second class
         of one name.
         """
-        if code.__name__ in self._classes:
-            raise ValueError(f"{self.name} has two classes of the name {code.__name__}")
-        self._classes[code.__name__] = ObjectClass.from_class(code)
-        declare(self._classes, self.name)
+        self._objects = self._objects or self._new_host()
+        self._objects.add(code)
         return code
 
     def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -179,36 +173,23 @@ class Function:
         """Return the function that functions-framework calls, with a request or with an event."""
         if self._events is not None:
             return self._events
-        if self._classes:
-            self._add_objects()
-            declare(self._classes, self.name)
         tasks = task_entry(self.name)(self._run)
         turns = task_entry(self.name)(self._run_turn)
-        return entry_point(
-            self.name, self._with_classes(_dispatch(self._routes.entry_point(), tasks, turns, _nothing_here(self.name)))
-        )
+        host = self._objects
+        if host and CALL_OBJECT not in self._tasks:
+            self._add_objects(host)
+        entry = _dispatch(self._routes.entry_point(), tasks, turns, _nothing_here(self.name))
+        return entry_point(self.name, host.within(entry) if host else entry)
 
-    def _add_objects(self) -> None:
+    def _add_objects(self, host: "ObjectHost") -> None:
         """Add the routes of objects, and the task that calls a method."""
-        if CALL_OBJECT not in self._tasks:
-            object_http.add_routes(self._routes, lambda: self._local_classes)
-            self._tasks[CALL_OBJECT] = Task(self.name, call_object, RetryLimits(LIMITS.attempts_max), QUEUE_DEFAULT)
+        host.add_routes(self._routes)
+        self._tasks[CALL_OBJECT] = Task(self.name, host.call_method, RetryLimits(LIMITS.attempts_max), QUEUE_DEFAULT)
 
-    @property
-    def _local_classes(self) -> LocalClasses:
-        return LocalClasses(self.name, self._classes)
+    def _new_host(self) -> "ObjectHost":
+        from shared.kit.object_host import ObjectHost  # it is for functions that have objects
 
-    def _with_classes(self, entry: EntryPoint) -> EntryPoint:
-        """Return an entry point whose requests find the classes of this function."""
-
-        def with_classes(request: flask.Request) -> flask.Response:
-            token = local_classes.set(self._local_classes)
-            try:
-                return entry(request)
-            finally:
-                local_classes.reset(token)
-
-        return with_classes
+        return ObjectHost(self.name)
 
     def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
         """Use this store, queue and clock in this process from now on. For tests; see also `shared.testing.Harness`."""
@@ -232,11 +213,7 @@ class Function:
     def _run_turn(self, request: TaskDelivery) -> None:
         """Run an object's mailbox. Nothing is a permanent error: acknowledged, the messages would sleep."""
         try:
-            deliveries = request.executions + request.retries
-            delivery = runs.Run(WakeUp.from_payload(request.payload), request.operation, deliveries)
-            if delivery.address.class_name not in self._classes:
-                raise BadObjectCall(f"{self.name} has no class {delivery.address.class_name!r}: an older deployment?")
-            runs.run(runtime.ports(), self._local_classes.code, delivery, time_budget(LIMITS.turn_seconds))
+            (self._objects or self._new_host()).run_turn(request)
         except Problem as problem:
             runtime.log().error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)
             raise Unavailable(problem.detail) from problem

@@ -15,6 +15,7 @@ from tests.packaging.conftest import LOCKED, Packaged, Project
         "def later():\n    from shared.rules import a",
         "if False:\n    import shared.rules.a as b",
         "import importlib\nimportlib.import_module('shared.rules.a')",
+        "from importlib import import_module\nNAMES = {'a': 'shared.rules.a'}\nimport_module(NAMES[name])",
     ],
 )
 def test_every_way_of_importing_a_module_is_seen(project: Project, text: str) -> None:
@@ -65,6 +66,10 @@ def test_modules_that_import_each_other_end_the_search(project: Project, package
         ("from infra import catalogue", "imports infra/, which is not in the zip"),
         ("import tests.simulation", "imports tests/, which is not in the zip"),
         ("from ... import sibling", "imports from above the zip's root"),
+        (
+            "import importlib\nNAMES = dict(a='shared.rules.a')\nimportlib.import_module(NAMES[name])",
+            "uses import_module with",
+        ),
         ("import importlib\nimportlib.import_module('shared.' + name)", "uses import_module with a name"),
         ("from importlib import import_module\nimport_module(f'shared.{name}')", "uses import_module with a name"),
         ("from importlib import import_module as get\nget('shared.rules.a')", "renames import_module"),

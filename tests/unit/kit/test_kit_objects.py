@@ -22,7 +22,7 @@ from shared.kit import (
     semaphore,
     send,
 )
-from shared.kit.objects import Methods
+from shared.kit.durable_objects import Methods
 from shared.testing import Faults, Harness
 
 app = Function("counters")
