@@ -44,6 +44,7 @@ SUBJECTS = {
     "batches": ("core",),
     "tasks": ("core", "semaphores", "batches"),
     "objects": ("core", "tasks"),
+    "flows": ("core", "tasks", "objects", "semaphores", "batches"),
     "standings": ("core",),
 }
 """Which other subjects a subject may import; each may import itself."""

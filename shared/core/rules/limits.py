@@ -393,6 +393,59 @@ class Limits:
     objects_listed_max: int = 100
     """Objects in one response."""
 
+    # --- flows ---
+
+    flow_pending_max: int = 90
+    """Commands that a flow waits for at once: the tasks of one commit share an outbox record of 100."""
+
+    flow_step_attempts_max: int = 1_000
+    """Attempts that a flow asks for of one step: with a pause of an hour, six weeks."""
+
+    flow_advances_max: int = 10_000
+    """Times that a flow's code goes on in one turn without anything from outside: more is a loop that never waits."""
+
+    flow_events_kept_max: int = 1_000
+    """Events that came and that the code has not waited for; `again` carries them over in one record."""
+
+    flow_event_name_bytes_max: int = 200
+    """Of an event's name: it is repeated in the log and in errors."""
+
+    flow_tail_bytes_max: int = 100_000
+    """Of the log's end, which lies in the header and is written by each turn; when it is longer, it becomes a chunk."""
+
+    flow_chunk_bytes_max: int = 900_000
+    """Of a chunk of the log: a record of Firestore has at most 1 MiB."""
+
+    flow_log_bytes_max: int = 8 * 1024 * 1024
+    """Of the log of one generation: a turn reads it whole. A flow that needs more begins anew with `again`."""
+
+    flow_log_entries_max: int = 50_000
+    """Entries of the log of one generation: a turn tells them all, some 3 ms a thousand."""
+
+    flow_siblings_max: int = 4
+    """A step beside more siblings than this leaves its outcome to a run: their turns would collide."""
+
+    flow_deliveries_max: int = 10
+    """Deliveries of one run after which its flow is stuck: the code ends the process, or takes too long."""
+
+    flow_stuck_seconds: int = 600
+    """The sweeper wakes a stuck flow so often: the next deployment may have mended its code."""
+
+    flow_kept_seconds: int = 7 * 24 * 3600
+    """A flow's records are kept so long after its end."""
+
+    flow_depth_max: int = 10
+    """Flows that one flow may run, each inside the other."""
+
+    flows_listed_max: int = 100
+    """Flows in one response."""
+
+    flows_sweep_page: int = 50
+    """Flows that one sweep looks at: each costs some calls."""
+
+    flow_removal_page: int = 300
+    """Records that one commit of a removal deletes."""
+
     # --- standings ---
 
     yoke_part_bytes_max: int = 450

@@ -281,6 +281,29 @@ class NotReady(Problem):
     title = "The call has no result yet"
 
 
+class BadFlow(Problem):
+    title = "Invalid request on a flow"
+
+
+class NoFlow(NotFound):
+    title = "Flow not found"
+
+
+class FlowEnded(Problem):
+    status = 409
+    title = "The flow has ended"
+
+
+class FlowRunning(Problem):
+    status = 409
+    title = "The flow has not ended"
+
+
+class FlowCancelled(Problem):
+    status = 409
+    title = "The flow was cancelled"
+
+
 class BadStanding(Problem):
     title = "Invalid declaration of standings"
 

@@ -1,0 +1,114 @@
+"""Random flows: generators whose code is drawn from a seed, and entries that may be told to them."""
+
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from shared.core.rules.calls import Call
+from shared.core.rules.problems import Problem
+from shared.flows.rules import flow
+from shared.flows.rules.driver import Driver, replay
+from shared.flows.rules.entries import CancelEntry, Entry, EventEntry, ResultEntry
+from shared.flows.rules.positions import Position
+from shared.objects.rules.outcomes import CallOutcome
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+Generated = Generator[Any, Any, Any]
+
+
+def step(name: str) -> Call:
+    """Return a call of a task."""
+    return Call("shop", name, {})
+
+
+def done(driver: Driver, path: str, result: Any = None, error: str = "", at: datetime = BEGIN) -> ResultEntry:
+    """Return the entry that ends what a driver waits for."""
+    outcome = CallOutcome.from_problem(Problem(error)) if error else CallOutcome(result)
+    return ResultEntry(path, driver.pending[path].command.signature, outcome, at)
+
+
+def random_code(seed: int) -> Callable[[], Generated]:
+    """Return the code of a flow: the same seed, the same code."""
+
+    def code() -> Generated:
+        rng = Random(seed)
+
+        def command() -> Any:
+            name = rng.choice("ab")
+            return rng.choice((lambda: step(name), lambda: flow.sleep(1), lambda: flow.event(name)))()
+
+        def branch(depth: int) -> Generated:
+            seen: list[str] = []
+            for _ in range(rng.randint(1, 3)):
+                seen.append(str((yield from one(depth, rng.randrange(6 if depth else 4)))))
+                if rng.random() < 0.2:
+                    flow.send(step("sent"))
+                seen.append(f"{flow.random():.3f}")
+            return seen
+
+        def one(depth: int, kind: int) -> Generated:
+            try:
+                if kind == 0:
+                    return (yield command())
+                if kind == 1:
+                    return (yield [command() for _ in range(rng.randint(0, 3))])
+                if kind == 2:
+                    return (yield flow.any(command(), command()))
+                if kind == 3:
+                    return (yield flow.settled([command(), command()]))
+                return (yield [sub(rng.random(), depth - 1), command()])
+            except flow.Cancelled:
+                yield step("clean_up")
+                raise
+            except Problem:
+                return "?"
+
+        def sub(drawn: float, depth: int) -> Generated:
+            """Have a generator of its own: two branches must not share what they draw from."""
+            inner = Random(drawn)
+            for _ in range(inner.randint(1, 2)):
+                yield step(inner.choice("ab"))
+            return depth
+
+        return (yield from branch(2))
+
+    return code
+
+
+def random_entry(rng: Random, driver: Driver, at: datetime) -> Entry:
+    """Return what may happen next to a driver that waits."""
+    choice = rng.random()
+    if choice < 0.15:
+        return EventEntry(rng.choice("ab"), rng.randrange(9), at)
+    if choice < 0.18:
+        return CancelEntry("enough", at)
+    path = rng.choice(sorted(driver.pending))
+    waiting = driver.pending[path]
+    if waiting.command.kind == "event":
+        return EventEntry(waiting.command.name, rng.randrange(9), at)
+    failing = waiting.command.kind == "step" and rng.random() < 0.2
+    return done(driver, path, rng.randrange(9), "no" if failing else "", at)
+
+
+def grown(seed: int, entries_max: int = 60) -> tuple[Callable[[], Generated], Driver, list[Entry]]:
+    """Return a random flow, told random entries until it ended, and its log."""
+    rng, code, log = Random(-seed - 1), random_code(seed), list[Entry]()
+    driver = Driver(code, Position(str(seed))).start(BEGIN)
+    while driver.ended is None and len(log) < entries_max:
+        assert driver.pending, (seed, log)
+        log.append(random_entry(rng, driver, BEGIN + timedelta(seconds=len(log))))
+        driver.tell(log[-1])
+    return code, driver, log
+
+
+def replayed(code: Callable[[], Generated], seed: str, log: list[Entry]) -> Driver:
+    """Return a new driver that was told a log."""
+    return replay(Driver(code, Position(seed)), BEGIN, log)
+
+
+def shown(driver: Driver) -> tuple[Any, ...]:
+    """Return what a driver waits for, keeps and holds, and how it ended."""
+    ended = driver.ended and (repr(driver.ended.value), repr(driver.ended.error))
+    kept = sorted((name, tuple(values)) for name, values in driver.kept.items() if values)
+    return sorted((path, each.command.signature) for path, each in driver.pending.items()), kept, driver.held, ended

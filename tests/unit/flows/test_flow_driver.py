@@ -1,0 +1,353 @@
+"""The driver of flows: told a log again, the code is where it was."""
+
+import gc
+from collections.abc import Callable, Generator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from shared.core.rules.problems import Problem
+from shared.flows.rules import flow
+from shared.flows.rules.driver import Driver, replay
+from shared.flows.rules.entries import CancelEntry, Entry, EventEntry, ResultEntry, from_text, to_text
+from shared.flows.rules.failures import Stuck
+from shared.flows.rules.positions import Position
+from shared.objects.rules.outcomes import CallOutcome
+from tests.unit.flows.random_flows import BEGIN, done, grown, replayed, shown, step
+
+RANDOM_FLOWS = 3_000
+Code = Callable[[], Generator[Any, Any, Any]]
+
+
+def begun(code: Code, at: datetime | None = BEGIN) -> Driver:
+    return Driver(code, Position("seed")).start(at)
+
+
+def has_ended(driver: Driver) -> bool:
+    return driver.ended is not None
+
+
+def value_of(driver: Driver) -> Any:
+    assert driver.ended is not None
+    assert driver.ended.error is None
+    return driver.ended.value
+
+
+def error_of(driver: Driver) -> BaseException | None:
+    assert driver.ended is not None
+    return driver.ended.error
+
+
+def test_random_flows_told_their_log_again_are_where_they_were() -> None:
+    entries = 0
+    for seed in range(RANDOM_FLOWS):
+        code, driver, log = grown(seed)
+        assert shown(replayed(code, str(seed), list(from_text(to_text(log))))) == shown(driver), seed
+        entries += len(log)
+    assert entries > 8_000
+
+
+def test_every_prefix_of_a_log_leads_to_one_place() -> None:
+    for seed in range(100):
+        code, _, log = grown(seed)
+        driver = Driver(code, Position(str(seed))).start(BEGIN)
+        for number, entry in enumerate(log, 1):
+            driver.tell(entry)
+            assert shown(driver) == shown(replayed(code, str(seed), log[:number])), (seed, number)
+
+
+def test_a_step_is_told_and_the_next_one_asked_for() -> None:
+    def code() -> Any:
+        paid = yield step("charge")
+        return (yield step(f"pack_{paid}"))
+
+    driver = begun(code)
+    assert [each.command.signature for each in driver.pending.values()] == ["step shop.charge"]
+    driver.tell(done(driver, "0", 7))
+    assert [each.command.signature for each in driver.pending.values()] == ["step shop.pack_7"]
+    driver.tell(done(driver, "1", "end"))
+    assert value_of(driver) == "end"
+
+
+def test_an_error_of_one_of_all_cancels_the_others_and_is_raised_when_they_have_ended() -> None:
+    def other() -> Any:
+        try:
+            yield step("a")
+        except flow.Cancelled:
+            yield step("undo")
+            raise
+
+    def code() -> Any:
+        try:
+            yield [step("b"), other()]
+        except Problem as problem:
+            return problem.detail
+
+    driver = begun(code)
+    driver.tell(done(driver, "0.0", error="broken"))
+    assert not has_ended(driver)
+    assert [each.command.name for each in driver.pending.values()] == ["shop.undo"]
+    driver.tell(done(driver, "0.1.1"))
+    assert value_of(driver) == "broken"
+
+
+def test_a_cancel_reaches_code_whose_group_has_failed_before() -> None:
+    def other() -> Any:
+        try:
+            yield step("a")
+        finally:
+            yield step("undo")
+
+    def code() -> Any:
+        try:
+            yield [step("b"), other()]
+        except Problem:
+            return "went on"
+
+    driver = begun(code)
+    driver.tell(done(driver, "0.0", error="broken")).tell(CancelEntry("enough", BEGIN))
+    assert [each.command.name for each in driver.pending.values()] == ["shop.undo"]
+    driver.tell(done(driver, "0.1.1"))
+    assert isinstance(error_of(driver), flow.Cancelled)
+
+
+def test_a_branch_that_has_not_begun_when_another_fails_does_not_begin() -> None:
+    def fails() -> Any:
+        yield from _none()
+        raise Problem("at once")
+
+    def code() -> Any:
+        yield [fails(), _one("a")]
+
+    driver = begun(code)
+    assert isinstance(driver.ended and driver.ended.error, Problem)
+    assert driver.pending == {}
+
+
+def _none() -> Any:
+    return iter(())
+
+
+def _one(name: str) -> Any:
+    yield step(name)
+
+
+def test_the_first_of_any_wins_and_the_others_are_abandoned() -> None:
+    def code() -> Any:
+        return (yield flow.any(flow.event("approved"), flow.sleep(60)))
+
+    driver = begun(code)
+    driver.tell(done(driver, "0.1"))
+    assert (driver.pending, driver.ended and driver.ended.value) == ({}, (1, None))
+
+
+def test_an_event_is_kept_until_the_code_waits_for_it_also_where_any_has_its_first() -> None:
+    def code() -> Any:
+        yield step("a")
+        yield flow.any(flow.event("x"), flow.event("y"))
+        return (yield flow.event("y"))
+
+    driver = begun(code)
+    driver.tell(EventEntry("x", 1, BEGIN)).tell(EventEntry("y", 2, BEGIN))
+    driver.tell(done(driver, "0"))
+    assert value_of(driver) == 2
+
+
+def test_settled_gives_errors_as_values() -> None:
+    def code() -> Any:
+        results = yield flow.settled([step("a"), step("b")])
+        return [each.result if each.ok else str(each.error) for each in results]
+
+    driver = begun(code)
+    driver.tell(done(driver, "0.0", 1)).tell(done(driver, "0.1", error="no"))
+    assert value_of(driver) == [1, "no"]
+
+
+def test_code_that_asks_for_something_else_than_the_log_is_stuck_with_the_place() -> None:
+    def old() -> Any:
+        yield step("a")
+
+    def new() -> Any:
+        yield step("b")
+
+    entry = done(begun(old), "0")
+    with pytest.raises(Stuck, match=r"'step shop.a' at 0.* step shop.b") as stuck:
+        begun(new).tell(entry)
+    assert stuck.value.kind == "flow-changed"
+    assert stuck.value.place.startswith("test_flow_driver.py:")
+    assert stuck.value.place.endswith(" in new")
+
+
+def test_an_error_that_is_no_problem_is_stuck_with_the_place() -> None:
+    def code() -> Any:
+        yield step("a")
+        return dict[str, int]()["x"]
+
+    driver = begun(code)
+    with pytest.raises(Stuck, match="KeyError: 'x'") as stuck:
+        driver.tell(done(driver, "0"))
+    assert stuck.value.place.endswith(" in code")
+
+
+def test_what_is_no_command_is_refused() -> None:
+    def code() -> Any:
+        yield 5
+
+    with pytest.raises(Stuck, match="no int"):
+        begun(code)
+
+
+@pytest.mark.parametrize(
+    "forgotten", [lambda: flow.sleep(5), lambda: flow.any(flow.event("a")), lambda: flow.event("b")]
+)
+def test_a_command_that_is_made_and_not_yielded_is_refused_at_the_next_yield(forgotten: Callable[[], Any]) -> None:
+    def code() -> Any:
+        forgotten()
+        yield step("a")
+
+    with pytest.raises(Stuck, match="neither yielded nor sent: flow") as stuck:
+        begun(code)
+    assert "test_flow_driver.py" in stuck.value.detail
+
+
+def test_a_command_that_is_kept_for_later_is_none_that_was_forgotten() -> None:
+    def code() -> Any:
+        undo = flow.step(step("undo"))
+        yield step("a")
+        yield undo
+
+    driver = begun(code)
+    driver.tell(done(driver, "0"))
+    assert driver.pending["1"].command.name == "shop.undo"
+
+
+def test_a_driver_that_is_dropped_sends_and_releases_nothing() -> None:
+    def code() -> Any:
+        try:
+            with (yield flow.lock("till")):
+                yield step("a")
+        finally:
+            flow_sends = True
+            yield step("undo")
+            yield step("undo again")
+            assert flow_sends
+
+    driver = begun(code)
+    lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
+    driver.tell(done(driver, "0", lease))
+    driver.drop()
+    gc.collect()
+    assert (driver.sent, list(driver.held)) == ([], ["0"])
+
+
+def test_a_lock_is_held_until_its_block_ends() -> None:
+    def code() -> Any:
+        with (yield flow.lock("till")) as lease:
+            yield step(lease.semaphore)
+        yield step("after")
+
+    driver = begun(code)
+    lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
+    driver.tell(done(driver, "0", lease))
+    assert list(driver.held) == ["0"]
+    driver.tell(done(driver, "1"))
+    assert driver.held == {}
+
+
+def test_a_lock_that_its_group_does_not_hand_on_is_given_back() -> None:
+    def code() -> Any:
+        try:
+            yield [flow.lock("till"), step("a")]
+        except Problem:
+            yield step("after")
+
+    driver = begun(code)
+    lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
+    driver.tell(done(driver, "0.0", lease)).tell(done(driver, "0.1", error="no"))
+    assert driver.held == {}
+
+
+def test_what_was_sent_before_is_not_sent_again() -> None:
+    def code() -> Any:
+        flow.send(step("x"))
+        yield step("a")
+        flow.send(step("y"))
+        yield step("b")
+
+    driver = begun(code)
+    log = [done(driver, "0")]
+    assert [call.task for call in driver.sent] == ["x"]
+    again = replay(Driver(code, Position("seed")), BEGIN, log)
+    assert again.sent == []
+
+
+def test_time_random_numbers_and_ids_are_the_same_in_a_replay() -> None:
+    def code() -> Any:
+        first = (flow.now(), flow.random(), flow.random(), flow.uuid())
+        yield step("a")
+        return (*first, flow.now(), flow.random(), flow.uuid())
+
+    first, second = begun(code), begun(code)
+    entry = done(first, "0", at=datetime.fromisoformat("2026-01-02T00:00:00Z"))
+    assert first.tell(entry).ended == second.tell(entry).ended
+    assert first.ended is not None
+    assert len(set(first.ended.value)) == 7
+    assert 0 <= first.ended.value[1] < 1
+
+
+def test_a_start_whose_time_nobody_has_read_says_whether_it_was_missed() -> None:
+    def asks() -> Any:
+        flow.now()
+        yield step("a")
+
+    assert begun(asks, None).position.needs_time
+    assert not begun(lambda: _one("a"), None).position.needs_time
+
+
+def _loop(new: bool) -> Code:
+    def code() -> Any:
+        for _ in range(2):
+            yield step("c" if new and flow.patched("c for a") else "a")
+
+    return code
+
+
+def test_a_patch_holds_from_its_place_on_also_in_a_loop() -> None:
+    old = begun(_loop(new=False))
+    log: list[Entry] = [done(old, "0")]
+    asked = replay(Driver(_loop(new=True), Position(known=1)), BEGIN, [])
+    assert asked.pending["0"].command.name == "shop.a", "what was asked for before stays asked for"
+    driver = replay(Driver(_loop(new=True), Position(known=1)), BEGIN, log)
+    assert driver.pending["1"].command.name == "shop.c"
+    again = replay(Driver(_loop(new=True), Position(patches=driver.position.patches, known=2)), BEGIN, log)
+    assert again.pending["1"].command.name == "shop.c"
+
+
+def test_too_much_at_once_and_endless_loops_are_refused() -> None:
+    def wide() -> Any:
+        yield [step("a") for _ in range(91)]
+
+    def endless() -> Any:
+        while True:
+            yield []
+
+    with pytest.raises(Stuck, match="at most 90 at once"):
+        begun(wide)
+    with pytest.raises(Stuck, match="without waiting"):
+        begun(endless)
+
+
+def test_any_takes_no_generators() -> None:
+    def code() -> Any:
+        yield flow.any(_one("a"))
+
+    with pytest.raises(Stuck, match="no generators"):
+        begun(code)
+
+
+def test_an_outcome_may_be_an_error_of_any_kind() -> None:
+    outcome = CallOutcome(error={"type": "gave-up", "title": "t", "status": 500, "detail": "d"})
+    entry = ResultEntry("0", "step shop.a", outcome, BEGIN)
+    driver = begun(lambda: _one("a")).tell(entry)
+    assert isinstance(error_of(driver), Problem)
