@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalogue_consistency import OBJECTS_QUEUE, Catalogue
+from infra.catalogue_consistency import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
 from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
 from shared.adapters.http.service_part import TASKS
 from shared.core.rules.calls import CALL_OBJECT
@@ -170,7 +170,7 @@ def _calling(state: _State, values: Resource) -> list[str]:
 
 def _unless_usual(state: _State, queues: list[str]) -> list[str]:
     usual = sorted(json.loads(state.environment["SIGNALBOX_TASK_QUEUES"]))
-    others = [queue for queue in queues if queue != OBJECTS_QUEUE]
+    others = [queue for queue in queues if queue not in (OBJECTS_QUEUE, FLOWS_QUEUE)]
     return [] if others == usual else others
 
 

@@ -12,7 +12,10 @@ from infra.catalogue_entries import ENQUEUING, CatalogueError, Function, Index, 
 from shared.core.rules.calls import CALL_OBJECT
 
 OBJECTS_QUEUE = "objects"
-"""Carries the wake-ups of objects and flows, and nothing else."""
+"""Carries the wake-ups of objects, and nothing else."""
+
+FLOWS_QUEUE = "flows"
+"""Carries the wake-ups of flows and what the kit does for them, and nothing else."""
 
 ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
 
@@ -79,7 +82,9 @@ class Catalogue:
 
         The kit counts attempts, so the queue must retry forever.
         """
-        return self._forever - {queue for each in self._kits_own for queue in each.queues} - {OBJECTS_QUEUE}
+        return (
+            self._forever - {queue for each in self._kits_own for queue in each.queues} - {OBJECTS_QUEUE, FLOWS_QUEUE}
+        )
 
     @property
     def calling_queues(self) -> Mapping[str, frozenset[str]]:
@@ -89,7 +94,8 @@ class Catalogue:
 
     def _calling(self, function: Function) -> frozenset[str]:
         tasks = frozenset(function.queues) or self.task_queues
-        return tasks | {OBJECTS_QUEUE} if function.has_mailboxes else tasks
+        objects = {OBJECTS_QUEUE} if function.objects else set()
+        return tasks | objects | ({FLOWS_QUEUE} if function.flows else set())
 
     @property
     def object_classes(self) -> Mapping[str, str]:
@@ -142,9 +148,12 @@ class Catalogue:
             for name in function.flows:
                 other = self.flow_functions[name]
                 refuse(other != function.name, f"{where}: the flow {name} is one of {other} already")
-            lost, kind = OBJECTS_QUEUE not in self._forever, "objects" if function.objects else "flows"
-            lost = lost and function.has_mailboxes
-            refuse(lost, f"{where}: its {kind} need a queue {OBJECTS_QUEUE} with attempts_max: -1")
+            for kind, queue, code in (
+                ("objects", OBJECTS_QUEUE, function.objects),
+                ("flows", FLOWS_QUEUE, function.flows),
+            ):
+                lost = bool(code) and queue not in self._forever
+                refuse(lost, f"{where}: its {kind} need a queue {queue} with attempts_max: -1")
 
     def _one_trigger_each(self) -> None:
         first: dict[str, str] = {}

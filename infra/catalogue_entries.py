@@ -133,11 +133,6 @@ class Function:
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
 
     @property
-    def has_mailboxes(self) -> bool:
-        """Return whether it has the code of objects or flows: a queue of their own wakes them."""
-        return bool(self.objects or self.flows)
-
-    @property
     def open_to_all(self) -> bool:
         """Return whether the platform admits everybody: the function checks its callers itself, if at all."""
         return self.public or bool(self.auth)

@@ -19,8 +19,8 @@ locals {
 
   # Those of the kit's own functions carry nothing else; the others are for users' tasks, if they retry forever.
   kits_queues = flatten([for name, entry in local.catalogue.functions : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
-  # The queue `objects` carries the wake-ups of objects and flows.
-  task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name) && name != "objects"]
+  # The queue `objects` carries the wake-ups of objects, `flows` those of flows.
+  task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name) && !contains(["flows", "objects"], name)]
 
   functions = { for name, entry in local.catalogue.functions : name => {
     segment    = local.segments[name]
@@ -32,7 +32,8 @@ locals {
     public     = lookup(entry, "public", false)
     queues = toset(!contains(entry.invoked_by, "queue") ? [] : concat(
       length(lookup(entry, "queues", [])) > 0 ? entry.queues : local.task_queues,
-      length(lookup(entry, "objects", [])) + length(lookup(entry, "flows", [])) > 0 ? ["objects"] : [],
+      length(lookup(entry, "objects", [])) > 0 ? ["objects"] : [],
+      length(lookup(entry, "flows", [])) > 0 ? ["flows"] : [],
     ))
     auth      = lookup(entry, "auth", "")
     open      = lookup(entry, "public", false) || lookup(entry, "auth", "") != "" # the platform admits everybody

@@ -3,10 +3,10 @@
 The code is read, not run. The tasks are the functions decorated with ``@app.task``, the objects the classes decorated
 with ``@app.object``, the flows the generators decorated with ``@app.flow``. The queues follow from the use of
 `shared.kit`: a semaphore enqueues to `admit` and `tasks`, a batch to `batches` and `tasks`, and so does the task of a
-batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`; a call of an object or of a flow
-to `objects`, and who has a class or a flow also to `tasks`, since its turns send what methods send and what flows ask
-for; ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the code names (``queue="slow"``)
-counts too.
+batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`; a call of an object to `objects`,
+of a flow to `flows`, and who has a class or a flow also to `tasks`, since its turns send what methods send and what
+flows ask for; ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the code names
+(``queue="slow"``) counts too.
 """
 
 import ast
@@ -28,8 +28,9 @@ QUEUES = {
     "batch": BATCH_QUEUES,
     "sub_batch": BATCH_QUEUES,
     "objects": CALLER_QUEUES,
-    "flows": CALLER_QUEUES,
+    "flows": ("flows",),
 }
+FLOW_QUEUES = ("flows", QUEUE_DEFAULT)
 OF_FLOWS = {"lock": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES}
 """What ``flow.NAME`` enqueues to."""
 
@@ -164,8 +165,10 @@ class _Module:
                 yield from _queue_named(decorator, names=TASK_DECORATOR) if isinstance(decorator, ast.Call) else ()
             if any(annotation is not None and self._kit_name(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
-        elif _is_object_class(node) or _is_flow(node):
+        elif _is_object_class(node):
             yield from OBJECT_QUEUES
+        elif _is_flow(node):
+            yield from FLOW_QUEUES
 
     def _queues_of_flow(self, node: ast.expr) -> tuple[str, ...]:
         if isinstance(node, ast.Attribute) and self._kit_name(node.value) == "flow":

@@ -38,7 +38,7 @@ semaphores       | ann signalbox-deployer               | admit tasks           
 standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
 standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
 standings        | ann signalbox-deployer               | standings                 | signalbox-prod
-sweep            | kit-scheduler                        | admit batches links objects standings tasks | signalbox-prod
+sweep            | kit-scheduler              | admit batches flows links objects standings tasks | signalbox-prod
 tasks            | ann kit-scheduler signalbox-deployer | tasks                     | signalbox-prod
 transforms       | ann signalbox-deployer               | links                     | signalbox-prod
 verifications    | ann kit-scheduler signalbox-deployer | links                     | signalbox-prod

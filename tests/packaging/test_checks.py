@@ -37,7 +37,7 @@ QUEUE = (
     "{dispatches_per_second: 1, concurrent_max: 1, attempts_max: -1, backoff_min_seconds: 1, "
     "backoff_max_seconds: 1, doublings_max: 0}"
 )
-QUEUES = "\n  ".join(f"{name}: {QUEUE}" for name in ("admit", "batches", "objects", "slow", "tasks"))
+QUEUES = "\n  ".join(f"{name}: {QUEUE}" for name in ("admit", "batches", "flows", "objects", "slow", "tasks"))
 
 
 def refusal(project: Path) -> str:
@@ -173,12 +173,12 @@ def test_an_entry_declares_the_classes_of_objects_and_the_queues_of_their_turns(
         ("invoked_by: [people]", "sleep(1)", "invoked_by: [people, queue]"),
         ("invoked_by: [queue]", "sleep(1)", "flows: [checkout]"),
         ("invoked_by: [queue], flows: [checkout, other]", "sleep(1)", "flows: [checkout]"),
-        ("invoked_by: [queue], flows: [checkout]", "sleep(1)", "enqueues: [objects, tasks]"),
-        ("invoked_by: [queue], flows: [checkout], enqueues: [objects, tasks]", 'lock("s")', "[objects, tasks, admit]"),
+        ("invoked_by: [queue], flows: [checkout]", "sleep(1)", "enqueues: [flows, tasks]"),
+        ("invoked_by: [queue], flows: [checkout], enqueues: [flows, tasks]", 'lock("s")', "[flows, tasks, admit]"),
         (
-            "invoked_by: [queue], flows: [checkout], enqueues: [objects, tasks]",
+            "invoked_by: [queue], flows: [checkout], enqueues: [flows, tasks]",
             "batch([])",
-            "[objects, tasks, batches]",
+            "[flows, tasks, batches]",
         ),
     ],
 )
