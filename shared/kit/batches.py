@@ -7,10 +7,8 @@ from typing import Any
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import deployed
 from shared.batches.operations import batches as operations
-from shared.batches.operations import pages
-from shared.batches.rules.pages import cut
-from shared.batches.rules.requests import BatchSpec, PageRequest, SealRequest
-from shared.core.operations.ports import Ports
+from shared.batches.operations.whole_batches import populate_whole
+from shared.batches.rules.requests import BatchSpec
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadBatch
@@ -46,7 +44,7 @@ class Batch:
             failures_max=failures_max,
             deadline_seconds=deadline_seconds,
         )
-        return _populate(runtime.ports(), self.id, spec, _payloads(units))
+        return populate_whole(runtime.ports(), self.id, spec, _payloads(units)).to_json()
 
     def status(self) -> Status:
         """Return the state and counts; `last_error` while a unit that raised is being retried. Raises `NotFound`."""
@@ -91,14 +89,3 @@ def _task_of(units: Sequence[Call]) -> Call | None:
     if len(kinds) > 1:
         raise BadBatch("All units of a batch must be calls of one task, through one queue.", field="units")
     return replace(deployed(units[0], "task"), payload={}) if units else None
-
-
-def _populate(ports: Ports, batch: str, spec: BatchSpec, units: Sequence[dict[str, Any]]) -> Status:
-    """Load all units in one call where they fit, else page by page; each call can be repeated."""
-    if len(units) <= LIMITS.call_units_max:
-        return operations.populate(ports, batch, replace(spec, units=units, sealed=True)).status.to_json()
-    page_units = cut(units)
-    operations.populate(ports, batch, spec)
-    for number, page in enumerate(page_units):
-        pages.add_page(ports, batch, PageRequest(number, page))
-    return operations.seal(ports, batch, SealRequest(len(page_units))).to_json()

@@ -71,7 +71,7 @@ def _permanent(ports: Ports, code: Any, delivery: runs.Run, budget: Any) -> None
 FAULTS = (
     in_objects("obj-5", "the wake-up in the outbox", calls, "post", _posted_without_outbox),
     in_objects("obj-5", "the slot of the commit", outbox, "commit", _slot_before_commit),
-    in_objects("obj-5", "a run that comes early comes again", runs, "_check_due", _not_checked),
+    in_objects("obj-5", "a run that comes early comes again", runs, "check_due", _not_checked),
     in_objects("obj-6", "asking for another run", runs, "effects_of", _asks_for_no_more),
     in_objects("obj-11", "waiting for the time", mailbox, "due_messages", _always_due),
     in_objects("obj-11", "waking again", runs, "_wake_again", _not_again),

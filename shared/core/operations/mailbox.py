@@ -19,8 +19,8 @@ from shared.core.rules.mailbox import (
     message_path,
     settled,
 )
-from shared.core.rules.problems import OtherBody
-from shared.core.rules.wake_ups import completed
+from shared.core.rules.problems import OtherBody, Unavailable
+from shared.core.rules.wake_ups import WakeUp, completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,18 @@ def _waiting(snapshot: Snapshot) -> Waiting:
     assert snapshot.create_time is not None, "a record that exists has a create time"
     assert snapshot.update_time is not None, "a record that exists has an update time"
     return Waiting.from_record(snapshot.id, snapshot.data, snapshot.create_time, snapshot.update_time)
+
+
+def check_due(wake: WakeUp, mailbox: Mailbox) -> None:
+    """Raise `Unavailable` for a wake-up that comes early: done now, it would miss the messages of its slot."""
+    if mailbox.read_time < wake.at:
+        raise Unavailable("woken before its time")
+
+
+def wake_again(ports: Ports, next_wake: Effect, wake: WakeUp, mailbox: Mailbox) -> None:
+    """Arm the next wake-up for a time that the queue could not look ahead to."""
+    if wake.until > wake.at:
+        ports.queue.create(completed([next_wake], mailbox.read_time))
 
 
 def header_put(header: Snapshot, fields: Mapping[str, Any], revision: int) -> Put:

@@ -395,6 +395,9 @@ class Limits:
 
     # --- flows ---
 
+    flow_id_bytes_max: int = 800
+    """Of a flow's id: with its name it is an id in Firestore, and part of the paths of its messages."""
+
     flow_pending_max: int = 90
     """Commands that a flow waits for at once: the tasks of one commit share an outbox record of 100."""
 
@@ -434,8 +437,17 @@ class Limits:
     flow_kept_seconds: int = 7 * 24 * 3600
     """A flow's records are kept so long after its end."""
 
+    flow_batch_bytes_max: int = 300_000
+    """Of the calls of a batch that a flow asks for: they travel in one task."""
+
+    flow_commit_bytes_max: int = 8 * 1024 * 1024
+    """Of what one turn of a flow writes; Firestore takes 10 MiB a commit."""
+
     flow_depth_max: int = 10
     """Flows that one flow may run, each inside the other."""
+
+    flow_log_page: int = 1_000
+    """Entries of a flow's log in one response."""
 
     flows_listed_max: int = 100
     """Flows in one response."""

@@ -28,6 +28,7 @@ from shared.flows.rules.groups import Group, Mode
 from shared.flows.rules.locks import HeldLock
 from shared.flows.rules.nodes import Ended, Node, Parent, Waiting, cancelled
 from shared.flows.rules.positions import Position
+from shared.flows.rules.results import json_text
 
 Code = Callable[[], Generator[Any, Any, Any]]
 
@@ -173,6 +174,7 @@ class Driver:
     def show(self, progress: Any) -> None:
         """Show people how far the flow is."""
         if not self.dropped:
+            json_text(progress, "the progress of a flow", LIMITS.task_bytes_max)
             self.progress = progress
 
 
@@ -186,10 +188,11 @@ def waits_for(waiting: Waiting, event: str) -> bool:
     return isinstance(waiting.command, Event) and waiting.command.event == event
 
 
-def replay(driver: Driver, at: datetime | None, log: Sequence[Entry]) -> Driver:
-    """Start a driver and tell it a log; what it sent then was sent by the commits of that log. Raises `Stuck`."""
+def replay(driver: Driver, at: datetime | None, log: Sequence[Entry], *, began_before: bool = True) -> Driver:
+    """Start a driver and tell it a log; what it sends then was sent before, if it `began_before`. Raises `Stuck`."""
     driver.start(at)
     for entry in log:
         driver.tell(entry)
-    driver.sent.clear()
+    if began_before:
+        driver.sent.clear()
     return driver

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from shared.core.operations import outbox
-from shared.core.operations.mailbox import Mailbox, read_mailbox
+from shared.core.operations.mailbox import Mailbox, check_due, read_mailbox, wake_again
 from shared.core.operations.perform import Contended, pause
 from shared.core.operations.ports import SERVER_TIME, Change, Conflict, Ports, Put
 from shared.core.operations.time_budgets import Budget, OutOfTime
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import Waiting, message_path
 from shared.core.rules.problems import Unavailable
-from shared.core.rules.wake_ups import WakeUp, completed
+from shared.core.rules.wake_ups import WakeUp
 from shared.objects.operations.records import (
     FunctionOf,
     TurnWrites,
@@ -69,7 +69,7 @@ def run(ports: Ports, code: Code, delivery: Run, budget: Budget) -> None:
     out_of_time, lost = budget(), 0
     while lost < LIMITS.rounds_max:
         mailbox = read_mailbox(ports.store, delivery.wake.mailbox, LIMITS.mailbox_page)
-        _check_due(delivery.wake, mailbox)
+        check_due(delivery.wake, mailbox)
         if not mailbox.waiting:
             return _wake_again(ports, code, delivery.wake, mailbox)
         try:
@@ -81,17 +81,8 @@ def run(ports: Ports, code: Code, delivery: Run, budget: Budget) -> None:
     raise Contended(f"{delivery.wake.mailbox} is written by many at once")
 
 
-def _check_due(wake: WakeUp, mailbox: Mailbox) -> None:
-    """Raise `Unavailable` for a wake-up that comes early: done now, it would miss the messages of its slot."""
-    if mailbox.read_time < wake.at:
-        raise Unavailable("woken before its time")
-
-
 def _wake_again(ports: Ports, code: Code, wake: WakeUp, mailbox: Mailbox) -> None:
-    """Arm the next wake-up for a time that the queue could not look ahead to."""
-    if wake.until > wake.at:
-        later = wake_object(ObjectAddress.of_base(wake.mailbox), code.function, wake.until)
-        ports.queue.create(completed([later], mailbox.read_time))
+    wake_again(ports, wake_object(ObjectAddress.of_base(wake.mailbox), code.function, wake.until), wake, mailbox)
 
 
 def _turn(ports: Ports, code: Code, delivery: Run, mailbox: Mailbox, out_of_time: OutOfTime) -> bool:

@@ -97,9 +97,9 @@ def end_retries(ports: Ports, attempt: Attempt, begun: Start) -> None:
 def give_up(ports: Ports, attempt: Attempt, begun: Start, problem: Problem) -> None:
     """Keep what is given up. Raises `Unavailable` if it cannot be kept now: then nothing else may follow from it.
 
-    A unit is not kept here: its batch records it as failed, and runs it again.
+    A unit is not kept here: its batch records it as failed, and runs it again. Nor is a step: its flow is told.
     """
-    if "unit" not in attempt.context:
+    if not attempt.context.keys() & {"unit", "step"}:
         failures.keep(ports, attempt, begun, problem)
     end_retries(ports, attempt, begun)
 

@@ -1,0 +1,446 @@
+"""Flows run to their ends: steps, events, sleeps, locks, sub-flows, batches, cancels; and what makes them stuck."""
+
+from typing import Any
+
+import pytest
+
+from shared.core.rules.calls import Call
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, OtherBody, Problem, Unavailable
+from shared.flows.operations import flows as flow_operations
+from shared.flows.operations import posts, removal, sweep
+from shared.flows.rules import flow
+from shared.flows.rules.addresses import FlowAddress
+from shared.flows.rules.commands import SubFlow
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import SemaphoreSettings
+from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
+
+
+def checkout(order: int) -> Any:
+    paid = yield step("charge", order=order)
+    packed, label = yield [step("pack"), step("label")]
+    return [paid, packed, label]
+
+
+def approval() -> Any:
+    which, who = yield flow.any(flow.event("approved"), flow.sleep(60))
+    return who if which == 0 else "nobody"
+
+
+def leases(shop: Shop) -> int:
+    """Return how many leases the printer has."""
+    return len(semaphores.get(shop.ports, "printer")["leases"])
+
+
+def test_steps_run_one_after_the_other_and_beside_each_other() -> None:
+    shop = Shop(flows_of(checkout))
+    assert shop.start("checkout", order=7)
+    assert shop.status("checkout")["waiting_for"][0]["command"] == "step shop.charge"
+    shop.settle()
+    status = shop.status("checkout")
+    assert (status["state"], status["result"]) == ("completed", ["charge", "pack", "label"])
+    assert sorted(shop.ran) == ["charge", "label", "pack"]
+
+
+def test_a_start_can_be_repeated_and_another_one_under_its_id_is_refused() -> None:
+    shop = Shop(flows_of(checkout))
+    assert shop.start("checkout", order=7)
+    assert not shop.start("checkout", order=7)
+    with pytest.raises(OtherBody):
+        shop.start("checkout", order=8)
+
+
+def test_a_flow_whose_code_is_elsewhere_is_begun_by_its_run() -> None:
+    caller = Shop(flows_of())
+    caller.start("checkout", order=7)
+    assert caller.status("checkout")["state"] == "running"
+    shop = Shop(flows_of(checkout), world=caller.world)
+    shop.settle()
+    assert shop.status("checkout")["state"] == "completed"
+
+
+@pytest.mark.parametrize(("event", "expected"), [(True, "ann"), (False, "nobody")])
+def test_the_first_of_an_event_and_a_sleep_decides(event: bool, expected: str) -> None:
+    shop = Shop(flows_of(approval))
+    shop.start("approval")
+    if event:
+        shop.event("approval", "approved", "ann")
+    shop.settle()
+    assert shop.status("approval")["result"] == expected
+
+
+def test_an_event_is_told_once_however_often_it_is_posted() -> None:
+    def counting() -> Any:
+        first = yield flow.event("x")
+        second = yield flow.event("x")
+        return [first, second]
+
+    shop = Shop(flows_of(counting))
+    shop.start("counting")
+    shop.event("counting", "x", 1, "a")
+    shop.settle()
+    shop.event("counting", "x", 1, "a")
+    with pytest.raises(OtherBody):
+        shop.event("counting", "x", 2, "a")
+    shop.event("counting", "x", 2, "b")
+    shop.settle()
+    assert shop.status("counting")["result"] == [1, 2]
+    with pytest.raises(FlowEnded):
+        shop.event("counting", "x", 3, "c")
+
+
+def test_a_problem_is_raised_in_the_code_and_asked_for_again_as_often_as_it_says() -> None:
+    def paying() -> Any:
+        return (yield flow.step(step("charge"), attempts_max=3, pause_seconds=10))
+
+    shop = Shop(flows_of(paying), {"charge": raising("no money", 2)})
+    shop.start("paying")
+    began = shop.world.now
+    shop.settle()
+    assert shop.status("paying")["result"] == "done"
+    assert (shop.world.now - began).total_seconds() >= 20
+    failing = Shop(flows_of(paying), {"charge": raising("no money")})
+    failing.start("paying")
+    failing.settle()
+    status = failing.status("paying")
+    assert (status["state"], status["error"]["detail"], len(failing.ran)) == ("failed", "no money", 3)
+
+
+def test_a_cancel_is_raised_where_the_code_waits_and_its_clean_up_may_wait() -> None:
+    def saga() -> Any:
+        yield step("reserve")
+        try:
+            yield flow.sleep(3600)
+        except flow.Cancelled:
+            yield step("undo")
+            raise
+
+    shop = Shop(flows_of(saga))
+    shop.start("saga")
+    shop.deliver(shop.take("reserve"))
+    posts.cancel(shop.ports, FlowAddress("saga", "1"), "changed my mind")
+    shop.settle()
+    assert shop.status("saga")["state"] == "cancelled"
+    assert shop.ran == ["reserve", "undo"]
+
+
+def test_a_lock_is_held_for_its_block_and_given_back() -> None:
+    def printing(n: int) -> Any:
+        with (yield flow.lock("printer", lease_seconds=600)) as lease:
+            yield step("print", n=n)
+        return lease.token
+
+    shop = Shop(flows_of(printing))
+    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    for number in (1, 2):
+        shop.start("printing", str(number), n=number)
+    shop.settle()
+    tokens = {shop.status("printing", str(number))["result"] for number in (1, 2)}
+    assert len(tokens) == 2
+    assert leases(shop) == 0
+
+
+def test_a_lock_that_comes_too_late_is_given_back() -> None:
+    def impatient() -> Any:
+        which, _ = yield flow.any(flow.lock("printer", lease_seconds=600), flow.sleep(1))
+        return which
+
+    def holding() -> Any:
+        with (yield flow.lock("printer", lease_seconds=600)):
+            yield flow.sleep(100)
+
+    shop = Shop(flows_of(impatient, holding))
+    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    shop.start("holding")
+    shop.deliver(shop.take("flow_act"))
+    shop.deliver(shop.take("flow_told"))
+    shop.start("impatient")
+    shop.settle()
+    assert shop.status("impatient")["result"] == 1
+    assert leases(shop) == 0
+
+
+def test_a_lock_of_no_semaphore_is_an_error() -> None:
+    def printing() -> Any:
+        yield flow.lock("nowhere")
+
+    shop = Shop(flows_of(printing))
+    shop.start("printing")
+    shop.settle()
+    assert shop.status("printing")["error"]["type"] == "no-semaphore"
+
+
+def test_a_flow_runs_another_one_and_gets_its_result_or_its_error() -> None:
+    def outer(good: bool) -> Any:
+        try:
+            return (yield SubFlow(FUNCTION, "inner", {"good": good}))
+        except Problem as problem:
+            return f"failed: {problem.detail}"
+
+    def inner(good: bool) -> Any:
+        yield step("work")
+        if not good:
+            raise Problem("bad")
+        return 5
+
+    for good, expected in ((True, 5), (False, "failed: bad")):
+        shop = Shop(flows_of(outer, inner))
+        shop.start("outer", good=good)
+        shop.settle()
+        assert shop.status("outer")["result"] == expected
+
+
+def test_a_flow_that_is_not_waited_for_any_more_is_cancelled() -> None:
+    def outer() -> Any:
+        yield flow.any(SubFlow(FUNCTION, "inner", {}), flow.sleep(5))
+
+    def inner() -> Any:
+        yield flow.event("never")
+
+    shop = Shop(flows_of(outer, inner))
+    shop.start("outer")
+    shop.settle()
+    [child] = flow_operations.list_flows(shop.ports, "inner").flows
+    assert child["state"] == "cancelled"
+
+
+def test_a_flow_begins_anew_with_an_empty_log_and_the_events_it_has_not_waited_for() -> None:
+    def counter(total: int) -> Any:
+        total += yield flow.event("add")
+        return total if total > 5 else flow.again(total=total)
+
+    shop = Shop(flows_of(counter))
+    shop.start("counter", total=0)
+    for number in range(3):
+        shop.event("counter", "add", 2, str(number))
+    shop.settle()
+    status = shop.status("counter")
+    assert (status["result"], status["generation"], status["told"]) == (6, 2, 1)
+
+
+def test_a_batch_is_told_when_all_of_it_has_ended() -> None:
+    def mailing() -> Any:
+        return (yield flow.batch([step("mail", to=name) for name in "abc"]))
+
+    shop = Shop(flows_of(mailing))
+    shop.start("mailing")
+    act = shop.take("flow_act")
+    shop.deliver(act)
+    assert shop.world.tasks, "the batch expands by tasks of its own function"
+
+
+def test_an_error_that_is_no_problem_makes_a_flow_stuck_until_its_code_is_mended() -> None:
+    def broken() -> Any:
+        result = yield step("charge")
+        return {"charge": 1}[result + "x"]
+
+    mended = Shop(flows_of(broken))
+    mended.start("broken")
+    mended.settle()
+    status = mended.status("broken")
+    assert (status["state"], status["problem"]["type"]) == ("stuck", "flow-failed")
+    assert "test_flow_operations.py" in status["problem"]["place"]
+
+    def broken() -> Any:  # type: ignore[no-redef]
+        return (yield step("charge"))
+
+    mended.flows = flows_of(broken)
+    mended.world.pass_time(LIMITS.flow_stuck_seconds + 1)
+    assert sweep.sweep(mended.ports) == 1
+    mended.settle()
+    assert (mended.status("broken")["state"], mended.ran) == ("completed", ["charge"])
+
+
+def test_code_that_asks_for_something_else_is_stuck_and_resumed_by_hand() -> None:
+    def work() -> Any:
+        yield step("a")
+        return (yield step("b"))
+
+    shop = Shop(flows_of(work))
+    shop.start("work")
+    first = work
+
+    def work() -> Any:  # type: ignore[no-redef]
+        yield step("c")
+
+    shop.flows = flows_of(work)
+    shop.settle()
+    assert shop.status("work")["problem"]["type"] == "flow-changed"
+    shop.flows = flows_of(first)
+    posts.resume(shop.ports, FlowAddress("work", "1"))
+    shop.settle()
+    assert shop.status("work")["result"] == "b"
+
+
+def test_older_code_leaves_a_flow_alone_that_newer_code_has_brought_forward() -> None:
+    shop = Shop(flows_of(checkout, revision=2))
+    shop.start("checkout", order=1)
+    charge = shop.take("charge")
+    shop.flows = flows_of(checkout, revision=1)
+    shop.deliver(charge)
+    run = shop.take("turn")
+    with pytest.raises(Unavailable):
+        shop.deliver(run)
+    shop.flows = flows_of(checkout, revision=3)
+    shop.deliver(run)
+    shop.settle()
+    assert shop.status("checkout")["state"] == "completed"
+
+
+def test_a_flow_whose_code_is_not_there_waits_for_a_deployment_that_has_it() -> None:
+    shop = Shop(flows_of(checkout))
+    shop.start("checkout", order=1)
+    shop.flows = flows_of()
+    shop.deliver(shop.take("charge"))
+    with pytest.raises(Unavailable):
+        shop.deliver(shop.world.tasks[0])
+
+
+def test_a_run_that_is_delivered_too_often_marks_its_flow_as_stuck_without_running_its_code() -> None:
+    def deadly() -> Any:
+        yield flow.event("x")
+        raise AssertionError("it is not run")
+
+    shop = Shop(flows_of(deadly))
+    shop.start("deadly")
+    shop.event("deadly", "x")
+    shop.deliver(shop.take("turn"), LIMITS.flow_deliveries_max)
+    assert "10 times" in shop.status("deadly")["problem"]["detail"]
+
+
+def test_a_step_that_was_delivered_before_leaves_its_outcome_and_runs_no_code_of_the_flow() -> None:
+    shop = Shop(flows_of(checkout))
+    shop.start("checkout", order=1)
+    charge = shop.take("charge")
+    shop.deliver(charge, deliveries=1)
+    assert shop.status("checkout")["told"] == 0
+    shop.deliver(charge, deliveries=2)
+    assert shop.ran == ["charge"]
+    shop.settle()
+    shop.deliver(charge, deliveries=3)
+    assert shop.ran.count("charge") == 1
+    assert shop.status("checkout")["state"] == "completed"
+
+
+def test_a_flow_tells_how_it_ended() -> None:
+    shop = Shop(flows_of(checkout))
+    shop.start("checkout", on_complete=Call(FUNCTION, "told", {}), order=1)
+    ended: list[Any] = []
+    original = shop.run_task
+
+    def run_task(task: Any) -> Any:
+        if task.task == "told":
+            ended.append(task.context["outcome"])
+        return original(task)
+
+    shop.run_task = run_task  # type: ignore[method-assign]
+    shop.settle()
+    assert ended == [{"called": {"flow": "checkout", "id": "1"}, "call": "1", "result": ["charge", "pack", "label"]}]
+
+
+def test_a_flow_that_has_ended_is_removed_after_a_week_and_its_id_is_free() -> None:
+    shop = Shop(flows_of(checkout))
+    shop.start("checkout", order=1)
+    with pytest.raises(FlowRunning):
+        removal.delete(shop.ports, FlowAddress("checkout", "1"))
+    shop.settle()
+    shop.world.pass_time(LIMITS.flow_kept_seconds - 10)
+    assert sweep.sweep(shop.ports) == 0
+    shop.world.pass_time(20)
+    assert sweep.sweep(shop.ports) == 1
+    with pytest.raises(NoFlow):
+        shop.status("checkout")
+    assert flow_operations.list_flows(shop.ports, "checkout").flows == []
+    assert shop.start("checkout", order=2)
+
+
+def test_a_stuck_flow_can_be_deleted_and_gives_its_locks_back() -> None:
+    def broken() -> Any:
+        with (yield flow.lock("printer", lease_seconds=600)):
+            yield flow.event("x")
+            raise KeyError("x")
+
+    shop = Shop(flows_of(broken))
+    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    shop.start("broken")
+    shop.settle()
+    assert leases(shop) == 1
+    shop.event("broken", "x")
+    shop.deliver(shop.take("turn"))
+    removal.delete(shop.ports, FlowAddress("broken", "1"))
+    shop.settle()
+    assert leases(shop) == 0
+
+
+def test_the_log_is_shown_page_by_page() -> None:
+    shop = Shop(flows_of(checkout))
+    shop.start("checkout", order=1)
+    shop.settle()
+    with LIMITS.replaced(flow_log_page=2):
+        first = flow_operations.log_page(shop.ports, FlowAddress("checkout", "1"))
+        second = flow_operations.log_page(shop.ports, FlowAddress("checkout", "1"), first.next_page_token)
+    shown = [*first.entries, *second.entries]
+    assert shown[0]["command"] == "step shop.charge"
+    assert (len(first.entries), len(second.entries), second.next_page_token) == (2, 1, "")
+
+
+def test_a_long_log_moves_into_chunks_and_is_told_again_whole() -> None:
+    def long() -> Any:
+        for number in range(40):
+            yield step("work", n=number)
+        return "end"
+
+    shop = Shop(flows_of(long), {"work": lambda _: "x" * 500})
+    with LIMITS.replaced(flow_tail_bytes_max=1_500, flow_chunk_bytes_max=6_000):
+        shop.start("long")
+        shop.settle()
+    status = shop.status("long")
+    assert (status["result"], status["told"]) == ("end", 40)
+    chunks = flow_operations.get(shop.ports, FlowAddress("long", "1")).header.log.chunks
+    assert chunks >= 3
+
+
+def test_a_log_that_is_too_long_is_stuck_saying_so() -> None:
+    def long() -> Any:
+        while True:
+            yield step("work")
+
+    shop = Shop(flows_of(long))
+    with LIMITS.replaced(flow_log_entries_max=5):
+        shop.start("long")
+        shop.settle()
+    assert "flow.again" in shop.status("long")["problem"]["detail"]
+
+
+def test_what_leads_to_more_than_one_commit_may_hold_is_told_in_several_turns() -> None:
+    def wide() -> Any:
+        yield [after(number) for number in range(10)]
+
+    def after(number: int) -> Any:
+        yield flow.event(f"e{number}")
+        yield step("work", text="x" * 1_000)
+
+    shop = Shop(flows_of(wide))
+    shop.start("wide")
+    with LIMITS.replaced(outbox_bytes_max=4_000):
+        for number in range(10):
+            shop.event("wide", f"e{number}", id_=str(number))
+        shop.settle()
+    assert shop.status("wide")["state"] == "completed"
+
+
+@pytest.mark.parametrize(("name", "value"), [("", 1), ("x" * 300, 1), ("x", float("nan"))])
+def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
+    shop = Shop(flows_of(approval))
+    shop.start("approval")
+    with pytest.raises(BadFlow):
+        shop.event("approval", name, value)
+
+
+def test_no_flow_is_told_of() -> None:
+    shop = Shop(flows_of(approval))
+    with pytest.raises(NoFlow):
+        shop.event("approval", "x")
+    with pytest.raises(NoFlow):
+        posts.cancel(shop.ports, FlowAddress("approval", "1"))
