@@ -137,7 +137,7 @@ def undo(order: str) -> bool:
 
 
 def moved(order: str, before: str, after: str) -> bool:
-    """Bring an order from one state to the next; return whether it is there. What runs late or twice changes nothing."""
+    """Bring an order from one state to the next; return whether it is there. To run late or twice changes nothing."""
 
     def code(t: Transaction) -> bool:
         found = t.get(f"order-{order}")

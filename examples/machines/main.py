@@ -30,6 +30,23 @@ class ProviderFailed(Problem):
     title = "The provider could not do it"
 
 
+@app.task
+def start_machine(name: str, number: int) -> None:
+    _change("start", name, number)
+
+
+@app.task
+def stop_machine(name: str, number: int) -> None:
+    _change("stop", name, number)
+
+
+def _change(what: str, name: str, number: int) -> None:
+    """Stand for the provider; machines that are called `broken-…` do not start."""
+    if name.startswith("broken-") and what == "start":
+        raise ProviderFailed(f"{name} does not {what}.")
+    documents.put(f"{what}-{name}-{number}", {"machine": name, "what": what, "number": number})
+
+
 @dataclass(frozen=True)
 class Transition:
     """To the node `to`, if the condition holds of the event; `work` is done on the way, else the machine has failed."""
@@ -89,23 +106,6 @@ def change(name: str, transition: Transition, number: int) -> Generator[Any, Any
     except Problem:
         return "failed"
     return transition.to
-
-
-@app.task
-def start_machine(name: str, number: int) -> None:
-    _change("start", name, number)
-
-
-@app.task
-def stop_machine(name: str, number: int) -> None:
-    _change("stop", name, number)
-
-
-def _change(what: str, name: str, number: int) -> None:
-    """Stand for the provider; machines that are called `broken-…` do not start."""
-    if name.startswith("broken-") and what == "start":
-        raise ProviderFailed(f"{name} does not {what}.")
-    documents.put(f"{what}-{name}-{number}", {"machine": name, "what": what, "number": number})
 
 
 @app.task

@@ -18,7 +18,6 @@ from shared.kit.flow_functions import declare
 from shared.kit.flow_runs import Flow, P, R
 from shared.kit.object_classes import local_classes
 from shared.objects.rules.addresses import ObjectAddress
-from shared.tasks.operations.task_runner import Code
 from shared.tasks.rules.attempts import Attempt, RetryLimits
 
 
@@ -57,7 +56,7 @@ class FlowHost:
         delivery = runs.Run(WakeUp.from_payload(request.payload), request.operation, deliveries)
         runs.run(runtime.ports(), self.local, delivery)
 
-    def run_step(self, attempt: Attempt, limits: RetryLimits, code: Code) -> None:
+    def run_step(self, attempt: Attempt, limits: RetryLimits, code: steps.Code) -> None:
         """Run a task as a step of a flow."""
         steps.run(runtime.ports(), self.local, attempt, limits, code)
 

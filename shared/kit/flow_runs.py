@@ -12,7 +12,7 @@ A name of this module is loaded when a function imports it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from shared.adapters import runtime
@@ -42,17 +42,18 @@ class FlowStatus:
     """How far a run is: `state` is running, stuck, completed, failed or cancelled.
 
     `result` is what it returned, `error` the problem that ended it, `progress` what its code showed last, `waiting_for`
-    its commands, `told` how many entries its log has, and `problem` why it is stuck.
+    its commands, `told` how many entries its log has, and `problem` why it is stuck. `error` and `problem` are empty
+    where there is none.
     """
 
     id: str
     state: str
     result: Any = None
-    error: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] = field(default_factory=dict)
     progress: Any = None
     waiting_for: Sequence[Mapping[str, Any]] = ()
     told: int = 0
-    problem: Mapping[str, str] | None = None
+    problem: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
