@@ -122,8 +122,9 @@ _MODULES = {
     "yokes": "shared.kit.yokes_and_standings",
 }
 
+if not TYPE_CHECKING:  # else a type checker would take every name for one that exists
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULES[name]), name)
