@@ -38,7 +38,8 @@ class Driver:
     """A flow's code and where it is.
 
     `pending` is what it waits for, by path; `kept` are events that nobody has waited for yet; `held` are leases, by the
-    paths of their locks. `ended` is how it ended, or None. `sent` are tasks it has sent since `sent` was cleared.
+    paths of their locks. `ended` is how it ended, or None. `sent` are the tasks it has sent and `granted` the leases it
+    was told since the replay.
     """
 
     code: Code
@@ -47,6 +48,7 @@ class Driver:
     kept: dict[str, list[Any]] = field(default_factory=dict)
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[Call] = field(default_factory=list)
+    granted: dict[str, dict[str, Any]] = field(default_factory=dict)
     progress: Any = None
     ended: Ended | None = None
     made: list[Any] = field(default_factory=list)
@@ -118,7 +120,7 @@ class Driver:
             return Ended(error=problem)
         if not isinstance(waiting.command, Lock):
             return Ended(entry.outcome.object or entry.outcome.result)
-        self.held[waiting.path] = _lease(entry.outcome.result)
+        self.held[waiting.path] = self.granted[waiting.path] = _lease(entry.outcome.result)
         return Ended(HeldLock.of(self, waiting.path))
 
     def _meet(self, entry: EventEntry) -> None:
@@ -195,4 +197,5 @@ def replay(driver: Driver, at: datetime | None, log: Sequence[Entry], *, began_b
         driver.tell(entry)
     if began_before:
         driver.sent.clear()
+        driver.granted.clear()
     return driver

@@ -29,8 +29,8 @@ class FlowTurn:
     """A turn of a flow at the server's time `now`, which is None where nobody has read it (a start).
 
     `before` is what the flow waited for, `pending` what it waits for now, `told` what it was told, `retried` the steps
-    that are asked for again. `leases` are all that it held in this turn, by the paths of their locks; `given_back` are
-    grants that came for nobody.
+    that are asked for again. `leases` are those that it held before, by the paths of their locks; `given_back` are grants
+    that came for nobody.
     """
 
     header: FlowHeader
@@ -136,12 +136,11 @@ class FlowTurn:
         self._follow()
 
     def _follow(self) -> None:
-        """Keep up with what the code waits for and holds."""
+        """Keep up with what the code waits for."""
         waits = self.driver.pending
         asked_at = rfc3339(self.now) if self.now else ""
         new = {path: Pending(each.command.signature, 1, asked_at) for path, each in waits.items()}
         self.pending = {path: self.pending.get(path, new[path]) for path in waits}
-        self.leases |= self.driver.held
 
     # --- what follows from it ---
 
@@ -161,7 +160,8 @@ class FlowTurn:
     def released(self) -> list[dict[str, Any]]:
         """Return what was granted and is held no longer: at the end, everything."""
         kept = {} if self.driver.ended else self.driver.held
-        return [*(_granted(lease) for path, lease in self.leases.items() if path not in kept), *self.given_back]
+        had = self.leases | self.driver.granted
+        return [*(_granted(lease) for path, lease in had.items() if path not in kept), *self.given_back]
 
     @property
     def sent(self) -> list[Call]:

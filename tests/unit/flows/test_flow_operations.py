@@ -161,6 +161,18 @@ def test_a_lock_that_comes_too_late_is_given_back() -> None:
     assert leases(shop) == 0
 
 
+def test_a_lock_that_is_released_in_the_turn_that_tells_it_is_given_back() -> None:
+    def brief() -> Any:
+        (yield flow.lock("printer", lease_seconds=600)).release()
+        yield flow.event("never")
+
+    shop = Shop(flows_of(brief))
+    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    shop.start("brief")
+    shop.settle()
+    assert leases(shop) == 0
+
+
 def test_a_lock_of_no_semaphore_is_an_error() -> None:
     def printing() -> Any:
         yield flow.lock("nowhere")
