@@ -51,7 +51,7 @@ dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
 	@$(PYTHON_IN_VENV) -m infra.setup.new_function "$(NAME)"
 
-status: $(READY) ## Show what runs, queues, outbox, the last sweep and recent errors (PROJECT=my-project: in the cloud)
+status: $(READY) ## Show what runs, queues, outbox, the last sweep, stuck flows and recent errors (PROJECT=my-project: in the cloud)
 	@$(PYTHON_IN_VENV) -m infra.status status $(OF_WHICH)
 
 flow: $(READY) ## Draw a run of a flow: what it was told, what it waits for (ID=checkout/order-7; PROJECT=my-project: in the cloud)

@@ -10,7 +10,7 @@ from infra import http_client
 from infra.catalogue import Catalogue, load
 from infra.deploy.commands import CommandFailed, Run, run
 from infra.deploy.target import Target
-from infra.status.report import Outbox, Part, Queue, Sweep
+from infra.status.report import Outbox, Part, Queue, StuckFlows, Sweep
 
 ERRORS_MAX = 10
 TASKS_MAX = 1_000
@@ -52,13 +52,25 @@ class CloudSource:
         return Queue(name, waiting, None, waiting == TASKS_MAX, state)
 
     def outbox(self) -> Outbox:
-        target, query = self._target, {"from": [{"collectionId": "outbox"}], "limit": OUTBOX_MAX}
+        found = self._documents({"from": [{"collectionId": "outbox"}], "limit": OUTBOX_MAX})
+        created = [_time(each["createTime"]) for each in found]
+        oldest = (datetime.now(UTC) - min(created)).total_seconds() if created else None
+        return Outbox(len(created), oldest, len(created) == OUTBOX_MAX)
+
+    def stuck_flows(self) -> StuckFlows:
+        stuck = {"field": {"fieldPath": "state"}, "op": "EQUAL", "value": {"stringValue": "stuck"}}
+        query = {"from": [{"collectionId": "flows"}], "where": {"fieldFilter": stuck}, "limit": OUTBOX_MAX}
+        found = self._documents(query)
+        runs = ["/".join(str(each["name"]).rpartition("/")[2].split("~", 1)) for each in found]
+        return StuckFlows(runs, len(found) == OUTBOX_MAX)
+
+    def _documents(self, query: Mapping[str, object]) -> list[Mapping[str, Any]]:
+        """Return what a structured query of Firestore finds."""
+        target = self._target
         parent = f"https://firestore.googleapis.com/v1/projects/{target.project}/databases/{target.database}"
         token = self._gcloud("auth", "print-access-token").strip()
         answered = self._fetch(f"{parent}/documents:runQuery", token, {"structuredQuery": query})
-        created = [_time(each["document"]["createTime"]) for each in answered if "document" in each]
-        oldest = (datetime.now(UTC) - min(created)).total_seconds() if created else None
-        return Outbox(len(created), oldest, len(created) == OUTBOX_MAX)
+        return [each["document"] for each in answered if "document" in each]
 
     def last_sweep(self) -> Sweep:
         job = self._json("scheduler", "jobs", "describe", self._target.service("sweep"), self._location)

@@ -12,6 +12,7 @@ OUTBOX_SECONDS = 120
 """A record older than this was left by a process that died, and the sweeper has not enqueued it yet."""
 
 SWEEP_SECONDS = 180
+STUCK_NAMED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,14 @@ class Sweep:
     well: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class StuckFlows:
+    """The runs of flows that are stuck, ``flow/id``; `more`: only the first were read."""
+
+    runs: Sequence[str]
+    more: bool = False
+
+
 class Source(Protocol):
     """Where a status is read: this machine's stack, or a deployment."""
 
@@ -68,6 +77,8 @@ class Source(Protocol):
     def outbox(self) -> Outbox: ...
 
     def last_sweep(self) -> Sweep: ...
+
+    def stuck_flows(self) -> StuckFlows: ...
 
     def errors(self) -> Sequence[Mapping[str, Any]]:
         """Return the log entries of recent errors, the newest last."""
@@ -107,12 +118,19 @@ def sweep(source: Source) -> Iterator[Line]:
     )
 
 
+def stuck_flows(source: Source) -> Iterator[Line]:
+    found = source.stuck_flows()
+    named = ", ".join(found.runs[:STUCK_NAMED_MAX])
+    more = ", …" if found.more or len(found.runs) > STUCK_NAMED_MAX else ""
+    yield Line("stuck flows", f"{len(found.runs)}: {named}{more}" if found.runs else "none", not found.runs)
+
+
 def errors(source: Source) -> Iterator[Line]:
     found = source.errors()
     yield Line("recent errors", f"{len(found)}" if found else "none", not found)
 
 
-SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox, sweep, errors)
+SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox, sweep, stuck_flows, errors)
 
 
 def lines_of(source: Source) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""The examples of flows on a local stack with the embedded store, by HTTP as their pages show: their invariants hold."""
+"""The examples of flows on a local stack with the embedded store, by HTTP as their pages show: invariants hold."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -63,13 +63,28 @@ class Gcloud:
         return Outcome(0, answer if isinstance(answer, str) else json.dumps(answer))
 
 
-def outbox(*ages: float) -> Any:
-    found: list[dict[str, Any]] = [{"document": {"createTime": ago(age)}} for age in ages]
-    return lambda *_: found or [{"readTime": ago(0)}]
+def documents(ages: Sequence[float], stuck: Sequence[str]) -> Any:
+    """Return what answers queries: records of the outbox of these ages, and flows that are stuck."""
+    records: list[dict[str, Any]] = [{"document": {"createTime": ago(age)}} for age in ages]
+    flows = [{"document": {"name": f"projects/p/databases/d/documents/flows/{each}"}} for each in stuck]
+
+    def fetch(url: str, token: str, body: Any) -> Any:
+        collection = body["structuredQuery"]["from"][0]["collectionId"]
+        return (records if collection == "outbox" else flows) or [{"readTime": ago(0)}]
+
+    return fetch
 
 
-def shown(gcloud: Gcloud, *ages: float) -> dict[str, tuple[str, bool]]:
-    return {line.name: (line.text, line.well) for line in lines_of(CloudSource(TARGET, gcloud, outbox(*ages)))}
+def shown(gcloud: Gcloud, *ages: float, stuck: Sequence[str] = ()) -> dict[str, tuple[str, bool]]:
+    source = CloudSource(TARGET, gcloud, documents(ages, stuck))
+    return {line.name: (line.text, line.well) for line in lines_of(source)}
+
+
+def test_flows_that_are_stuck_are_counted_and_the_first_are_named() -> None:
+    assert shown(Gcloud())["stuck flows"] == ("none", True)
+    assert shown(Gcloud(), stuck=["checkout~7"])["stuck flows"] == ("1: checkout/7", False)
+    many = [f"checkout~{number}" for number in range(5)]
+    assert shown(Gcloud(), stuck=many)["stuck flows"] == ("5: checkout/0, checkout/1, checkout/2, …", False)
 
 
 def test_a_deployment_shows_its_functions_queues_outbox_sweep_and_errors() -> None:
