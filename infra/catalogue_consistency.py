@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalogue_entries import ENQUEUING, CatalogueError, Function, Index, Queue, Schedule, Trigger, refuse
-from shared.core.rules.calls import CALL_OBJECT
+from shared.core.rules.calls import CALL_OBJECT, QUEUE_DEFAULT
 
 OBJECTS_QUEUE = "objects"
 """Carries the wake-ups of objects, and nothing else."""
@@ -154,6 +154,8 @@ class Catalogue:
             ):
                 lost = bool(code) and queue not in self._forever
                 refuse(lost, f"{where}: its {kind} need a queue {queue} with attempts_max: -1")
+            untold = bool(function.flows) and QUEUE_DEFAULT not in self._calling(function)
+            refuse(untold, f"{where}: flows are told by the queue {QUEUE_DEFAULT}: add it to its queues")
 
     def _one_trigger_each(self) -> None:
         first: dict[str, str] = {}
