@@ -49,8 +49,11 @@ dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
 	@$(PYTHON_IN_VENV) -m infra.setup.new_function "$(NAME)"
 
-status: $(READY) ## Show what runs, queues, outbox, objects, the last sweep and recent errors (PROJECT=my-project: in the cloud)
+status: $(READY) ## Show what runs, queues, outbox, objects, the last sweep, stuck flows and recent errors (PROJECT=my-project: in the cloud)
 	@$(PYTHON_IN_VENV) -m infra.status status $(OF_WHICH)
+
+flow: $(READY) ## Draw a run of a flow: what it was told, what it waits for (ID=checkout/order-7; PROJECT=my-project: in the cloud)
+	@$(PYTHON_IN_VENV) -m infra.status.flow "$(or $(ID),$(error Name the run: make flow ID=checkout/order-7))" $(OF_WHICH)
 
 logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)
 	@$(PYTHON_IN_VENV) -m infra.status logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalogue_consistency import OBJECTS_QUEUE, Catalogue
+from infra.catalogue_consistency import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
 from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
 from shared.adapters.http.service_part import TASKS
 from shared.core.rules.calls import CALL_OBJECT
@@ -119,7 +119,8 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         invoked_by=tuple(dict.fromkeys(one for half in halves for one in _invokers(state, half))),
         queues=tuple(_unless_usual(state, sorted({one for half in halves for one in _calling(state, half)}))),
         tasks=tuple(_tasks(state, name)),
-        objects=tuple(_objects(state, name)),
+        objects=tuple(_listed(state, "SIGNALBOX_OBJECT_CLASSES", name)),
+        flows=tuple(_listed(state, "SIGNALBOX_FLOW_FUNCTIONS", name)),
         enqueues=tuple(sorted(set.intersection(*(_enqueues(state, half) for half in halves)))),
         public=EVERYBODY in callers and not auth,
         auth=auth if EVERYBODY in callers else "",
@@ -137,9 +138,10 @@ def _tasks(state: _State, name: str) -> Iterator[str]:
     return (task for task in listed if task != CALL_OBJECT)
 
 
-def _objects(state: _State, name: str) -> Iterator[str]:
-    classes = json.loads(state.environment["SIGNALBOX_OBJECT_CLASSES"])
-    return (each for each, function in classes.items() if function == name)
+def _listed(state: _State, variable: str, name: str) -> Iterator[str]:
+    """Iterate over what a setting, which has a function for each, has for the function `name`."""
+    functions = json.loads(state.environment[variable])
+    return (each for each, function in functions.items() if function == name)
 
 
 def _callers(state: _State, values: Resource) -> set[str]:
@@ -168,7 +170,7 @@ def _calling(state: _State, values: Resource) -> list[str]:
 
 def _unless_usual(state: _State, queues: list[str]) -> list[str]:
     usual = sorted(json.loads(state.environment["SIGNALBOX_TASK_QUEUES"]))
-    others = [queue for queue in queues if queue != OBJECTS_QUEUE]
+    others = [queue for queue in queues if queue not in (OBJECTS_QUEUE, FLOWS_QUEUE)]
     return [] if others == usual else others
 
 

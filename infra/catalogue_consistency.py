@@ -1,7 +1,7 @@
 """The catalogue as a whole: check that its entries agree with each other.
 
 Every queue that a function enqueues to exists, every invoker that a function declares calls it, a function has one
-trigger at most, and a class of objects has one function.
+trigger at most, and a class of objects and a flow have one function each.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalogue_entries import ENQUEUING, CatalogueError, Function, Index, Queue, Schedule, Trigger, refuse
-from shared.core.rules.calls import CALL_OBJECT
+from shared.core.rules.calls import CALL_OBJECT, QUEUE_DEFAULT
 
 OBJECTS_QUEUE = "objects"
 """Carries the wake-ups of objects, and nothing else."""
+
+FLOWS_QUEUE = "flows"
+"""Carries the wake-ups of flows and what the kit does for them, and nothing else."""
 
 ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
 
@@ -45,7 +48,7 @@ class Catalogue:
         self._callers_agree("schedules", called, "schedule")
         self._one_trigger_each()
         self._addresses_differ()
-        self._one_function_a_class()
+        self._one_function_a_class_and_a_flow()
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
@@ -79,7 +82,9 @@ class Catalogue:
 
         The kit counts attempts, so the queue must retry forever.
         """
-        return self._forever - {queue for each in self._kits_own for queue in each.queues} - {OBJECTS_QUEUE}
+        return (
+            self._forever - {queue for each in self._kits_own for queue in each.queues} - {OBJECTS_QUEUE, FLOWS_QUEUE}
+        )
 
     @property
     def calling_queues(self) -> Mapping[str, frozenset[str]]:
@@ -89,12 +94,18 @@ class Catalogue:
 
     def _calling(self, function: Function) -> frozenset[str]:
         tasks = frozenset(function.queues) or self.task_queues
-        return tasks | {OBJECTS_QUEUE} if function.objects else tasks
+        objects = {OBJECTS_QUEUE} if function.objects else set()
+        return tasks | objects | ({FLOWS_QUEUE} if function.flows else set())
 
     @property
     def object_classes(self) -> Mapping[str, str]:
         """Return the function that has the code of each class of objects."""
         return {name: function.name for function in self.functions.values() for name in function.objects}
+
+    @property
+    def flow_functions(self) -> Mapping[str, str]:
+        """Return the function that has the code of each flow."""
+        return {name: function.name for function in self.functions.values() for name in function.flows}
 
     @property
     def _forever(self) -> frozenset[str]:
@@ -128,13 +139,23 @@ class Catalogue:
                 unknown = f"schedules.{name}: {schedule.function} has no task {schedule.task!r}; its tasks: {known}"
                 refuse(schedule.task not in tasks, unknown)
 
-    def _one_function_a_class(self) -> None:
+    def _one_function_a_class_and_a_flow(self) -> None:
         for function in self.functions.values():
+            where = f"functions.{function.name}"
             for name in function.objects:
                 other = self.object_classes[name]
-                refuse(other != function.name, f"functions.{function.name}: the class {name} is one of {other} already")
-            lost = bool(function.objects) and OBJECTS_QUEUE not in self._forever
-            refuse(lost, f"functions.{function.name}: its objects need a queue {OBJECTS_QUEUE} with attempts_max: -1")
+                refuse(other != function.name, f"{where}: the class {name} is one of {other} already")
+            for name in function.flows:
+                other = self.flow_functions[name]
+                refuse(other != function.name, f"{where}: the flow {name} is one of {other} already")
+            for kind, queue, code in (
+                ("objects", OBJECTS_QUEUE, function.objects),
+                ("flows", FLOWS_QUEUE, function.flows),
+            ):
+                lost = bool(code) and queue not in self._forever
+                refuse(lost, f"{where}: its {kind} need a queue {queue} with attempts_max: -1")
+            untold = bool(function.flows) and QUEUE_DEFAULT not in self._calling(function)
+            refuse(untold, f"{where}: flows are told by the queue {QUEUE_DEFAULT}: add it to its queues")
 
     def _one_trigger_each(self) -> None:
         first: dict[str, str] = {}

@@ -66,6 +66,7 @@ class Function:
     tasks: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+    flows: tuple[str, ...] = ()
     public: bool = False
     auth: str = ""
     cors: tuple[str, ...] = ()
@@ -80,7 +81,7 @@ class Function:
         self._can_be_invoked()
         self._is_open_to_people_only()
         self._tasks_can_be_called()
-        self._objects_can_be_woken()
+        self._objects_and_flows_can_be_woken()
         self._origins_can_call()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
@@ -121,11 +122,14 @@ class Function:
         except ValueError as error:
             raise CatalogueError(str(error)) from error
 
-    def _objects_can_be_woken(self) -> None:
+    def _objects_and_flows_can_be_woken(self) -> None:
         woken = "queue" in self.invoked_by
         refuse(bool(self.objects) and not woken, "objects are woken by a queue: add queue to invoked_by")
+        refuse(bool(self.flows) and not woken, "flows are woken by a queue: add queue to invoked_by")
         for name in self.objects:
             refuse(not CLASS_NAME.fullmatch(name), f"objects names {name!r}, which is no name of a class of objects")
+        for name in self.flows:
+            refuse(not TASK.fullmatch(name), f"flows names {name!r}, which is no name of a Python function")
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")

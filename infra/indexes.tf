@@ -26,8 +26,12 @@ locals {
     counted           = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
     entries           = ["crossed", "folded_at", "units", "values", "yokes"]
     failures          = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
+    flows = ["created_at", "ended_at", "flow", "id"]
+    log   = ["entries"]
     mailbox = [
-      "body", "forwarded", "held", "kind", "later", "mark", "not_after", "outcome", "receipt", "revision", "state", "then"
+      "arguments", "begun", "body", "chunks", "digest", "end", "forwarded", "function", "generation", "held", "held_bytes",
+      "incarnation", "kind", "later", "leases", "mark", "not_after", "on_complete", "outcome", "parent", "patches", "pending",
+      "progress", "receipt", "revision", "start_at", "state", "stuck", "tail", "then", "written_by"
     ]
     objects  = ["class", "created_at", "key"]
     outbox   = ["enqueued", "tasks"]

@@ -19,8 +19,8 @@ locals {
 
   # Those of the kit's own functions carry nothing else; the others are for users' tasks, if they retry forever.
   kits_queues = flatten([for name, entry in local.catalogue.functions : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
-  # The queue `objects` carries the wake-ups of objects.
-  task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name) && name != "objects"]
+  # The queue `objects` carries the wake-ups of objects, `flows` those of flows.
+  task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name) && !contains(["flows", "objects"], name)]
 
   functions = { for name, entry in local.catalogue.functions : name => {
     segment    = local.segments[name]
@@ -33,12 +33,14 @@ locals {
     queues = toset(!contains(entry.invoked_by, "queue") ? [] : concat(
       length(lookup(entry, "queues", [])) > 0 ? entry.queues : local.task_queues,
       length(lookup(entry, "objects", [])) > 0 ? ["objects"] : [],
+      length(lookup(entry, "flows", [])) > 0 ? ["flows"] : [],
     ))
     auth      = lookup(entry, "auth", "")
     open      = lookup(entry, "public", false) || lookup(entry, "auth", "") != "" # the platform admits everybody
     origins   = sort(lookup(entry, "cors", []))
     enqueues  = toset(lookup(entry, "enqueues", []))
     objects   = lookup(entry, "objects", [])
+    flows     = lookup(entry, "flows", [])
     tasks     = sort(concat(lookup(entry, "tasks", []), length(lookup(entry, "objects", [])) > 0 ? ["call_object"] : [])) # the kit's own task
     users_own = !startswith(lookup(entry, "folder", "functions/${name}"), "functions/")
     resources = {
@@ -93,6 +95,7 @@ locals {
     SIGNALBOX_TASK_QUEUES       = jsonencode(local.task_queues)
     SIGNALBOX_CALLING_QUEUES    = jsonencode({ for name, function in local.functions : name => sort(function.queues) if function.queue })
     SIGNALBOX_OBJECT_CLASSES    = jsonencode(merge([for name, function in local.functions : { for class in function.objects : class => name }]...))
+    SIGNALBOX_FLOW_FUNCTIONS    = jsonencode(merge([for name, function in local.functions : { for flow in function.flows : flow => name }]...))
     SIGNALBOX_QUEUE_BACKOFFS    = jsonencode({ for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] })
     SIGNALBOX_SPLIT_FUNCTIONS   = jsonencode(local.split)
   }

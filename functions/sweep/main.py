@@ -8,6 +8,7 @@ from shared.adapters.http.tasks import schedule_entry
 from shared.batches.operations import sweep as batch_sweep
 from shared.core.operations import outbox
 from shared.core.rules.limits import LIMITS
+from shared.flows.operations import sweep as flow_sweep
 from shared.semaphores.operations import semaphores
 
 
@@ -15,5 +16,5 @@ from shared.semaphores.operations import semaphores
 def sweep() -> None:
     budget = time_budget(LIMITS.sweep_part_seconds)
     with ExitStack() as parts:  # it runs all of them, the last first, whatever one raises
-        for part in (batch_sweep.sweep, semaphores.sweep, outbox.sweep):
+        for part in (batch_sweep.sweep, semaphores.sweep, flow_sweep.sweep, outbox.sweep):
             parts.callback(part, runtime.ports(), budget)

@@ -1,10 +1,12 @@
-"""Compare what a function's code does with what its entry of the catalogue declares: its tasks, objects and queues.
+"""Compare what a function's code does with what its entry of the catalogue declares: tasks, objects, flows, queues.
 
 The code is read, not run. The tasks are the functions decorated with ``@app.task``, the objects the classes decorated
-with ``@app.object``. The queues follow from the use of `shared.kit`: a semaphore enqueues to `admit` and `tasks`, a
-batch to `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch;
-``call.enqueue()`` to `tasks`; a call of an object to `objects`, and who has a class also to `tasks`, since its turns
-send what methods send. A queue that the code names (``queue="slow"``) counts too.
+with ``@app.object``, the flows the generators decorated with ``@app.flow``. The queues follow from the use of
+`shared.kit`: a semaphore enqueues to `admit` and `tasks`, a batch to `batches` and `tasks`, and so does the task of a
+batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`; a call of an object to `objects`,
+of a flow to `flows`, and who has a class or a flow also to `tasks`, since its turns send what methods send and what
+flows ask for; ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the code names
+(``queue="slow"``) counts too.
 """
 
 import ast
@@ -26,10 +28,16 @@ QUEUES = {
     "batch": BATCH_QUEUES,
     "sub_batch": BATCH_QUEUES,
     "objects": CALLER_QUEUES,
+    "flows": ("flows",),
 }
+FLOW_QUEUES = ("flows", QUEUE_DEFAULT)
+OF_FLOWS = {"lock": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES}
+"""What ``flow.NAME`` enqueues to."""
+
 NAMES_A_QUEUE = frozenset({"Call", "replace"})
 TASK_DECORATOR = frozenset({"task"})
 OBJECT_DECORATOR = frozenset({"object"})
+FLOW_DECORATOR = frozenset({"flow"})
 READ_ONLY = frozenset({"status"})
 """Methods of a batch that enqueue nothing."""
 
@@ -38,13 +46,14 @@ READ_ONLY = frozenset({"status"})
 class Usage:
     """What a function's code declares and uses: places (``main.py:12``) by the name of the task, queue or class.
 
-    `complete` is false if a task or a class is made in a way that reading cannot follow; then there may be more.
+    `complete` is false if one of them is made in a way that reading cannot follow; then there may be more.
     """
 
     tasks: Mapping[str, str]
     queues: Mapping[str, str]
     complete: bool = True
     objects: Mapping[str, str] = field(default_factory=dict)
+    flows: Mapping[str, str] = field(default_factory=dict)
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
@@ -52,14 +61,16 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     tasks: dict[str, str] = {}
     queues: dict[str, str] = {}
     objects: dict[str, str] = {}
+    flows: dict[str, str] = {}
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
         tasks = {**module.tasks(), **tasks}
         queues = {**module.queues(), **queues}
         objects = {**module.objects(), **objects}
+        flows = {**module.flows(), **flows}
         complete = complete and not module.makes_tasks_otherwise()
-    return Usage(tasks, queues, complete, objects)
+    return Usage(tasks, queues, complete, objects, flows)
 
 
 def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
@@ -80,10 +91,11 @@ def check_declared(function: Function, usage: Usage) -> None:
 
 def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     entry = f"in the catalogue, functions.{function.name}, write"
-    for name, where in list({**usage.objects, **usage.tasks}.items())[:1]:
+    for name, where in list({**usage.flows, **usage.objects, **usage.tasks}.items())[:1]:
         if "queue" not in function.invoked_by:
             yield f"{where} declares {name}: {entry}  invoked_by: {_list([*function.invoked_by, 'queue'])}"
-    for kind, declared, found in (("tasks", function.tasks, usage.tasks), ("objects", function.objects, usage.objects)):
+    for kind in ("tasks", "objects", "flows"):
+        declared, found = getattr(function, kind), getattr(usage, kind)
         if (set(declared) - found.keys() and usage.complete) or found.keys() - set(declared):
             yield f"its {kind} are {_named(found) or 'none'}: {entry}  {kind}: {_list(found)}"
     missing = {queue: where for queue, where in usage.queues.items() if queue not in function.enqueues}
@@ -122,12 +134,16 @@ class _Module:
         """Return the places of the classes that a decorator makes classes of objects."""
         return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_object_class(node)}
 
+    def flows(self) -> dict[str, str]:
+        """Return the places of the generators that a decorator makes flows."""
+        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_flow(node)}
+
     def makes_tasks_otherwise(self) -> bool:
-        """Return whether ``app.task`` or ``app.object`` is called on something other than what is below it."""
+        """Return whether ``app.task``, ``app.object`` or ``app.flow`` is called on what is not below it."""
         decorated = (node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
         decorators = {id(each) for node in decorated for each in node.decorator_list}
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
-        return any(_is_decorator(call, TASK_DECORATOR | OBJECT_DECORATOR) for call in calls)
+        return any(_is_decorator(call, TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR) for call in calls)
 
     def queues(self) -> dict[str, str]:
         """Return the places of the first use of each queue."""
@@ -140,6 +156,7 @@ class _Module:
     def _queues_of(self, node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Call) and id(node) not in self._read_only:
             yield from QUEUES.get(self._kit_name(node.func), ())
+            yield from self._queues_of_flow(node.func)
             yield from (QUEUE_DEFAULT,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)
         elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
@@ -150,6 +167,13 @@ class _Module:
                 yield from BATCH_QUEUES
         elif _is_object_class(node):
             yield from OBJECT_QUEUES
+        elif _is_flow(node):
+            yield from FLOW_QUEUES
+
+    def _queues_of_flow(self, node: ast.expr) -> tuple[str, ...]:
+        if isinstance(node, ast.Attribute) and self._kit_name(node.value) == "flow":
+            return OF_FLOWS.get(node.attr, ())
+        return ()
 
     def _kit_name(self, node: ast.expr) -> str:
         """Return the name that the kit has for an expression, or an empty text."""
@@ -178,6 +202,11 @@ def _is_task_decorator(node: ast.expr) -> bool:
 def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:
     decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
     return any(_is_decorator(each, OBJECT_DECORATOR) for each in decorators)
+
+
+def _is_flow(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return any(_is_decorator(each, FLOW_DECORATOR) for each in decorators)
 
 
 def _is_decorator(node: ast.expr, names: frozenset[str]) -> bool:

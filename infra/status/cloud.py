@@ -12,7 +12,7 @@ from infra import http_client
 from infra.catalogue import Catalogue, load
 from infra.deploy.commands import CommandFailed, Run, run
 from infra.deploy.target import Target
-from infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, Sweep
+from infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
 from shared.core.rules.mailbox import HEADER_SINCE, MAILBOX
 from shared.core.rules.times import rfc3339
 from shared.objects.rules.failures import is_call_given_up
@@ -61,6 +61,12 @@ class CloudSource:
         created = [_time(each["createTime"]) for each in self._records("outbox", OUTBOX_MAX)]
         oldest = (datetime.now(UTC) - min(created)).total_seconds() if created else None
         return Outbox(len(created), oldest, len(created) == OUTBOX_MAX)
+
+    def stuck_flows(self) -> StuckFlows:
+        stuck = {"field": {"fieldPath": "state"}, "op": "EQUAL", "value": {"stringValue": "stuck"}}
+        found = self._records("flows", OUTBOX_MAX, {"where": {"fieldFilter": stuck}})
+        runs = ["/".join(str(each["name"]).rpartition("/")[2].split("~", 1)) for each in found]
+        return StuckFlows(runs, len(found) == OUTBOX_MAX)
 
     def objects(self) -> Objects:
         cards = self._records("objects", OBJECTS_MAX)

@@ -13,11 +13,12 @@ from typing import Any
 from infra.local.local_store import local_store
 from infra.local.running_stack import RunningStack
 from infra.local.services import stats
-from infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, Sweep
+from infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
 from shared.adapters.settings import from_environment
 from shared.core.operations import outbox
 from shared.core.operations.ports import Condition, Order, Query, Store
 from shared.core.rules.mailbox import HEADER_SINCE, collection_of
+from shared.flows.rules.addresses import COLLECTION as FLOWS
 from shared.objects.rules import addresses
 from shared.objects.rules.failures import is_call_given_up
 from shared.tasks.rules import failures
@@ -70,6 +71,13 @@ class LocalSource:
             return Sweep(None)
         ago = datetime.now(UTC) - datetime.fromisoformat(str(last["time"]))
         return Sweep(ago.total_seconds(), int(last.get("status", 500)) < 400)
+
+    def stuck_flows(self) -> StuckFlows:
+        os.environ.update(self._stack.environment)
+        stuck = Query(FLOWS, (Condition(("state",), "==", "stuck"),), limit=READ_MAX)
+        found = local_store(from_environment(self._stack.environment)).query(stuck)
+        runs = ["/".join(each.id.split("~", 1)) for each in found]
+        return StuckFlows(runs, len(found) == READ_MAX)
 
     def errors(self) -> Sequence[Mapping[str, Any]]:
         found = (entry for entry in entries(self._stack.functions_log) if entry.get("severity") == "ERROR")

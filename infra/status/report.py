@@ -12,6 +12,7 @@ OUTBOX_SECONDS = 120
 """A record older than this was left by a process that died, and the sweeper has not enqueued it yet."""
 
 SWEEP_SECONDS = 180
+STUCK_NAMED_MAX = 3
 
 OBJECTS_MAX = 50
 """Objects whose waiting calls are counted, each by a query of its own."""
@@ -74,6 +75,14 @@ class Sweep:
     well: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class StuckFlows:
+    """The runs of flows that are stuck, ``flow/id``; `more`: only the first were read."""
+
+    runs: Sequence[str]
+    more: bool = False
+
+
 class Source(Protocol):
     """Where a status is read: this machine's stack, or a deployment."""
 
@@ -86,6 +95,8 @@ class Source(Protocol):
     def objects(self) -> Objects: ...
 
     def last_sweep(self) -> Sweep: ...
+
+    def stuck_flows(self) -> StuckFlows: ...
 
     def errors(self) -> Sequence[Mapping[str, Any]]:
         """Return the log entries of recent errors, the newest last."""
@@ -133,12 +144,19 @@ def sweep(source: Source) -> Iterator[Line]:
     )
 
 
+def stuck_flows(source: Source) -> Iterator[Line]:
+    found = source.stuck_flows()
+    named = ", ".join(found.runs[:STUCK_NAMED_MAX])
+    more = ", …" if found.more or len(found.runs) > STUCK_NAMED_MAX else ""
+    yield Line("stuck flows", f"{len(found.runs)}: {named}{more}" if found.runs else "none", not found.runs)
+
+
 def errors(source: Source) -> Iterator[Line]:
     found = source.errors()
     yield Line("recent errors", f"{len(found)}" if found else "none", not found)
 
 
-SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox, objects, sweep, errors)
+SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox, objects, sweep, stuck_flows, errors)
 
 
 def lines_of(source: Source) -> Iterator[Line]:

@@ -6,7 +6,7 @@ are most of a cold start.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -18,6 +18,7 @@ from shared.core.rules.problems import Problem
 _building = threading.Lock()
 _ports: Ports | None = None
 _refusal: ContextVar[Problem | None] = ContextVar("ports_refused", default=None)
+_refusals: list[Callable[[], Exception | None]] = []
 
 
 @contextmanager
@@ -30,13 +31,21 @@ def ports_refused(problem: Problem) -> Iterator[None]:
         _refusal.reset(token)
 
 
+def refuse_where(check: Callable[[], Exception | None]) -> None:
+    """Refuse the ports from now on wherever `check` returns an exception, which is raised."""
+    _refusals.append(check)
+
+
 def ports() -> Ports:
     """Return this process's store, queue, clock and log, all metered. Built once a process.
 
-    Raises the problem of `ports_refused`, where that is entered.
+    Raises the problem of `ports_refused`, where that is entered, and what a check of `refuse_where` returns.
     """
     if refusal := _refusal.get():
         raise refusal
+    for check in _refusals:
+        if refused := check():
+            raise refused
     global _ports  # noqa: PLW0603 - one set of connections a process is the point
     if _ports is None:
         with _building:

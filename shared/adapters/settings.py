@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,7 +39,8 @@ class Settings:
     function, ``auth`` how it authenticates its users (``firebase``); ``user_keys_url`` serves the keys of their tokens,
     and ``tokens_unsigned``, which no deployment can have, accepts tokens that nobody signed. ``split_functions`` are
     deployed twice, and ``part`` is what this process serves of one: ``people`` or ``tasks``; empty: all of it.
-    ``object_classes`` names the function that has the code of a class of objects.
+    ``object_classes`` names the function that has the code of a class of objects, ``flow_functions`` that of a flow.
+    ``revision`` counts the deployments of this process's function; 0 is none.
     """
 
     project: str
@@ -68,6 +70,8 @@ class Settings:
     split_functions: frozenset[str] = frozenset()
     part: str = ""
     object_classes: Mapping[str, str] = field(default_factory=dict)
+    flow_functions: Mapping[str, str] = field(default_factory=dict)
+    revision: int = 0
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -116,6 +120,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         part=get("SIGNALBOX_PART", ""),
         tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
         object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
+        flow_functions=json.loads(get("SIGNALBOX_FLOW_FUNCTIONS") or "{}"),
+        revision=_revision(get("K_REVISION", "")) if get("SIGNALBOX_PART") != "people" else 0,
     )
 
 
@@ -123,6 +129,12 @@ def _signatures(chosen: str) -> str:
     if chosen not in SIGNATURES:
         raise ValueError(f"SIGNALBOX_SIGNATURES says {chosen!r}; choose from {', '.join(SIGNATURES)}")
     return chosen
+
+
+def _revision(name: str) -> int:
+    """Return the number of a revision of Cloud Run, ``shop-00012-abc``. Of a split function only the tasks' counts."""
+    numbers = re.findall(r"-([0-9]{5,})-", name)
+    return int(numbers[-1]) if numbers else 0
 
 
 def _names(listed: str | None) -> frozenset[str] | None:

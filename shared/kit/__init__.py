@@ -1,4 +1,4 @@
-"""What a user's function imports: HTTP, tasks, semaphores, critical sections, batches, documents, objects, standings.
+"""What a user's function imports: HTTP, tasks, semaphores, batches, documents, objects, flows, standings.
 
     from shared.kit import Function, Lease, semaphore
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shared.kit.critical_sections import critical_section
     from shared.kit.document_collection import documents
     from shared.kit.durable_objects import Object, Placeholder, later, objects, send
+    from shared.kit.flow_runs import flow, flows
     from shared.kit.functions import Function, Task
     from shared.kit.resources import add_resource, resource
     from shared.kit.semaphores import semaphore
@@ -73,6 +74,8 @@ __all__ = [
     "batch",
     "critical_section",
     "documents",
+    "flow",
+    "flows",
     "later",
     "objects",
     "read_only",
@@ -116,6 +119,8 @@ _MODULES = {
     "batch": "shared.kit.batches",
     "critical_section": "shared.kit.critical_sections",
     "documents": "shared.kit.document_collection",
+    "flow": "shared.kit.flow_runs",
+    "flows": "shared.kit.flow_runs",
     "later": "shared.kit.durable_objects",
     "objects": "shared.kit.durable_objects",
     "read_only": "shared.objects.rules.classes",

@@ -11,7 +11,7 @@ from shared.tasks.operations import enqueues
 from shared.tasks.rules.enqueues import EnqueueRequest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Call(calls.Call):
     """A call of a task, for a wait or a batch, or to `enqueue`."""
 

@@ -18,6 +18,7 @@ from shared.core.rules.calls import CALL_OBJECT, Call
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadObjectCall, NotReady
+from shared.kit import flow_hooks
 from shared.kit.idempotency import idempotency_key
 from shared.kit.object_classes import local_classes
 from shared.objects.operations import calls
@@ -109,12 +110,15 @@ class Method:
     on_result_of: str | None = None
 
     def __call__(self, **arguments: Json) -> Any:
-        """Call the method. Returns a `Placeholder`; None inside a method, where the call is sent with that one.
+        """Call the method. Returns a `Placeholder`; None inside a method, where the call is sent with that one; in a
+        flow's code the command, to be yielded.
 
         Raises `BadObjectCall` for a class that no function has, `OtherBody` for an id in use with another call.
         """
         if is_running():
             return self._send(arguments)
+        if command := flow_hooks.object_command(self.address, self.name, arguments):
+            return self._in_flow(command)
         local = local_classes.get()
         local.function_of(self.address.class_name)
         place = CallPlace(self.address, self._id(arguments))
@@ -145,6 +149,11 @@ class Method:
         local_classes.get().function_of(self.address.class_name)
         delay = self.options.timing.delay_seconds
         send_post(Post(self.address, self._message(arguments, receipt=False), delay))
+
+    def _in_flow(self, command: Any) -> Any:
+        if self.options != CallOptions() or self.on_result_of is not None:
+            raise BadObjectCall("A flow yields the plain call of a method: it has its result, and no placeholder.")
+        return command
 
     def _id(self, arguments: Mapping[str, Json]) -> str:
         key = idempotency_key("call", self.address.base, self.name, self.on_result_of, sorted(arguments.items()))

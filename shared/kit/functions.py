@@ -1,7 +1,7 @@
 """A user's function: HTTP handlers, tasks and event handlers by decorator, and the one entry point of all of them."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import flask
@@ -20,6 +20,7 @@ from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NotFound, Problem, Unavailable, UnknownTask
 from shared.core.rules.task_context import TaskContext, TaskSubject
+from shared.kit import flow_hooks
 from shared.kit.batch_liveness_cache import is_live
 from shared.kit.calls import Call
 from shared.kit.idempotency import hold, idempotent_calls
@@ -29,6 +30,8 @@ from shared.tasks.rules.attempts import RetryLimits, Start
 from shared.tasks.rules.signatures import Signature
 
 if TYPE_CHECKING:
+    from shared.kit.flow_host import FlowHost
+    from shared.kit.flow_runs import Flow
     from shared.kit.object_host import ObjectHost
 
 P = ParamSpec("P")
@@ -38,7 +41,10 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 TASKS = "/tasks/"
 TURNS = f"{wake_ups.PATH}/"
-RESERVED = (TASKS, "/objects/", TURNS)
+FLOW_TASKS = ("flow_act", "flow_told")
+"""The kit's own tasks of a function with flows."""
+
+RESERVED = (TASKS, "/objects/", "/flows/", TURNS)
 
 
 class Task(Generic[P, R]):
@@ -61,7 +67,9 @@ class Task(Generic[P, R]):
         Raises `WrongArguments` (a `TypeError`) if they do not fit the signature, `TooLarge` over 100 KiB.
         """
         self._signature.check(arguments)
-        return Call(self._function, self.name, arguments, self.queue).checked(self.name)
+        call = Call(self._function, self.name, arguments, self.queue).checked(self.name)
+        flow_hooks.note_made(call, f"{self.name}.call()")
+        return call
 
     def run(self, payload: Mapping[str, Any], subject: TaskSubject | None, context: TaskContext) -> Any:
         """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises."""
@@ -82,6 +90,8 @@ class Function:
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
         self._objects: ObjectHost | None = None
+        self._flows: FlowHost | None = None
+        self._has_flow_routes = False
 
     def http(
         self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
@@ -129,8 +139,8 @@ class Function:
 
         def register(code: Callable[P, R]) -> Task[P, R]:
             task = Task(self.name, code, RetryLimits(attempts_max), queue)
-            if task.name == CALL_OBJECT:
-                raise ValueError(f"the task {CALL_OBJECT} is the kit's own: choose another name")
+            if task.name in (CALL_OBJECT, *FLOW_TASKS):
+                raise ValueError(f"the task {task.name} is the kit's own: choose another name")
             if self._tasks.setdefault(task.name, task) is not task:
                 raise ValueError(f"{self.name} has two tasks of the name {task.name}")
             return task
@@ -146,6 +156,15 @@ class Function:
         self._objects = self._objects or self._new_host()
         self._objects.add(code)
         return code
+
+    def flow(self, code: Callable[P, Generator[Any, Any, R]]) -> "Flow[P, R]":
+        """Register a flow under the name of its code, a generator: see `shared.kit.flow_runs`.
+
+        Raises `TypeError` for what is no generator or has a parameter that no JSON value fits, `ValueError` for a
+        second flow of one name.
+        """
+        self._flows = self._flows or self._new_flow_host()
+        return self._flows.add(code)
 
     def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Handle each write of a record whose path fits `pattern` (``documents/{key}``); the catalogue needs a trigger.
@@ -178,6 +197,9 @@ class Function:
         host = self._objects
         if host and CALL_OBJECT not in self._tasks:
             self._add_objects(host)
+        if self._flows and not self._has_flow_routes:
+            self._flows.add_routes(self._routes)
+            self._has_flow_routes = True
         entry = _dispatch(self._routes.entry_point(), tasks, turns, _nothing_here(self.name))
         return entry_point(self.name, host.within(entry) if host else entry)
 
@@ -191,11 +213,22 @@ class Function:
 
         return ObjectHost(self.name)
 
+    def _new_flow_host(self) -> "FlowHost":
+        from shared.kit.flow_host import FlowHost  # it is for functions that have flows, or steps of others' flows
+
+        return FlowHost(self.name)
+
     def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
         """Use this store, queue and clock in this process from now on. For tests; see also `shared.testing.Harness`."""
         runtime.bind(Ports(store, queue, clock, runtime.log()))
 
     def _run(self, request: TaskDelivery) -> None:
+        if request.name in FLOW_TASKS:
+            _to_be_retried(lambda: self._flow_host.run_own_task(request.attempt(self.name)))
+        else:
+            self._run_task(request)
+
+    def _run_task(self, request: TaskDelivery) -> None:
         task = self._tasks.get(request.name)
         limits = task.retry_limits if task else RetryLimits(LIMITS.attempts_max)
 
@@ -208,15 +241,29 @@ class Function:
 
         attempt, received_at = request.attempt(self.name), time.monotonic()
         with idempotent_calls(request.operation, is_repeated=attempt.is_repeated):
-            task_runner.run(runtime.ports(), attempt, limits, is_live, code)
+            if "step" in attempt.context:
+                self._flow_host.run_step(attempt, limits, code)
+            else:
+                task_runner.run(runtime.ports(), attempt, limits, is_live, code)
 
     def _run_turn(self, request: TaskDelivery) -> None:
-        """Run an object's mailbox. Nothing is a permanent error: acknowledged, the messages would sleep."""
-        try:
-            (self._objects or self._new_host()).run_turn(request)
-        except Problem as problem:
-            runtime.log().error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)
-            raise Unavailable(problem.detail) from problem
+        """Run the mailbox of an object or of a flow."""
+        flows = str(request.payload.get("mailbox", "")).startswith("flows/")
+        host: FlowHost | ObjectHost = self._flow_host if flows else self._objects or self._new_host()
+        _to_be_retried(lambda: host.run_turn(request))
+
+    @property
+    def _flow_host(self) -> "FlowHost":
+        return self._flows or self._new_flow_host()
+
+
+def _to_be_retried(run: Callable[[], None]) -> None:
+    """Run what the kit itself sent. Nothing is a permanent error: acknowledged, the messages would sleep."""
+    try:
+        run()
+    except Problem as problem:
+        runtime.log().error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)
+        raise Unavailable(problem.detail) from problem
 
 
 def _dispatch(routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint, nothing: EntryPoint) -> EntryPoint:

@@ -44,7 +44,7 @@ class ObjectRoutes:
         """Call a method: 200 with its result, 202 if it is not there in time, or the problem that it raised."""
         kind, address = self._class(class_name), ObjectAddress.checked(class_name, key)
         arguments = request.json_object(LIMITS.task_bytes_max)
-        code, seconds = kind.method(method), _wait_seconds(request)
+        code, seconds = kind.method(method), wait_seconds(request)
         code.signature.bind(arguments, None)
         message = method_call(method, arguments)
         if code.reads:
@@ -64,7 +64,7 @@ class ObjectRoutes:
     def get_call(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Look at a call: its result or its error; 202 while there is none."""
         place = self._place(class_name, key, call_id)
-        return _shown(place, calls.wait_for_call(runtime.ports(), place, _wait_seconds(request, default=0)))
+        return _shown(place, calls.wait_for_call(runtime.ports(), place, wait_seconds(request, default=0)))
 
     def follow(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Run a task with the outcome of a call."""
@@ -132,7 +132,8 @@ def _id(request: Request) -> str:
     return check_call_id(request.header("Idempotency-Key") or runtime.ports().store.new_id())
 
 
-def _wait_seconds(request: Request, default: float = LIMITS.call_wait_seconds_max) -> float:
+def wait_seconds(request: Request, default: float = LIMITS.call_wait_seconds_max) -> float:
+    """Return the parameter `wait_seconds`. Raises `BadQuery`."""
     given = request.query.get("wait_seconds")
     try:
         seconds = default if given is None else float(given)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shared.testing.delivery import Delivery, TaskFailed
     from shared.testing.faults import Faults
+    from shared.testing.flow_replay import replay
     from shared.testing.harness import Harness, HttpResponse
     from shared.testing.users import user_token
 
-__all__ = ["Delivery", "Faults", "Harness", "HttpResponse", "TaskFailed", "user_token"]
+__all__ = ["Delivery", "Faults", "Harness", "HttpResponse", "TaskFailed", "replay", "user_token"]
 
 _MODULES = {
     "Delivery": "delivery",
@@ -29,6 +30,7 @@ _MODULES = {
     "Harness": "harness",
     "HttpResponse": "harness",
     "TaskFailed": "delivery",
+    "replay": "flow_replay",
     "user_token": "users",
 }
 

@@ -1,6 +1,7 @@
 """How a delivery ended, and a run: deliveries one after the other, with faults, until nothing waits."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from shared.adapters.meter import Cost
@@ -45,13 +46,13 @@ class Run:
     faults: Faults
     raise_errors: bool
 
-    def all(self, *, due_only: bool) -> None:
-        """Deliver until nothing waits, or nothing that is due; events come before tasks."""
+    def all(self, until: datetime | None = None) -> None:
+        """Deliver until nothing waits, or nothing that is due at the time `until`; events come before tasks."""
         queue = self.platform.queue
         for _ in range(DELIVERIES_MAX):
             if self.platform.events:
                 self._deliver_event()
-            elif queue.tasks and (queue.due() or not due_only):
+            elif queue.tasks and (until is None or queue.due() or queue.next_at() <= until):
                 queue.advance_to_next()
                 self._deliver_task()
             else:

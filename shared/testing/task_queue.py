@@ -55,9 +55,13 @@ class HeldTaskQueue:
         """Return the tasks that may be delivered now, oldest first."""
         return [task for task in self.tasks if self.due_at(task) <= self._clock.now]
 
+    def next_at(self) -> datetime:
+        """Return when the next task is due; there must be one."""
+        return min(map(self.due_at, self.tasks))
+
     def advance_to_next(self) -> None:
         """Move the clock to the time at which the next task is due."""
-        self._clock.advance_to(min(map(self.due_at, self.tasks)))
+        self._clock.advance_to(self.next_at())
 
     def postpone(self, task: Effect, seconds: float) -> None:
         """Put a task back, to be delivered later."""

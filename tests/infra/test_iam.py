@@ -28,6 +28,7 @@ failures         | ann signalbox-deployer               | admit tasks           
 link-fan-out     | ev-link-fan-out                      | links                     | signalbox-prod
 link-refresh     | qu-links                             | links                     | signalbox-prod
 link-verify      | qu-links                             | links                     | signalbox-prod
+machines         | ann qu-flows qu-tasks signalbox-deployer | admit flows tasks     | signalbox-prod
 philosophers     | ann qu-tasks signalbox-deployer      | admit tasks               | signalbox-prod
 quilt            | ann qu-tasks signalbox-deployer      | batches tasks             | signalbox-prod
 semaphore-admit  | qu-admit                             | admit tasks               | signalbox-prod
@@ -35,10 +36,11 @@ semaphore-renew  | ann signalbox-deployer               | admit tasks           
 semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
+shop             | ann qu-flows qu-objects qu-tasks signalbox-deployer | admit flows objects tasks | signalbox-prod
 standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
 standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
 standings        | ann signalbox-deployer               | standings                 | signalbox-prod
-sweep            | kit-scheduler                        | admit batches links objects standings tasks | signalbox-prod
+sweep            | kit-scheduler              | admit batches flows links objects standings tasks | signalbox-prod
 tasks            | ann kit-scheduler signalbox-deployer | tasks                     | signalbox-prod
 transforms       | ann signalbox-deployer               | links                     | signalbox-prod
 verifications    | ann kit-scheduler signalbox-deployer | links                     | signalbox-prod

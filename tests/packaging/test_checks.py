@@ -37,7 +37,7 @@ QUEUE = (
     "{dispatches_per_second: 1, concurrent_max: 1, attempts_max: -1, backoff_min_seconds: 1, "
     "backoff_max_seconds: 1, doublings_max: 0}"
 )
-QUEUES = "\n  ".join(f"{name}: {QUEUE}" for name in ("admit", "batches", "objects", "slow", "tasks"))
+QUEUES = "\n  ".join(f"{name}: {QUEUE}" for name in ("admit", "batches", "flows", "objects", "slow", "tasks"))
 
 
 def refusal(project: Path) -> str:
@@ -165,6 +165,30 @@ def test_an_entry_declares_the_classes_of_objects_and_the_queues_of_their_turns(
     main = f"from shared.kit import Function\n\napp = Function('one')\n\n{counter}\none = app.entry_point()\n"
     catalogue = ENTRY.format(entry=entry, queues=QUEUES)
     assert f"write  {line}" in refusal(project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main}))
+
+
+@pytest.mark.parametrize(
+    ("entry", "body", "line"),
+    [
+        ("invoked_by: [people]", "sleep(1)", "invoked_by: [people, queue]"),
+        ("invoked_by: [queue]", "sleep(1)", "flows: [checkout]"),
+        ("invoked_by: [queue], flows: [checkout, other]", "sleep(1)", "flows: [checkout]"),
+        ("invoked_by: [queue], flows: [checkout]", "sleep(1)", "enqueues: [flows, tasks]"),
+        ("invoked_by: [queue], flows: [checkout], enqueues: [flows, tasks]", 'lock("s")', "[flows, tasks, admit]"),
+        (
+            "invoked_by: [queue], flows: [checkout], enqueues: [flows, tasks]",
+            "batch([])",
+            "[flows, tasks, batches]",
+        ),
+    ],
+)
+def test_an_entry_declares_the_flows_and_the_queues_of_their_turns(
+    project: Project, entry: str, body: str, line: str
+) -> None:
+    code = f"@app.flow\ndef checkout():\n    yield flow.{body}\n"
+    main = f"from shared.kit import Function, flow\n\napp = Function('one')\n\n{code}\none = app.entry_point()\n"
+    catalogue = ENTRY.format(entry=entry, queues=QUEUES)
+    assert line in refusal(project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main}))
 
 
 def test_who_calls_objects_of_another_function_enqueues_to_their_queue(project: Project) -> None:

@@ -48,6 +48,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
             "SIGNALBOX_PART": "people",
             "SIGNALBOX_OBJECT_CLASSES": '{"Counter": "counters"}',
+            "SIGNALBOX_FLOW_FUNCTIONS": '{"checkout": "shop"}',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -78,7 +79,16 @@ def test_every_setting_has_its_variable() -> None:
         {"albums"},
         "people",
         {"Counter": "counters"},
+        {"checkout": "shop"},
+        0,
     )
+
+
+def test_the_revision_is_counted_where_turns_of_flows_run() -> None:
+    assert from_environment({"K_REVISION": "shop-00012-abc"}).revision == 12
+    assert from_environment({"K_REVISION": "shop-00012-abc", "SIGNALBOX_PART": "people"}).revision == 0
+    assert from_environment({"K_REVISION": "a-00001-b-tasks-00123-xyz"}).revision == 123
+    assert from_environment({}).revision == 0
 
 
 def test_signatures_are_checked_unless_the_settings_declare_that_they_were() -> None:

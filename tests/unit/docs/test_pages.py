@@ -37,7 +37,6 @@ REPLACED_WORDS = (
     "reshape",
     "make_known",
     "pass_on",
-    "settled",
     "spilled",
     "QuietWorld",
     "Town",

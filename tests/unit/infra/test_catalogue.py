@@ -148,6 +148,39 @@ def test_a_class_of_objects_has_one_function(root: Path) -> None:
         parse(both, root)
 
 
+def with_flows(queues: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    queues = {"later": QUEUE, "tasks": QUEUE, "flows": QUEUE} if queues is None else queues
+    return with_objects(queues, **{"objects": [], "flows": ["checkout"], **changes})
+
+
+def test_a_flow_has_a_function_that_the_queue_of_wake_ups_reaches(root: Path) -> None:
+    catalogue = parse(with_flows(), root)
+    assert (catalogue.flow_functions, catalogue.object_classes) == ({"checkout": "tidy"}, {})
+    assert catalogue.calling_queues == {"tidy": {"later", "tasks", "flows"}}
+    assert catalogue.task_functions == {"tidy": set()}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (with_flows(invoked_by=["people"]), "flows are woken by a queue: add queue to invoked_by"),
+        (with_flows(flows=["no-flow"]), "flows names 'no-flow', which is no name of a Python function"),
+        (with_flows(queues={"later": QUEUE}), "its flows need a queue flows"),
+        (with_flows(queues={"flows": QUEUE}), "flows are told by the queue tasks"),
+    ],
+)
+def test_flows_that_nothing_could_wake_are_refused(root: Path, wrong: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(CatalogueError, match=complaint):
+        parse(wrong, root)
+
+
+def test_a_flow_has_one_function(root: Path) -> None:
+    both = with_flows()
+    both["functions"]["keep"] = {"invoked_by": ["queue"], "flows": ["checkout"]}
+    with pytest.raises(CatalogueError, match="the flow checkout is one of"):
+        parse(both, root)
+
+
 def test_a_function_for_queues_that_no_queue_may_call_is_refused(root: Path) -> None:
     with pytest.raises(CatalogueError, match="no queue may call it: name one in its queues"):
         parse({"functions": {"keep": {"invoked_by": ["queue"]}}, "queues": {"a": QUEUE | {"attempts_max": 1}}}, root)

@@ -43,7 +43,8 @@ def named(example: Example) -> str:
     return f"{example.page}:{example.line}"
 
 
-PAGES = [example for page in ("kit.md", "objects.md", "resources.md", "tutorial.md") for example in examples(page)]
+NAMES = ("kit.md", "objects.md", "resources.md", "flows.md", "flow-patterns.md", "tutorial.md")
+PAGES = [example for page in NAMES for example in examples(page)]
 
 
 @pytest.mark.parametrize("name", shared.kit.__all__)

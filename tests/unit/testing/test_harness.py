@@ -132,6 +132,23 @@ def test_what_is_not_due_waits_for_the_clock(harness: Harness, printer: Printer)
     assert (printer.runs, harness.tasks) == (["a"], [])
 
 
+def test_time_travels_on_the_way_each_task_is_delivered_at_its_time(harness: Harness) -> None:
+    app, runs = Function("clockwork"), []
+    begun = harness.clock.now
+
+    @app.task
+    def tick(number: int) -> None:
+        runs.append((number, round((harness.clock.now - begun).total_seconds())))
+        tick.call(number=number + 1).enqueue(delay_seconds=86_400)
+
+    harness.add(app)
+    tick.call(number=0).enqueue()
+    harness.travel(3.5 * 86_400)
+    assert runs == [(0, 0), (1, 86_400), (2, 2 * 86_400), (3, 3 * 86_400)]
+    assert harness.clock.now - begun == timedelta(days=3.5)
+    assert [each.task for each in harness.tasks] == ["tick"]
+
+
 def test_a_document_is_followed_by_its_copies_in_the_kits_own_functions(harness: Harness) -> None:
     harness.put("documents/order", json={"customer": {"key": "ann"}})
     harness.put("documents/ann", json={"name": "Ann"})

@@ -1,0 +1,188 @@
+"""An order as a flow: charge, reserve, wait for a person's approval or a day, ship; and undo all of it if one fails.
+
+The flow is one generator. Whatever dies while it runs, it goes on where it was: a day of waiting costs nothing.
+
+    POST {base}shop/stock {"item": "tea", "count": 10}                                             202
+    POST {base}shop/flows/checkout/7 {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 3000}}  201
+    POST {base}shop/flows/checkout/7/events/approval {"value": {"by": "ann", "approved": true}}      202
+    GET  {base}shop/flows/checkout/7?wait_seconds=30                                               200
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from shared.kit import (
+    Function,
+    Problem,
+    Request,
+    Response,
+    Transaction,
+    documents,
+    flow,
+    objects,
+    read_only,
+    semaphore,
+    transaction,
+)
+
+APPROVAL_AMOUNT = 1_000
+"""From this amount on somebody has to approve."""
+
+APPROVAL_SECONDS = 86_400
+DOCKS = 2
+"""Parcels that are packed at once."""
+
+app = Function("shop")
+
+
+class InvalidOrder(Problem):
+    title = "`item`, `count` or `amount` is missing or out of range"
+
+
+class SoldOut(Problem):
+    status = 409
+    title = "There is too little of it in stock"
+
+
+class TooLate(Problem):
+    status = 409
+    title = "The order was decided otherwise before"
+
+
+class NotApproved(Problem):
+    status = 403
+    title = "Nobody approved the order"
+
+
+@app.object
+class Stock:
+    """What there is of an item, and what is reserved, by order."""
+
+    key: str
+    left: int = 0
+    reserved: dict[str, int] = {}  # noqa: RUF012  each object starts with a copy
+
+    def put(self, count: int) -> int:
+        self.left += count
+        return self.left
+
+    def reserve(self, order: str, count: int) -> int:
+        if count > self.left:
+            raise SoldOut(f"{self.left} of {self.key} are left.")
+        self.left -= count
+        self.reserved[order] = count
+        return self.left
+
+    def release(self, order: str) -> int:
+        """Undo a reservation; one that there is not is none."""
+        self.left += self.reserved.pop(order, 0)
+        return self.left
+
+    @read_only
+    def show(self) -> dict[str, Any]:
+        return {"left": self.left, "reserved": self.reserved}
+
+
+@app.flow
+def checkout(order: str, item: str, count: int, amount: int) -> Generator[Any, Any, dict[str, Any]]:
+    """Sell so many of an item. Whatever fails, what came before it is undone, unless the parcel has left."""
+    try:
+        paid = yield flow.step(charge.call(order=order, amount=amount), attempts_max=5, pause_seconds=2)
+        yield objects("Stock", item).reserve(order=order, count=count)
+        yield from approval(amount)
+        flow.progress({"paid": paid, "shipping": True})
+        parcel = yield ship.call(order=order, item=item)
+    except (Problem, flow.Cancelled):
+        if (yield undo.call(order=order)):
+            yield objects("Stock", item).release(order=order)
+        raise
+    return {"paid": paid, "parcel": parcel}
+
+
+def approval(amount: int) -> Generator[Any, Any, None]:
+    """Wait for a person, for a day at most."""
+    if amount < APPROVAL_AMOUNT:
+        return
+    flow.progress({"waits_for": "approval"})
+    which, said = yield flow.any(flow.event("approval"), flow.sleep(APPROVAL_SECONDS))
+    if which == 1:
+        raise NotApproved("Nobody answered in a day.")
+    if not said["approved"]:
+        raise NotApproved(f"{said['by']} declined.")
+
+
+@app.flow
+def ship(order: str, item: str) -> Generator[Any, Any, str]:
+    """Pack a parcel at one of the docks, with a label that is printed meanwhile, and hand it over."""
+    with (yield flow.lock("dock", lease_seconds=600)):
+        label, _ = yield [print_label.call(order=order), pack.call(order=order, item=item)]
+    parcel: str = yield hand_over.call(order=order, label=label)
+    return parcel
+
+
+@app.task
+def charge(order: str, amount: int) -> str:
+    """Charge an order. A flow that was cancelled does not wait for it: it may come after the order was undone."""
+    if amount <= 0:
+        raise InvalidOrder("An amount is positive.")
+    if not moved(order, "new", "charged"):
+        raise TooLate("The order was undone before.")
+    return f"receipt of {order}"
+
+
+@app.task
+def undo(order: str) -> bool:
+    """Give the money back, if any was taken; return whether the order is undone, which it is not if it was shipped."""
+    return moved(order, "charged", "undone") or moved(order, "new", "undone")
+
+
+def moved(order: str, before: str, after: str) -> bool:
+    """Bring an order from one state to the next; return whether it is there. To run late or twice changes nothing."""
+
+    def code(t: Transaction) -> bool:
+        found = t.get(f"order-{order}")
+        if (found["state"] if found else "new") == before:
+            t.put(f"order-{order}", {"order": order, "state": after})
+            return True
+        return bool(found and found["state"] == after)
+
+    return transaction(code)
+
+
+@app.task
+def print_label(order: str) -> str:
+    return f"label of {order}"
+
+
+@app.task
+def pack(order: str, item: str) -> str:
+    return f"{item} for {order}"
+
+
+@app.task
+def hand_over(order: str, label: str) -> str:
+    """Let the parcel go. From here on nothing is undone."""
+    if not moved(order, "charged", "shipped"):
+        raise TooLate("The order was undone before.")
+    return f"parcel of {order}, {label}"
+
+
+@app.http("POST", "/stock")
+def deliver(request: Request) -> Response:
+    """Put an item into stock, once under a delivery's name, and open the docks."""
+    body = request.json_object()
+    match body:
+        case {"item": str(item), "count": int(count)} if item and count > 0:
+            semaphore("dock").ensure(permits=DOCKS, lease_seconds=600)
+            objects("Stock", item).with_(id=str(body.get("delivery", "first"))).put(count=count)
+            return Response(202, {"item": item})
+    raise InvalidOrder("Send item (text) and count (above 0).")
+
+
+@app.http("GET", "/orders/{order}")
+def show_order(_: Request, order: str) -> dict[str, Any]:
+    """Return the state of an order: charged, shipped or undone."""
+    return documents.get(f"order-{order}")
+
+
+shop = app.entry_point()
