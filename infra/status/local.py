@@ -73,9 +73,7 @@ class LocalSource:
         return Sweep(ago.total_seconds(), int(last.get("status", 500)) < 400)
 
     def stuck_flows(self) -> StuckFlows:
-        os.environ.update(self._stack.environment)
-        stuck = Query(FLOWS, (Condition(("state",), "==", "stuck"),), limit=READ_MAX)
-        found = local_store(from_environment(self._stack.environment)).query(stuck)
+        found = self._store.query(Query(FLOWS, (Condition(("state",), "==", "stuck"),), limit=READ_MAX))
         runs = ["/".join(each.id.split("~", 1)) for each in found]
         return StuckFlows(runs, len(found) == READ_MAX)
 
