@@ -28,6 +28,13 @@ IDS: Mapping[str, str] = {
     "google_compute_target_https_proxy": "projects/{project}/global/targetHttpsProxies/{name}",
     "google_compute_url_map": "projects/{project}/global/urlMaps/{name}",
     "google_firestore_database": "projects/{project}/databases/{name}",
+    "google_iam_workload_identity_pool": (
+        "projects/{project}/locations/global/workloadIdentityPools/{workload_identity_pool_id}"
+    ),
+    "google_iam_workload_identity_pool_provider": (
+        "projects/{project}/locations/global/workloadIdentityPools/{workload_identity_pool_id}"
+        "/providers/{workload_identity_pool_provider_id}"
+    ),
     "google_logging_metric": "{name}",
     "google_service_account": "projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com",
     "google_storage_bucket": "{name}",
