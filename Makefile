@@ -68,8 +68,8 @@ fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation 
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1 for longer worlds)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long)
 
-rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins for a project, each with other delays of Google's
-	@$(PYTHON_IN_VENV) -m tests.infra.deploy.first_deployments --seeds $(DEPLOYMENTS)
+rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins for a project, each with other delays of Google's (ARGS=--keep)
+	@$(PYTHON_IN_VENV) -m tests.infra.deploy.first_deployments --seeds $(DEPLOYMENTS) $(ARGS)
 
 bench: $(READY) ## Measure documents and links on the emulator, compared with plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)
