@@ -74,8 +74,8 @@ simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, 
 batch-sizes: $(READY) ## Run batches of up to a million units in one process, and count what a unit writes (ARGS="--sizes 100000")
 	@$(PYTHON_IN_VENV) -m tests.batch_sizes $(ARGS)
 
-rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins for a project, each with other delays of Google's
-	@$(PYTHON_IN_VENV) -m tests.infra.deploy.first_deployments --seeds $(DEPLOYMENTS)
+rehearse: $(READY) ## Deploy for the first time into DEPLOYMENTS=100 stand-ins for a project, each with other delays of Google's (ARGS=--keep)
+	@$(PYTHON_IN_VENV) -m tests.infra.deploy.first_deployments --seeds $(DEPLOYMENTS) $(ARGS)
 
 bench: $(READY) ## Measure documents and links on the emulator, compared with plain client calls (COPIES=20000)
 	@$(PYTHON_IN_VENV) -m tests.bench --copies $(COPIES)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from infra.deploy.plans import Plan
 
@@ -28,6 +29,13 @@ IDS: Mapping[str, str] = {
     "google_compute_target_https_proxy": "projects/{project}/global/targetHttpsProxies/{name}",
     "google_compute_url_map": "projects/{project}/global/urlMaps/{name}",
     "google_firestore_database": "projects/{project}/databases/{name}",
+    "google_iam_workload_identity_pool": (
+        "projects/{project}/locations/global/workloadIdentityPools/{workload_identity_pool_id}"
+    ),
+    "google_iam_workload_identity_pool_provider": (
+        "projects/{project}/locations/global/workloadIdentityPools/{workload_identity_pool_id}"
+        "/providers/{workload_identity_pool_provider_id}"
+    ),
     "google_logging_metric": "{name}",
     "google_service_account": "projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com",
     "google_storage_bucket": "{name}",
@@ -48,6 +56,27 @@ def importable(plan: Plan, project: str, region: str) -> dict[str, str]:
             known = {name: value for name, value in values.items() if value is not None}
             found[address] = IDS[kind].format_map({"project": project, "location": region, "region": region} | known)
     return found
+
+
+def indexes(plan: Plan, there: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the ids of composite indexes that the plan would create, by address: Google numbers them."""
+    names = {_index(each["name"].split("/")[-3], each["fields"]): each["name"] for each in there}
+    wanted = {
+        address: _index(values["collection"], values["fields"])
+        for address, values in plan.created_values.items()
+        if "google_firestore_index." in address
+    }
+    return {address: names[each] for address, each in wanted.items() if each in names}
+
+
+def _index(collection: str, fields: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return what makes an index the same, as gcloud lists it and as a plan says it; the record's name is in each."""
+    own = (
+        f"{each.get('fieldPath') or each.get('field_path')} "
+        f"{each.get('order') or each.get('arrayConfig') or each.get('array_config')}"
+        for each in fields
+    )
+    return (collection, *(each for each in own if not each.startswith("__name__ ")))
 
 
 def queues(ids: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:

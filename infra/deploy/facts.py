@@ -90,6 +90,13 @@ def queues(target: Target, run: Run) -> frozenset[str]:
     return _names(listed) or frozenset()
 
 
+def indexes(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
+    """Return the composite indexes of the database; none, if they cannot be read."""
+    question = f"gcloud firestore indexes composite list --database={target.database} --project={target.project}"
+    found: Sequence[Mapping[str, Any]] = _json(_ask({"": f"{question} --format=json"}, target.root, run)[""], ())
+    return found
+
+
 def _first_round(target: Target) -> dict[str, str]:
     return {
         "terraform": "terraform version -json",

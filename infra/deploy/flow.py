@@ -90,7 +90,9 @@ class Flow:
         """Take into the state what a killed apply left, and create the rest: `make deploy` without its smoke test."""
         engine = self._checked()
         self._packaged()
-        ids = adoption.importable(planned(engine, self._attempts()), self.target.project, self.target.region)
+        plan = planned(engine, self._attempts())
+        ids = adoption.importable(plan, self.target.project, self.target.region)
+        ids |= adoption.indexes(plan, facts.indexes(self.target, self.run))
         plan = adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
         self.say(str(plan))
         if not plan.empty:

@@ -7,11 +7,12 @@ lacks is offered again, and making the rest changes nothing of what is there.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infra.deploy import bootstrapping, facts, prerequisites, terraform
+from infra.deploy import adoption, bootstrapping, facts, prerequisites, terraform
 from infra.deploy.agreement import Aborted, Agree, agreed
 from infra.deploy.applying import Attempts, applied, planned
 from infra.deploy.clock import REAL, Clock
 from infra.deploy.commands import CommandFailed, Run
+from infra.deploy.plans import Plan
 from infra.deploy.target import Target
 
 
@@ -64,12 +65,18 @@ class Preparation:
         if not found.state_bucket:
             agreed(self.agree, f"Create the bucket {self.target.state_bucket} for Terraform's states?")
             bootstrapping.make_bucket(self.target, self.run)
+        adoption.clear(engine.folder)
         bootstrapping.connect(engine, self.target, self.run)
-        plan = planned(engine, Attempts(self.say, self.clock))
+        plan = self._with_account(engine, planned(engine, Attempts(self.say, self.clock)), found)
         self.say(str(plan))
         if not plan.empty:
             agreed(self.agree, "Apply it?")
             applied(engine, plan, Attempts(self.say, self.clock))
+
+    def _with_account(self, engine: terraform.Terraform, plan: Plan, found: facts.Facts) -> Plan:
+        """Plan to take what a bootstrap that was killed made and did not save, where the plan would create it."""
+        ids = adoption.importable(plan, self.target.project, self.target.region) if found.deployer else {}
+        return adoption.adopted(engine.folder, ids, engine.plan, CommandFailed) if ids else plan
 
     def _refuse(self, missing: Sequence[prerequisites.Missing]) -> None:
         where = f"{self.target.environment} of {self.target.project}"

@@ -22,8 +22,7 @@ SERVICE_LABEL = "serving.knative.dev/service"
 ROLLED_BACK = """Rolled back. The next deployment that changes a function moves its traffic to the new revision. To move
 one forward as it is: gcloud run services update-traffic NAME --to-latest --region={region} --project={project}"""
 RESTORED = """Restored into {database}, once the operation that `gcloud firestore operations list --database={database}`
-shows has ended: minutes to hours. {old} is unchanged. To use the new one, set in
-infra/environments/{environment}.tfvars
+shows has ended: minutes to hours. {old} is unchanged. To switch, set in infra/environments/{environment}.tfvars
   database        = "{database}"
   create_database = false
 and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other

@@ -1,10 +1,11 @@
 """Deploy for the first time into a project with Google's delays, once for each seed, on a virtual clock.
 
-    python -m tests.infra.deploy.first_deployments --seeds 100
+    python -m tests.infra.deploy.first_deployments --seeds 100 [--keep]
 
 The real `make deploy` (but for make, and the packaging) with the real Terraform, on a stand-in for Google that refuses
 what a new project refuses. Each seed must end deployed, with nothing left to do, or with a message that names what to
-do. Prints a line for each seed; the exit status is 1 if one ends otherwise.
+do. Prints a line for each seed; the exit status is 1 if one ends otherwise. `--keep` writes the table of all seeds into
+the README of the stand-in.
 """
 
 import argparse
@@ -42,6 +43,8 @@ SERVICES = f"gcloud services list --enabled --project={PROJECT}"
 FIRST = "cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
 ENABLED_SECONDS = 30.0
 TO_DO = re.compile(r"^  To do: (.*)$", re.MULTILINE)
+PAGE = Path(__file__).parents[1] / "google_provider" / "README.md"
+KEPT = re.compile(r"(<!-- kept: rehearsal -->\n).*(\n<!-- end of rehearsal -->)", re.DOTALL)
 REASON = re.compile(r"^Not yet: (.*?)[.:] ?", re.MULTILINE)
 
 
@@ -121,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--keep", action="store_true", help="write the table into the README of the stand-in")
     options = parser.parse_args(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="first-deployments-") as folder,
@@ -135,7 +139,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(str(each))
             sys.stdout.flush()
     sys.stdout.write(f"{_summary(ended)}\n")
+    if options.keep:
+        page = PAGE.read_text("utf-8")
+        PAGE.write_text(KEPT.sub(lambda found: f"{found[1]}\n{table(ended)}\n{found[2]}", page), "utf-8")
     return 0 if all(each.right for each in ended) else 1
+
+
+def table(ended: Sequence[Ended]) -> str:
+    """Return how the seeds ended, how many of them so, and after how many minutes at most."""
+    groups: dict[str, list[Ended]] = {}
+    for each in sorted(ended, key=lambda each: (not each.deployed, each.applies)):
+        stopped = f"stopped: {each.to_do}" if each.to_do else "FAILED"
+        groups.setdefault(f"deployed, in {each.applies} applies" if each.deployed else stopped, []).append(each)
+    rows = [f"| {how} | {len(each)} | {max(one.minutes for one in each):.0f} |" for how, each in groups.items()]
+    return "\n".join([f"| of {len(ended)} seeds | | minutes at most |", "|---|---|---|", *rows])
 
 
 def _alone(seed: int, folder: Path, zips: Path) -> Ended:

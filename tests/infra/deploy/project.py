@@ -40,10 +40,11 @@ class Project:
             place, said.append, lambda question: answer if "Type" in question else "y", self.run, clock, "http://x/"
         )
 
-    def terraform(self, *arguments: str) -> Outcome:
-        """Run Terraform as the deployment did."""
-        data = {"TF_DATA_DIR": str(target.read(PROJECT, "dev", root=self.folder).work)}
-        return self.run(("terraform", *arguments), folder=self.folder / "infra", environment=data)
+    def terraform(self, *arguments: str, folder: str = "") -> Outcome:
+        """Run Terraform as the deployment did, or the bootstrap in its `folder`."""
+        work = target.read(PROJECT, "dev", root=self.folder).work
+        data = {"TF_DATA_DIR": str(work.with_name(f"{PROJECT}-{folder}") if folder else work)}
+        return self.run(("terraform", *arguments), folder=self.folder / "infra" / folder, environment=data)
 
     def run(self, command: Sequence[str], *, environment: Any = None, **options: Any) -> Outcome:
         """Run a program; Terraform gets no bucket for its state, and does not wait for a lock."""

@@ -38,6 +38,21 @@ def test_what_is_named_by_its_values_has_an_id_and_rights_have_none() -> None:
     ]
 
 
+def test_a_composite_index_is_known_by_its_fields() -> None:
+    near = 'google_firestore_index.composite["near"]'
+    fields = [
+        {"field_path": "tags", "order": None, "array_config": "CONTAINS"},
+        {"field_path": "name", "order": "ASCENDING", "array_config": ""},
+    ]
+    plan = Plan(created_values={near: {"collection": "documents", "fields": fields}, "a.b": {"name": "x"}})
+    group = "projects/p/databases/d/collectionGroups/documents/indexes"
+    other = {"name": f"{group}/1", "fields": [{"fieldPath": "name", "order": "ASCENDING"}]}
+    listed = [{"fieldPath": "tags", "arrayConfig": "CONTAINS"}, {"fieldPath": "name", "order": "ASCENDING"}]
+    same = {"name": f"{group}/2", "fields": [*listed, {"fieldPath": "__name__", "order": "ASCENDING"}]}
+    assert adoption.indexes(plan, [other, same]) == {near: f"{group}/2"}
+    assert adoption.indexes(plan, [other]) == {}
+
+
 def test_what_is_absent_is_left_out_and_any_other_error_is_raised(tmp_path: Path) -> None:
     absent = """Error: Cannot import non-existent remote object
 

@@ -6,7 +6,7 @@ import pytest
 
 from infra.deploy import flow
 from infra.deploy.applying import APPLIES_MAX
-from tests.infra.deploy.first_deployments import first_deployment
+from tests.infra.deploy.first_deployments import KEPT, PAGE, Ended, first_deployment, table
 
 SEEDS = (4, 20)
 """A project that contends for its indexes and builds too early; one that also fails half-way."""
@@ -20,3 +20,20 @@ def test_a_first_deployment_comes_through(
     ended = first_deployment(seed, tmp_path, zips)
     assert ended.deployed, str(ended)
     assert 1 < ended.applies <= APPLIES_MAX
+
+
+def test_the_table_has_a_row_for_each_way_to_end_and_a_place_in_the_page() -> None:
+    ended = [
+        Ended(0, True, 3, 20.0, (), ""),
+        Ended(1, True, 2, 9.0, (), ""),
+        Ended(2, True, 2, 17.4, (), ""),
+        Ended(3, False, 1, 5.0, (), "Choose another region."),
+        Ended(4, False, 1, 6.0, (), ""),
+    ]
+    assert table(ended).splitlines()[2:] == [
+        "| deployed, in 2 applies | 2 | 17 |",
+        "| deployed, in 3 applies | 1 | 20 |",
+        "| stopped: Choose another region. | 1 | 5 |",
+        "| FAILED | 1 | 6 |",
+    ]
+    assert KEPT.search(PAGE.read_text("utf-8"))

@@ -14,6 +14,7 @@ from infra.deploy.commands import CommandFailed, Outcome
 from infra.deploy.flow import Flow
 from infra.deploy.locking import described
 from infra.deploy.terraform import LOCKED
+from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project import Project
 from tests.infra.deploy.script import Script
 from tests.infra.google_provider.server import GoogleProvider
@@ -42,7 +43,7 @@ def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch:
 
 
 class Killed(subprocess.Popen[str]):
-    """Terraform; an apply is killed when so much exists."""
+    """Terraform; one apply is killed after so many operations on the cloud."""
 
     google: GoogleProvider
     left = 1
@@ -51,16 +52,22 @@ class Killed(subprocess.Popen[str]):
         super().__init__(command, **options)
         if command[1] == "apply" and Killed.left:
             Killed.left -= 1
-            while len(self.google.cloud.existing) < MADE:
+            enough = len(self.google.cloud.operations) + MADE
+            while len(self.google.cloud.operations) < enough and self.poll() is None:
                 time.sleep(0.005)
             self.kill()
+
+
+def kill_the_next_apply(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Killed, "google", project.google, raising=False)
+    monkeypatch.setattr(Killed, "left", 1)
+    monkeypatch.setattr(subprocess, "Popen", Killed)
 
 
 def test_terraform_that_is_killed_leaves_a_lock_that_is_released_and_resources_that_are_adopted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Killed, "google", project.google, raising=False)
-    monkeypatch.setattr(subprocess, "Popen", Killed)
+    kill_the_next_apply(project, monkeypatch)
     with pytest.raises(CommandFailed, match=r"killed by signal 9.*make unlock.*make adopt"):
         project.flow([]).deploy()
     with pytest.raises(CommandFailed, match=r"To do: .*make unlock"):
@@ -71,6 +78,32 @@ def test_terraform_that_is_killed_leaves_a_lock_that_is_released_and_resources_t
     project.flow(said).adopt()
     assert before <= set(project.google.cloud.existing)
     assert project.flow([]).plan().empty
+
+
+@pytest.mark.slow
+def test_a_destroy_that_is_killed_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.flow([]).deploy()
+    steps = project.flow(said := list[str](), answer="dev")
+    kill_the_next_apply(project, monkeypatch)
+    with pytest.raises(CommandFailed, match="killed by signal 9"):
+        steps.destroy()
+    with pytest.raises(CommandFailed, match=r"To do: .*make unlock"):
+        steps.destroy()
+    steps.unlock()
+    steps.destroy()
+    assert {kind for kind, _ in project.google.cloud.existing} == {"google_cloud_tasks_queue", "google_project_service"}
+    assert "What stays:" in said[-1]
+
+
+def test_what_a_killed_bootstrap_made_and_did_not_save_is_taken_by_the_next(project: Project) -> None:
+    project.flow([]).bootstrap()
+    before = set(project.google.cloud.existing)
+    project.terraform("state", "rm", "google_service_account.deployer", folder="bootstrap")
+    described = f"gcloud iam service-accounts describe {target.read(PROJECT, 'dev').deployer}"
+    project.gcloud.answers[described] = "there"
+    project.flow(said := list[str]()).bootstrap()
+    assert "  adopts    google_service_account.deployer" in "\n".join(said)
+    assert set(project.google.cloud.existing) == before
 
 
 def test_the_locks_of_the_environment_and_of_the_bootstrap_are_shown_and_released_after_it_was_confirmed(
