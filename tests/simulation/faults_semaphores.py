@@ -39,8 +39,7 @@ from shared.semaphores.rules.wait_queue import head_of
 from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
 from shared.testing.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation import expiry, semaphores_world
-from tests.simulation.faults import Fault
-from tests.simulation.half_commits import half_commits
+from tests.simulation.faults import Fault, torn
 
 writes_of_commit = transitions._writes
 
@@ -275,16 +274,6 @@ def _released_when_seen(ports: Ports, name: str, command: EndLease, attempts_max
     return change(ports, reads, rule, attempts_max=attempts_max).answer is not None
 
 
-def _torn(fault: Fault) -> Fault:
-    """Look for a fault where reads find half a commit."""
-
-    def run(seed: int) -> None:
-        with half_commits(1.0):
-            fault.run(seed)
-
-    return replace(fault, run=run)
-
-
 def _semaphore_first(loaded: Loaded, transition: Transition[Any]) -> tuple[Write, ...]:
     *others, semaphore = writes_of_commit(loaded, transition)
     return (semaphore, *others)
@@ -425,6 +414,6 @@ FAULTS = (
     _racing(_without("sem-10", "undoing a renewal that is late", (semaphores, "renew", _renewed_for_good)), False),
     _without("sem-13", "the order of create times", (records, "head_of", _ordered_by_since)),
     _without("sem-13", "what is left out of a full page", (records, "head_of", _all_of_a_page)),
-    _torn(_without("sem-14", "the semaphore's record as the last write", (transitions, "_writes", _semaphore_first))),
+    torn(_without("sem-14", "the semaphore's record as the last write", (transitions, "_writes", _semaphore_first))),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )
