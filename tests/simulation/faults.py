@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from unittest import mock
 
 from tests.simulation import links_world
+from tests.simulation.half_commits import half_commits
 from tests.simulation.links_kinds import KINDS, Kinds
 
 
@@ -34,3 +35,13 @@ def in_links(clause: str, without: str, module: object, name: str, instead: Any,
     """A fault of the links, noticed in worlds of these kinds."""
     plant = partial(mock.patch.object, module, name, instead)
     return Fault(clause, without, plant, partial(links_world.run, kinds=kinds))
+
+
+def torn(fault: Fault) -> Fault:
+    """Look for a fault where every read beside a commit finds half of it."""
+
+    def run(seed: int) -> None:
+        with half_commits(1.0):
+            fault.run(seed)
+
+    return replace(fault, run=run)

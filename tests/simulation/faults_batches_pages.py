@@ -14,6 +14,7 @@ from shared.batches.rules.header import Header
 from shared.core.operations import outbox
 from shared.core.operations.ports import Ports, Snapshot, Write
 from shared.core.rules.effects import Effect
+from tests.simulation.faults import torn
 from tests.simulation.faults_batches_planting import in_batches
 
 sealing, records = batches._sealing, pages._records
@@ -27,6 +28,10 @@ def _no_end_mark(run: BatchRun, header: Header, read: tuple[Snapshot, ...], coun
 
 def _unguarded_page(run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> list[Write]:
     return [replace(write, guard=None) for write in records(run, header, number, first, units)]
+
+
+def _page_first(run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> list[Write]:
+    return records(run, header, number, first, units)[::-1]
 
 
 def _enqueued_after(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Any:
@@ -54,6 +59,7 @@ FAULTS = (
     in_batches("batch-3", "the end mark", batches, "_sealing", _no_end_mark),
     in_batches("batch-3", "pages that must not exist", pages, "_records", _unguarded_page),
     in_batches("batch-3", "a page's task in its commit", outbox, "commit", _enqueued_after),
+    torn(in_batches("batch-3", "the page as the last write", pages, "_records", _page_first)),
     in_batches("batch-3", "all children before the seal", counter_tree, "children", _one_child_before_the_seal),
     in_batches("batch-3", "the left edge from page 0", counter_tree, "nodes_created_by", _nodes_of_level_2_only),
     in_batches("batch-3", "the root above all pages", counter_tree, "root", _root_on_level_2),

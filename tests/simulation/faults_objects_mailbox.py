@@ -16,6 +16,7 @@ from shared.core.rules.problems import Problem
 from shared.objects.operations import calls, records, runs
 from shared.objects.operations.records import TurnWrites
 from shared.objects.rules.turns import Turn
+from tests.simulation.faults import torn
 from tests.simulation.faults_objects_planting import in_objects
 
 header_put, commit = mailbox.header_put, outbox.commit
@@ -92,7 +93,7 @@ FAULTS = (
     in_objects("obj-1", "what is sent is in the commit it follows from", outbox, "commit", _sent_after),
     in_objects("obj-2", "the header's guard", records, "header_put", unguarded),
     in_objects("obj-3", "the guard of each message", TurnWrites, "guard_of", _only_there),
-    in_objects("obj-3", "the header as the last write", TurnWrites, "writes", _header_first, torn=1.0),
+    torn(in_objects("obj-3", "the header as the last write", TurnWrites, "writes", _header_first)),
     in_objects("obj-3", "a look before a call passes", calls, "read_if_free", _never_looks),
     in_objects("obj-4", "the order of commit times", mailbox, "due_messages", _by_since),
     in_objects("obj-4", "the order of one commit's messages", Turn, "_message_id", _hashed),

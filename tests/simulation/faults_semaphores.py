@@ -39,7 +39,9 @@ from shared.semaphores.rules.wait_queue import head_of
 from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
 from shared.testing.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation import expiry, semaphores_world
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, torn
+
+writes_of_commit = transitions._writes
 
 
 def _without(clause: str, without: str, *patches: tuple[Any, str, Any]) -> Fault:
@@ -269,6 +271,11 @@ def _released_when_seen(ports: Ports, name: str, command: EndLease, attempts_max
     return change(ports, reads, rule, attempts_max=attempts_max).answer is not None
 
 
+def _semaphore_first(loaded: Loaded, transition: Transition[Any]) -> tuple[Write, ...]:
+    *others, semaphore = writes_of_commit(loaded, transition)
+    return (semaphore, *others)
+
+
 def _without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
     committed = ports.store.commit(writes)
     ports.queue.create(effects)
@@ -404,5 +411,6 @@ FAULTS = (
     _racing(_without("sem-10", "undoing a renewal that is late", (semaphores, "renew", _renewed_for_good)), False),
     _without("sem-13", "the order of create times", (records, "head_of", _ordered_by_since)),
     _without("sem-13", "what is left out of a full page", (records, "head_of", _all_of_a_page)),
+    torn(_without("sem-14", "the semaphore's record as the last write", (transitions, "_writes", _semaphore_first))),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

@@ -150,6 +150,7 @@ class SemaphoresWorld:
         self.lives: dict[str, int] = {}
         self.queued_at: dict[str, datetime] = {}
         self.forgetting: set[str] = set()
+        self.left_queue: dict[str, datetime] = {}
         lost_tasks = not self.racing and Random(f"abandoned {seed}").random() < ABANDONED_SHARE
         self.abandoned = lost_tasks if abandoned is None else abandoned
         self.crowded = not self.calm and Random(f"crowd {seed}").random() < CROWDED_RATE
@@ -391,15 +392,30 @@ class SemaphoresWorld:
     def _observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         if path.startswith(f"{RECORD}/releases/") and after.data is not None:
             self.left_releases.setdefault(after.id, after.create_time or after.read_time)
+        granted = False
         if path.startswith(f"{RECORD}/waiters/"):
+            granted = self._note_place(before, after)
             self._note_life(before, after)
             self._check_deleted(before, after)
         if path == RECORD and after.data is None:
             self.life += 1
         if path == RECORD and after.data is not None:
             self._observed_semaphore(before, after)
-        if self.steady and path.startswith(RECORD):
+        if self.steady and path.startswith(RECORD) and not granted:
             self._look_at_head(after.read_time)
+
+    def _note_place(self, before: Snapshot, after: Snapshot) -> bool:
+        """Note a waiter that leaves the wait queue; return whether it is granted, by a commit that goes on."""
+        if before.data is None or "since" not in before.data or (after.data and "since" in after.data):
+            return False
+        self.left_queue[before.id] = after.read_time
+        return after.data is not None and after.data["state"] == "granted"
+
+    def _queue_before(self, at: datetime) -> list[str]:
+        """List the waiters as they were before the commit of that time, whose last write is the semaphore's."""
+        left = [one.id for one in self._waits() if self.left_queue.get(one.id) == at]
+        joined = {id_ for id_, since in self.queued_at.items() if since == at}
+        return [id_ for id_ in self._wait_queue() if id_ not in joined] + left
 
     def _look_at_head(self, at: datetime) -> None:
         [semaphore] = self.world.store.read(RECORD)
@@ -428,7 +444,7 @@ class SemaphoresWorld:
             elif (kept := new.granted_as(lease.id, lease.grant)) is not None:
                 self.renewed_late.add(lease.lease_id)  # what had ended stays lost: its renewal is undone
                 self.extended_late |= {lease.lease_id} if kept.ends_at > lease.ends_at else set()
-        self._check_order(old, new)
+        self._check_order(old, new, at)
         self._check_passing(old, new, before, at)
         if new.mode != "open" and new.sweep_at(at) is None:
             raise Violation("somebody may wait, and no sweep is due")
@@ -465,11 +481,11 @@ class SemaphoresWorld:
         elif kept.ends_at < lease.ends_at and kept.token == lease.token and lease.claimed:
             raise Violation(f"{lease.lease_id} ends earlier than it was promised")
 
-    def _check_order(self, old: rules.Semaphore, new: rules.Semaphore) -> None:
+    def _check_order(self, old: rules.Semaphore, new: rules.Semaphore, at: datetime) -> None:
         """Check that a waiter that was answered "waiting" is overtaken only by waits whose call had begun by then."""
         held = {(lease.id, lease.grant) for lease in old.leases}
         granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
-        waiting = [id_ for id_ in self._wait_queue() if id_ not in granted | self._hopeless(new.permits)]
+        waiting = [id_ for id_ in self._queue_before(at) if id_ not in granted | self._hopeless(new.permits)]
         for id_ in granted:
             overtaken = [one for one in waiting if self.told.get(one, 10**18) < self.began[id_] and not self.reborn]
             if overtaken:
@@ -491,7 +507,7 @@ class SemaphoresWorld:
 
     def _check_passing(self, old: rules.Semaphore, new: rules.Semaphore, before: Snapshot, at: datetime) -> None:
         """Check that waiters are of this semaphore; where nothing failed, that expired permits are granted at once."""
-        held, queued = {(lease.id, lease.grant) for lease in old.leases}, self._wait_queue()
+        held, queued = {(lease.id, lease.grant) for lease in old.leases}, self._queue_before(at)
         granted = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in queued]
         if self.steady:
             self.heads.check(granted, at)

@@ -88,14 +88,15 @@ def load(ports: Ports, run: BatchRun, header: Header, number: int, first: int, u
 
 
 def _records(run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> list[Write]:
+    """Return the writes of a page, each behind those that are looked for once it is found."""
     size = len(units)
     page = Page.holding(units, first, header)
     page_node = PageNode(number, first, size, header.failures_max, {})
     nodes = map(run.node_path, counter_tree.nodes_created_by(number))
     counters = [run.counter_path(number, counter) for counter in range(counter_tree.counters(size))]
     return [
-        Put(run.page_path(number), page.to_record(), Must.NOT_EXIST),
-        Put(run.node_path(Node(1, number)), page_node.to_record(), Must.NOT_EXIST),
-        *(Put(node, NodeRecord().to_record(), Must.NOT_EXIST) for node in nodes),
         *(Put(counter, CounterRecord().to_record(), Must.NOT_EXIST) for counter in counters),
+        *(Put(node, NodeRecord().to_record(), Must.NOT_EXIST) for node in nodes),
+        Put(run.node_path(Node(1, number)), page_node.to_record(), Must.NOT_EXIST),
+        Put(run.page_path(number), page.to_record(), Must.NOT_EXIST),
     ]

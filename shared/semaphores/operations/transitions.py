@@ -161,8 +161,9 @@ def wake_behind(ports: Ports, name: str, departed: Waiter) -> None:
 
 
 def _writes(loaded: Loaded, transition: Transition[Any]) -> Writes:
+    """Return the writes, last the semaphore's own: who finds half of them finds its old record, and loses its guard."""
     record = transition.semaphore.to_record(loaded.now)
-    return (Put(path_of(loaded.name), record, loaded.update_time), *writes_of(loaded, transition))
+    return (*writes_of(loaded, transition), Put(path_of(loaded.name), record, loaded.update_time))
 
 
 def _effects(loaded: Loaded, transition: Transition[Any]) -> tuple[Any, ...]:
