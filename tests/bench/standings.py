@@ -1,6 +1,6 @@
 """Measure yokes on Google's Firestore emulator: the kit's standings beside two ways written straight.
 
-python -m tests.bench.standings --yokes 1000
+python -m tests.bench.standings --yokes 1000 --board 100000
 
 Each line: yokes a second, from the first put until the standings are exact, with 16 callers at once; one item is hot.
 The two others keep a count and no extremes, and count a repeated event twice: a guarded read-modify-write of one
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from infra.local import firestore_emulator
@@ -28,6 +29,7 @@ from shared.standings.operations import boards, counting, upkeep, yokes
 from shared.standings.rules.keys import StandingKey, YokeKey
 from shared.standings.rules.yokes import Yoke
 from shared.testing.recorded_log import RecordedLog
+from tests.bench import leaderboards
 from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import Stage
 
@@ -119,11 +121,13 @@ def lines(stage: Stage, yokes_count: int) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.standings", description=__doc__.splitlines()[0])
     parser.add_argument("--yokes", type=int, default=1_000, help="of each measurement (default: %(default)s)")
+    parser.add_argument("--board", type=int, default=10_000, help="entries of a leaderboard (default: %(default)s)")
     chosen = parser.parse_args()
     if firestore_emulator.find_installed() is None:
         sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
     with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
-        sys.stdout.write("\n".join(lines(stage, chosen.yokes)) + "\n")
+        for line in chain(lines(stage, chosen.yokes), leaderboards.lines(stage, chosen.board)):
+            sys.stdout.write(f"{line}\n")
     return 0
 
 

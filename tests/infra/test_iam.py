@@ -37,7 +37,7 @@ semaphore-wait   | ann signalbox-deployer               | admit tasks           
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
 standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
 standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
-standings        | ann signalbox-deployer               | standings                 | signalbox-prod
+standings        | ann kit-scheduler signalbox-deployer | standings                 | signalbox-prod
 sweep            | kit-scheduler                        | admit batches links objects standings tasks | signalbox-prod
 tasks            | ann kit-scheduler signalbox-deployer | tasks                     | signalbox-prod
 transforms       | ann signalbox-deployer               | links                     | signalbox-prod

@@ -15,7 +15,7 @@ from shared.core.operations.perform import perform as perform_loop
 from shared.core.operations.ports import Committed, Conflict, Delete, Ports, Put, Store, Write
 from shared.core.rules.effects import Decision, Effect
 from shared.core.rules.problems import Problem, Unavailable
-from shared.standings.operations import counting, folding, upkeep
+from shared.standings.operations import counting, folding, recounts, upkeep
 from shared.standings.operations.folding import Page, PageReads
 from shared.standings.rules import counting as rules
 from shared.standings.rules import tasks
@@ -172,7 +172,7 @@ def _effects_without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequ
 
 def _recounted_without_guard(ports: Ports, key: StandingKey) -> bool:
     [before] = ports.store.read(key.path)
-    total, values = upkeep._counted(ports, key)
+    total, values = recounts._counted(ports, key)
     held = Standing.from_record(before.data)
     repaired = Standing(total, crossed=held.crossed, folded_at=held.folded_at).with_extremes(values)
     if repaired != held:
@@ -182,11 +182,11 @@ def _recounted_without_guard(ports: Ports, key: StandingKey) -> bool:
 
 def _recounted_with_adjustments(ports: Ports, key: StandingKey) -> bool:
     """A recount that does not look for adjustments: what they hold is in the sum, and added again."""
-    with mock.patch.object(upkeep, "pending", return_value=0):
+    with mock.patch.object(recounts, "pending", return_value=0):
         return recounted(ports, key)
 
 
-recounted = upkeep.recounted
+recounted = recounts.recounted
 
 
 def _expired_after_an_hour() -> Any:
@@ -240,6 +240,6 @@ FAULTS = (
     _standings("stand-8", "a walk after a declaration", upkeep, "walk_page", lambda *_: None),
     _standings("stand-9", "noting a threshold that was crossed", Standing, "cross", _crossed_each_time),
     _standings("stand-9", "a threshold's task in the standing's commit", outbox, "commit", _effects_without_outbox),
-    _standings("stand-10", "a recount of a standing at rest", upkeep, "recounted", _recounted_without_guard),
-    _standings("stand-10", "looking for adjustments", upkeep, "recounted", _recounted_with_adjustments),
+    _standings("stand-10", "a recount of a standing at rest", recounts, "recounted", _recounted_without_guard),
+    _standings("stand-10", "looking for adjustments", recounts, "recounted", _recounted_with_adjustments),
 )

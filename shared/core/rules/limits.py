@@ -432,6 +432,9 @@ class Limits:
     remove_page_max: int = 300
     """Yokes that one task deletes."""
 
+    recounts_page_max: int = 20
+    """Standings that one task of the nightly recount looks at."""
+
     recount_page_max: int = 1_000
     """Counted records that one task of a recount adds up."""
 

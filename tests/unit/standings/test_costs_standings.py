@@ -3,7 +3,7 @@
 import pytest
 
 from shared.adapters.meter import Cost
-from shared.standings.operations import boards, yokes
+from shared.standings.operations import boards, upkeep, yokes
 from shared.standings.rules.keys import StandingKey, YokeKey
 from shared.standings.rules.requests import BoardRequest, RankRequest
 from shared.standings.rules.yokes import Yoke
@@ -85,3 +85,17 @@ def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
     ranked = RankRequest(TEA, "average", 3)
     assert boards.rank(world.ports, ranked)["rank"] == 1
     assert boards.top(world.ports, BoardRequest("item", "sum", 2, "")).standings
+
+
+def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
+    """Four reads a yoke, and again for its record; six a standing, and one for each of its yokes."""
+    for user in "abc":
+        world.yoke(user, "tea", 1)
+        world.rest()
+    upkeep.begin_walk(world.ports, "night")
+    yokes_page, counted_page, items, users = (world.run_task(world.tasks[0]) for _ in range(4))
+    assert world.tasks == []
+    assert yokes_page == Cost(round_trips=1 + 3 + 1, reads=3 * 4, tasks=1)
+    assert counted_page == Cost(round_trips=1 + 3 + 2, reads=3 * 4 + 1, tasks=1)
+    assert items == Cost(round_trips=1 + 7 + 2, reads=1 + (6 + 3) + 1, tasks=1)
+    assert users == Cost(round_trips=1 + 3 * 7 + 1, reads=3 + 3 * (6 + 1) + 1)
