@@ -77,7 +77,7 @@ def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, po
 
 
 def test_yokes_are_measured_until_their_standings_are_exact(stage: Stage) -> None:
-    table = standings.lines(stage, 20)
+    table = list(standings.lines(stage, 20))
     assert [line.split()[0] for line in table] == [*["shards"] * 2, *["one"] * 2, *["standings"] * 2]
 
 

@@ -237,7 +237,7 @@ FAULTS = (
         partial(standings_world.run, ahead=(0.0007, 0.0009)),
     ),
     _standings("stand-8", "the revision of the declarations", rules, "is_done", _done_by_any_declarations),
-    _standings("stand-8", "a walk after a declaration", upkeep, "walk_page", lambda *_: None),
+    _standings("stand-8", "a walk after a declaration", upkeep, "walk_page", lambda *_, **__: None),
     _standings("stand-9", "noting a threshold that was crossed", Standing, "cross", _crossed_each_time),
     _standings("stand-9", "a threshold's task in the standing's commit", outbox, "commit", _effects_without_outbox),
     _standings("stand-10", "a recount of a standing at rest", recounts, "recounted", _recounted_without_guard),
