@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from shared.adapters.clock import SystemClock
 from shared.core.operations.ports import Ports, Put
+from shared.core.rules.problems import Unavailable
 from shared.standings.operations import boards
 from shared.standings.rules.keys import StandingKey
 from shared.standings.rules.requests import BoardRequest, RankRequest
@@ -23,11 +25,11 @@ def lines(stage: Stage, entries: int) -> Iterator[str]:
         for first in range(0, entries, SEED_PAGE):
             numbers = range(first, min(first + SEED_PAGE, entries))
             ports.store.write_each([_put(number, entries - number) for number in numbers])
-        seconds = _seconds(lambda: boards.top(ports, BoardRequest("item", "count", 100, "")))
-        yield f"leaderboard  {entries:>7,} entries   first 100  {seconds * 1000:>8,.0f} ms"
+        taken = _taken(lambda: boards.top(ports, BoardRequest("item", "count", 100, "")))
+        yield f"leaderboard  {entries:>7,} entries   first 100  {taken:>8}"
         for rank in (1, entries // 2, entries):
-            seconds = _seconds(lambda rank=rank: _check_rank(ports, rank))  # type: ignore[misc]
-            yield f"rank         {entries:>7,} entries {rank:>9,}.  {seconds * 1000:>8,.0f} ms"
+            taken = _taken(partial(_check_rank, ports, rank))
+            yield f"rank         {entries:>7,} entries {rank:>9,}.  {taken:>8}"
         stage.clear()
 
 
@@ -40,7 +42,11 @@ def _check_rank(ports: Ports, rank: int) -> None:
     assert found == rank, "a rank is wrong"
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def _taken(call: Callable[[], object]) -> str:
+    """Make a call and return the time that it took. The emulator reads the whole leaderboard, and may be too slow."""
     began = time.monotonic()
-    call()
-    return time.monotonic() - began
+    try:
+        call()
+    except Unavailable:
+        return "no answer"
+    return f"{(time.monotonic() - began) * 1000:,.0f} ms"
