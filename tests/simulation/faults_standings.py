@@ -12,7 +12,7 @@ from unittest import mock
 
 from shared.core.operations import outbox
 from shared.core.operations.perform import perform as perform_loop
-from shared.core.operations.ports import Committed, Conflict, Delete, Ports, Put, Store, Write
+from shared.core.operations.ports import Committed, Conflict, Delete, Ports, Put, Snapshot, Store, Write
 from shared.core.rules.effects import Decision, Effect
 from shared.core.rules.problems import Problem, Unavailable
 from shared.standings.operations import counting, folding, recounts, upkeep
@@ -108,6 +108,14 @@ def _combined_extremes(key: StandingKey, page: Page | None) -> Decision[Any, boo
     return folded(
         key, replace(page, values=(held.min, held.max, *page.values) if held.min is not None else page.values)
     )
+
+
+def _values_of_the_page(records: Sequence[Snapshot]) -> bool:
+    """A fold run does not ask if the adjustments of its page have no values."""
+    return has_values(records[1:])
+
+
+has_values = folding._has_values
 
 
 def _extremes_first(self: PageReads, store: Store, attempt: int) -> Page | None:
@@ -224,6 +232,7 @@ FAULTS = (
     _standings("stand-5", "a guard of the standing in a fold run", folding, "_folded", _folded_unguarded),
     _standings("stand-5", "adding an adjustment once", folding, "_folded", _folded_blindly),
     _standings("stand-6", "looking for the extremes in a fold run", folding, "_folded", _combined_extremes),
+    _standings("stand-6", "asking where the standing has a value", folding, "_has_values", _values_of_the_page),
     _standings("stand-6", "extremes after the adjustments", PageReads, "load", _extremes_first),
     _standings("stand-6", "looking for the next extreme", rules, "changed", _kept_extremes),
     _standings("stand-7", "acknowledging after the fold tasks", counting, "count_event", _acknowledged_anyway),
