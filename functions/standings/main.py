@@ -1,9 +1,9 @@
-"""Standings: what has been counted, leaderboards and ranks; which kinds there are; recounts."""
+"""Standings: what has been counted, leaderboards and ranks; which kinds there are; recounts, nightly or on demand."""
 
 from shared.adapters import runtime
 from shared.adapters.http.deployed_tasks import check_deployed
 from shared.adapters.http.routes import Request, Response, Routes
-from shared.standings.operations import boards, upkeep
+from shared.standings.operations import boards, recounts, upkeep
 from shared.standings.rules.declarations import Declaration
 from shared.standings.rules.requests import BoardRequest, RankRequest, standing_key
 
@@ -17,9 +17,10 @@ def declared(_: Request) -> Response:
 
 
 @routes.on("POST", "/")
-def count_all(_: Request) -> Response:
+def count_all(request: Request) -> Response:
     ports = runtime.ports()
-    upkeep.begin_walk(ports, ports.store.new_id())
+    operation = request.header("Idempotency-Key") or request.header("X-CloudScheduler-ScheduleTime")
+    upkeep.begin_walk(ports, operation or ports.store.new_id())
     return Response(202)
 
 
@@ -60,7 +61,7 @@ def rank(request: Request, kind: str, id: str) -> Response:
 def recount(_: Request, kind: str, id: str) -> Response:
     ports = runtime.ports()
     shown = boards.get(ports, standing_key(kind, id))
-    upkeep.begin_recount(ports, ports.store.new_id(), shown.key)
+    recounts.begin_recount(ports, ports.store.new_id(), shown.key)
     return Response(202)
 
 

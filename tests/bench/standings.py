@@ -1,8 +1,9 @@
 """Measure yokes on Google's Firestore emulator: the kit's standings beside two ways written straight.
 
-python -m tests.bench.standings --yokes 1000
+python -m tests.bench.standings --yokes 1000 --board 100000
 
-Each line: yokes a second, from the first put until the standings are exact, with 16 callers at once; one item is hot.
+Each line: yokes a second, put and counted or left for a fold run, with 16 callers at once; one item is hot. Behind it:
+how long after the last yoke all standings are exact, which is a slot of the fold runs and their work.
 The two others keep a count and no extremes, and count a repeated event twice: a guarded read-modify-write of one
 record, and a blind increment of one of ten shards (the distributed counter), each in the commit that creates the yoke.
 Numbers of a laptop compare with each other, not with the cloud; the ratio is to the shards on one item in the same run.
@@ -12,11 +13,14 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
+from infra import catalogue
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from shared.adapters.clock import SystemClock
@@ -25,14 +29,18 @@ from shared.core.operations.ports import Change, Increment, Ports, Put, Snapshot
 from shared.core.rules.effects import Decision
 from shared.core.rules.problems import Unavailable
 from shared.standings.operations import boards, counting, upkeep, yokes
+from shared.standings.rules import tasks
 from shared.standings.rules.keys import StandingKey, YokeKey
 from shared.standings.rules.yokes import Yoke
 from shared.testing.recorded_log import RecordedLog
+from tests.bench import leaderboards
 from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import Stage
 
 CALLERS = 16
+FOLDS = catalogue.load().queues[tasks.QUEUE].concurrent_max
 SHARDS = 10
+WARM_UP_YOKES = 100
 CALLS_MAX = 1_000
 """Of a visit or a counter that keeps losing its race."""
 
@@ -40,8 +48,8 @@ Act = Callable[[Ports, str, str], None]
 
 
 def folds() -> DueTasks:
-    """Return a queue that runs fold tasks, one at a time."""
-    return DueTasks(lambda ports, task, _: upkeep.run(ports, task.task, task.payload))
+    """Return a queue that runs fold tasks, as many at a time as the catalogue's."""
+    return DueTasks(lambda ports, task, _: upkeep.run(ports, task.task, task.payload), FOLDS)
 
 
 def kit(ports: Ports, user: str, item: str) -> None:
@@ -79,8 +87,16 @@ def _until_done(call: Callable[[], object]) -> None:
     raise TimeoutError("a call never got through")
 
 
-def measure(stage: Stage, act: Act, yokes_count: int, items: int) -> float:
-    """Return yokes a second, until the standings of the kit are exact."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Yokes a second as their callers see it, and the seconds from the last of them until all is exact."""
+
+    rate: float
+    behind_seconds: float
+
+
+def measure(stage: Stage, act: Act, yokes_count: int, items: int) -> Measured:
+    """Yoke and count, and wait until the standings of the kit are exact."""
     queue = folds()
     ports = Ports(stage.store, queue, SystemClock(), RecordedLog())
     with stage.events_held():
@@ -89,12 +105,13 @@ def measure(stage: Stage, act: Act, yokes_count: int, items: int) -> float:
         began = time.monotonic()
         with ThreadPoolExecutor(CALLERS) as callers:
             list(callers.map(lambda number: act(ports, f"u{number}", f"i{number % items}"), range(yokes_count)))
+        made = time.monotonic()
         if act is kit:
             _wait_until_exact(ports, yokes_count, items)
-        seconds = time.monotonic() - began
+        measured = Measured(yokes_count / (made - began), time.monotonic() - made)
         queue.stop()
         stage.clear()
-    return yokes_count / seconds
+    return measured
 
 
 def _wait_until_exact(ports: Ports, yokes_count: int, items: int) -> None:
@@ -105,25 +122,31 @@ def _wait_until_exact(ports: Ports, yokes_count: int, items: int) -> None:
             time.sleep(0.05)
 
 
-def lines(stage: Stage, yokes_count: int) -> list[str]:
-    """Measure each way on one item and on many; return the lines of the table."""
+def lines(stage: Stage, yokes_count: int) -> Iterator[str]:
+    """Measure each way on one item and on many; iterate over the lines of the table."""
     many = max(1, yokes_count // 5)
-    kit(Ports(stage.store, folds(), SystemClock(), RecordedLog()), "warm", "up")
     ways = {"shards": sharded, "one record": guarded, "standings": kit}
-    sizes = (1, many)
-    rates = {(name, items): measure(stage, act, yokes_count, items) for name, act in ways.items() for items in sizes}
-    base = rates["shards", 1]
-    return [f"{name:<12} {items:>6} items {rate:>9.0f}/s  x {rate / base:.2f}" for (name, items), rate in rates.items()]
+    for act in ways.values():  # a Java program is slow at first
+        measure(stage, act, min(yokes_count, WARM_UP_YOKES), 1)
+    base = 0.0
+    for name, act in ways.items():
+        for items in (1, many):
+            measured = measure(stage, act, yokes_count, items)
+            base = base or measured.rate
+            behind = f"  exact {measured.behind_seconds:.1f} s later" if act is kit else ""
+            yield f"{name:<12} {items:>6} items {measured.rate:>9.0f}/s  x {measured.rate / base:.2f}{behind}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.standings", description=__doc__.splitlines()[0])
     parser.add_argument("--yokes", type=int, default=1_000, help="of each measurement (default: %(default)s)")
+    parser.add_argument("--board", type=int, default=10_000, help="entries of a leaderboard (default: %(default)s)")
     chosen = parser.parse_args()
     if firestore_emulator.find_installed() is None:
         sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
     with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
-        sys.stdout.write("\n".join(lines(stage, chosen.yokes)) + "\n")
+        for line in chain(lines(stage, chosen.yokes), leaderboards.lines(stage, chosen.board)):
+            sys.stdout.write(f"{line}\n")
     return 0
 
 

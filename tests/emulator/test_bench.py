@@ -9,7 +9,7 @@ import pytest
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from shared.adapters.meter import Cost
-from tests.bench import objects, report, standings
+from tests.bench import leaderboards, objects, report, standings
 from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.own_work import event_microseconds, put_milliseconds
@@ -77,8 +77,12 @@ def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, po
 
 
 def test_yokes_are_measured_until_their_standings_are_exact(stage: Stage) -> None:
-    table = standings.lines(stage, 20)
+    table = list(standings.lines(stage, 20))
     assert [line.split()[0] for line in table] == [*["shards"] * 2, *["one"] * 2, *["standings"] * 2]
+
+
+def test_ranks_are_checked_as_they_are_measured(stage: Stage) -> None:
+    assert [line.split()[0] for line in leaderboards.lines(stage, 20)] == ["leaderboard", *["rank"] * 3]
 
 
 def test_calls_of_objects_are_measured_until_each_has_counted_once(stage: Stage) -> None:

@@ -39,7 +39,7 @@ semaphores       | ann signalbox-deployer               | admit tasks           
 shop             | ann qu-flows qu-objects qu-tasks signalbox-deployer | admit flows objects tasks | signalbox-prod
 standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
 standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
-standings        | ann signalbox-deployer               | standings                 | signalbox-prod
+standings        | ann kit-scheduler signalbox-deployer | standings                 | signalbox-prod
 sweep            | kit-scheduler              | admit batches flows links objects standings tasks | signalbox-prod
 tasks            | ann kit-scheduler signalbox-deployer | tasks                     | signalbox-prod
 transforms       | ann signalbox-deployer               | links                     | signalbox-prod

@@ -12,10 +12,10 @@ from unittest import mock
 
 from shared.core.operations import outbox
 from shared.core.operations.perform import perform as perform_loop
-from shared.core.operations.ports import Committed, Conflict, Delete, Ports, Put, Store, Write
+from shared.core.operations.ports import Committed, Conflict, Delete, Ports, Put, Snapshot, Store, Write
 from shared.core.rules.effects import Decision, Effect
 from shared.core.rules.problems import Problem, Unavailable
-from shared.standings.operations import counting, folding, upkeep
+from shared.standings.operations import counting, folding, recounts, upkeep
 from shared.standings.operations.folding import Page, PageReads
 from shared.standings.rules import counting as rules
 from shared.standings.rules import tasks
@@ -110,6 +110,14 @@ def _combined_extremes(key: StandingKey, page: Page | None) -> Decision[Any, boo
     )
 
 
+def _values_of_the_page(records: Sequence[Snapshot]) -> bool:
+    """A fold run does not ask if the adjustments of its page have no values."""
+    return has_values(records[1:])
+
+
+has_values = folding._has_values
+
+
 def _extremes_first(self: PageReads, store: Store, attempt: int) -> Page | None:
     values = counting.extremes(store, self.key)
     page = load_page(self, store, attempt)
@@ -172,7 +180,7 @@ def _effects_without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequ
 
 def _recounted_without_guard(ports: Ports, key: StandingKey) -> bool:
     [before] = ports.store.read(key.path)
-    total, values = upkeep._counted(ports, key)
+    total, values = recounts._counted(ports, key)
     held = Standing.from_record(before.data)
     repaired = Standing(total, crossed=held.crossed, folded_at=held.folded_at).with_extremes(values)
     if repaired != held:
@@ -182,11 +190,11 @@ def _recounted_without_guard(ports: Ports, key: StandingKey) -> bool:
 
 def _recounted_with_adjustments(ports: Ports, key: StandingKey) -> bool:
     """A recount that does not look for adjustments: what they hold is in the sum, and added again."""
-    with mock.patch.object(upkeep, "pending", return_value=0):
+    with mock.patch.object(recounts, "pending", return_value=0):
         return recounted(ports, key)
 
 
-recounted = upkeep.recounted
+recounted = recounts.recounted
 
 
 def _expired_after_an_hour() -> Any:
@@ -224,6 +232,7 @@ FAULTS = (
     _standings("stand-5", "a guard of the standing in a fold run", folding, "_folded", _folded_unguarded),
     _standings("stand-5", "adding an adjustment once", folding, "_folded", _folded_blindly),
     _standings("stand-6", "looking for the extremes in a fold run", folding, "_folded", _combined_extremes),
+    _standings("stand-6", "asking where the standing has a value", folding, "_has_values", _values_of_the_page),
     _standings("stand-6", "extremes after the adjustments", PageReads, "load", _extremes_first),
     _standings("stand-6", "looking for the next extreme", rules, "changed", _kept_extremes),
     _standings("stand-7", "acknowledging after the fold tasks", counting, "count_event", _acknowledged_anyway),
@@ -237,9 +246,9 @@ FAULTS = (
         partial(standings_world.run, ahead=(0.0007, 0.0009)),
     ),
     _standings("stand-8", "the revision of the declarations", rules, "is_done", _done_by_any_declarations),
-    _standings("stand-8", "a walk after a declaration", upkeep, "walk_page", lambda *_: None),
+    _standings("stand-8", "a walk after a declaration", upkeep, "walk_page", lambda *_, **__: None),
     _standings("stand-9", "noting a threshold that was crossed", Standing, "cross", _crossed_each_time),
     _standings("stand-9", "a threshold's task in the standing's commit", outbox, "commit", _effects_without_outbox),
-    _standings("stand-10", "a recount of a standing at rest", upkeep, "recounted", _recounted_without_guard),
-    _standings("stand-10", "looking for adjustments", upkeep, "recounted", _recounted_with_adjustments),
+    _standings("stand-10", "a recount of a standing at rest", recounts, "recounted", _recounted_without_guard),
+    _standings("stand-10", "looking for adjustments", recounts, "recounted", _recounted_with_adjustments),
 )

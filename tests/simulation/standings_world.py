@@ -20,7 +20,7 @@ from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem
-from shared.standings.operations import counting, upkeep, yokes
+from shared.standings.operations import counting, recounts, upkeep, yokes
 from shared.standings.rules.declarations import Declaration, Declarations, Threshold
 from shared.standings.rules.keys import COUNTED, DECLARED, YOKES, StandingKey, YokeKey, collection_of
 from shared.standings.rules.standings import Standing
@@ -126,7 +126,7 @@ class StandingsWorld:
             "declares": lambda: upkeep.declare(ports, kind, Declaration(by)),
             "removes a kind": lambda: upkeep.remove_kind(ports, kind),
             "walks": lambda: upkeep.begin_walk(ports, run_),
-            "recounts": lambda: upkeep.begin_recount(ports, run_, item),
+            "recounts": lambda: recounts.begin_recount(ports, run_, item),
             "removes an item": lambda: upkeep.begin_removal(ports, run_, "item", item.id),
         }
         name = self.random.choice(sorted(work))

@@ -501,9 +501,9 @@ class Limits:
     threshold_payload_bytes_max: int = 4_096
     """Of a threshold's task, for the same reason."""
 
-    standing_quiet_seconds: float = 1
-    """A standing that was written this recently is busy: a change is left as an adjustment for a fold run. Firestore
-    sustains about one write a second on a record."""
+    standing_quiet_seconds: float = 0.5
+    """A standing that was written this recently is busy: a change is left as an adjustment for a fold run, which writes
+    the standing no more often. Firestore sustains about one write a second on a record, and takes bursts of more."""
 
     fold_slot_seconds: float = 0.5
     """Adjustments of one slot share a fold run: about what a commit of a full page takes under load."""
@@ -522,6 +522,9 @@ class Limits:
 
     remove_page_max: int = 300
     """Yokes that one task deletes."""
+
+    recounts_page_max: int = 20
+    """Standings that one task of the nightly recount looks at."""
 
     recount_page_max: int = 1_000
     """Counted records that one task of a recount adds up."""

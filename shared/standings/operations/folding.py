@@ -1,12 +1,13 @@
 """Fold runs: add the adjustments of a busy standing to it, some hundred in one guarded commit.
 
-    read the time ──► read a page of adjustments ──► read the standing ──► query the extremes
-                  ──► commit: the standing, and the page deleted
+    read the time and the standing ──► read a page of adjustments ──► query the extremes
+                                   ──► commit: the standing, and the page deleted
 
 In this order: the extremes are those of a moment after the adjustments, and whatever is counted later leaves an
-adjustment of its own, for a later run.
+adjustment of its own, for a later run, or writes the standing, whose guard then fails.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -53,14 +54,20 @@ class PageReads:
 
         The time is read before the adjustments: those that it promises are committed by then.
         """
-        [declared] = store.read(DECLARED)
+        declared, standing = store.read(DECLARED, self.key.path)
         if self.not_before is not None:
             tasks.check_due(declared.read_time, self.not_before)
         adjustments = store.query(Query(self.key.adjustments, limit=LIMITS.fold_page_max))
         if not adjustments:
             return None
-        [standing] = store.read(self.key.path)
-        return Page(adjustments, standing, declared, extremes(store, self.key))
+        values = extremes(store, self.key) if _has_values((standing, *adjustments)) else ()
+        return Page(adjustments, standing, declared, values)
+
+
+def _has_values(records: Iterable[Snapshot]) -> bool:
+    """Return whether any value was added or taken away: likes and follows have none, and so no extremes."""
+    tallies = (Tally.from_record(one.data) for one in records if one.data is not None)
+    return any(tally.values or tally.units for tally in tallies)
 
 
 def fold(ports: Ports, key: StandingKey, not_before: datetime | None = None) -> None:

@@ -1,10 +1,7 @@
-"""Declare kinds of standings, count all yokes again, recount one standing, delete a user's or an item's yokes.
+"""Declare kinds of standings, count all yokes again, delete a user's or an item's yokes.
 
-Each is a chain of tasks, one a page; a page that runs twice does nothing the second time.
-
-A recount rests on one fact: each change of a counted record commits with an adjustment, or with a write of the
-standing. If the standing was not written while its counted records were added up, and no adjustment waits at the end,
-the sum is that of one moment. Otherwise it begins anew; a standing that never rests is not recounted.
+Each is a chain of tasks, one a page; a page that runs twice does nothing the second time. Each night all yokes are
+counted again, since an event may have been lost, and then all standings are recounted.
 """
 
 from collections.abc import Mapping
@@ -14,9 +11,7 @@ from typing import Any
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import (
     Condition,
-    Conflict,
     Delete,
-    Order,
     Ports,
     Put,
     Query,
@@ -25,16 +20,12 @@ from shared.core.operations.ports import (
 from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadValue
+from shared.standings.operations import recounts
 from shared.standings.operations.counting import count
-from shared.standings.operations.folding import fold, pending
+from shared.standings.operations.folding import fold
 from shared.standings.rules import tasks
 from shared.standings.rules.declarations import Declaration, Declarations
 from shared.standings.rules.keys import COUNTED, DECLARED, YOKES, StandingKey, YokeKey
-from shared.standings.rules.standings import Standing
-from shared.standings.rules.tallies import ZERO, Tally
-
-RECOUNTS_MAX = 5
-"""Times that a recount begins anew."""
 
 
 def run(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
@@ -43,11 +34,13 @@ def run(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
         case "fold", {"standing": str(text), "at": str(at)}:
             fold(ports, StandingKey.from_text(text), datetime.fromisoformat(at))
         case "walk", {"run": str(run_), "collection": str(collection), "cursor": str(cursor)}:
-            walk_page(ports, run_, collection, cursor)
+            walk_page(ports, run_, collection, cursor, whole=bool(payload.get("whole")))
         case "remove", {"run": str(run_), "field": str(field), "value": str(value), "cursor": str(cursor)}:
             remove_page(ports, run_, field, value, cursor)
         case "recount", {"run": str(run_), "standing": str(text), "left": int(left)}:
-            recount(ports, run_, StandingKey.from_text(text), left)
+            recounts.recount(ports, run_, StandingKey.from_text(text), left)
+        case "recounts", {"run": str(run_), "kind": str(kind), "cursor": str(cursor)}:
+            recounts.recount_page(ports, run_, kind, cursor)
         case _:
             raise BadValue("Invalid payload of a task of standings.")
 
@@ -86,20 +79,26 @@ def _redeclared(read: Snapshot, changed: Declarations) -> Decision[Writes, Decla
 
 
 def begin_walk(ports: Ports, run_: str) -> None:
-    """Enqueue a walk that counts every yoke as it is now: what an event that was lost would have."""
-    ports.queue.create([tasks.work_task("walk", run_, collection=YOKES, cursor="")])
+    """Enqueue a walk that counts every yoke as it is now, as a lost event would have, and then recounts all standings.
+
+    The same run begins once, however often it is sent.
+    """
+    ports.queue.create([tasks.work_task("walk", run_, collection=YOKES, cursor="", whole=True)])
 
 
-def walk_page(ports: Ports, run_: str, collection: str, cursor: str) -> None:
-    """Count a page of yokes; behind the last, of what was counted for yokes that are gone."""
+def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: bool = False) -> None:
+    """Count a page of yokes; behind the last, of what was counted for yokes that are gone; then recount, if `whole`."""
     query = Query(collection, limit=LIMITS.count_page_max, after=(cursor,) if cursor else ())
     found = ports.store.query(query)
     for key in filter(None, (YokeKey.from_id(one.id) for one in found)):
         count(ports, key, by_walk=True)
+    more = {"whole": True} if whole else {}
     if len(found) == LIMITS.count_page_max:
-        ports.queue.create([tasks.work_task("walk", run_, collection=collection, cursor=found[-1].id)])
+        ports.queue.create([tasks.work_task("walk", run_, collection=collection, cursor=found[-1].id, **more)])
     elif collection == YOKES:
-        ports.queue.create([tasks.work_task("walk", run_, collection=COUNTED, cursor="")])
+        ports.queue.create([tasks.work_task("walk", run_, collection=COUNTED, cursor="", **more)])
+    elif whole:
+        recounts.begin_all(ports, run_)
 
 
 # --- removal ---
@@ -120,61 +119,3 @@ def remove_page(ports: Ports, run_: str, field: str, value: str, cursor: str) ->
             raise outcome
     if len(found) == LIMITS.remove_page_max:
         ports.queue.create([tasks.work_task("remove", run_, field=field, value=value, cursor=found[-1].id)])
-
-
-# --- recounts ---
-
-
-def begin_recount(ports: Ports, run_: str, key: StandingKey) -> None:
-    """Enqueue a recount of one standing."""
-    ports.queue.create([tasks.work_task("recount", run_, standing=key.text, left=RECOUNTS_MAX)])
-
-
-def recount(ports: Ports, run_: str, key: StandingKey, left: int) -> None:
-    """Compare a standing with what its yokes add up to, and repair it; if it moves meanwhile, begin anew later."""
-    if recounted(ports, key):
-        return
-    if left > 0:
-        ports.queue.create([tasks.work_task("recount", run_, standing=key.text, left=left - 1)])
-    else:
-        ports.log.error("standing is busy, not recounted", standing=key.text)
-
-
-def recounted(ports: Ports, key: StandingKey) -> bool:
-    """Recount a standing at rest; return whether it was at rest. Raises `Unavailable`."""
-    fold(ports, key)
-    [before] = ports.store.read(key.path)
-    if pending(ports.store, key):
-        return False
-    total, values = _counted(ports, key)
-    if pending(ports.store, key):
-        return False
-    held = Standing.from_record(before.data)
-    repaired = Standing(total, crossed=held.crossed, folded_at=held.folded_at).with_extremes(values)
-    if repaired == held:
-        return ports.store.read(key.path)[0].update_time == before.update_time
-    try:
-        ports.store.commit([Put(key.path, repaired.to_record(), before.guard)])
-    except Conflict:
-        return False
-    ports.log.error("standing had drifted, repaired", standing=key.text, was=held.to_json(), now=repaired.to_json())
-    return True
-
-
-def _counted(ports: Ports, key: StandingKey) -> tuple[Tally, list[Any]]:
-    """Add up the counted records of a standing, page by page."""
-    total, values, after = ZERO, list[Any](), tuple[Any, ...]()
-    order = (Order(("times", key.field)),)
-    while True:
-        page = ports.store.query(Query(COUNTED, order_by=order, limit=LIMITS.recount_page_max, after=after))
-        held = [one.data for one in page if one.data is not None]
-        total = sum((Tally.of(one["value"]) for one in held), total)
-        values = _extremes([*values, *(one["value"] for one in held)])
-        if len(page) < LIMITS.recount_page_max:
-            return total, values
-        after = (held[-1]["times"][key.field], page[-1].id)
-
-
-def _extremes(values: list[Any]) -> list[Any]:
-    numbers = [value for value in values if value is not None]
-    return [min(numbers), max(numbers)] if numbers else []

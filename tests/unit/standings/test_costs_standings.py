@@ -3,7 +3,7 @@
 import pytest
 
 from shared.adapters.meter import Cost
-from shared.standings.operations import boards, yokes
+from shared.standings.operations import boards, upkeep, yokes
 from shared.standings.rules.keys import StandingKey, YokeKey
 from shared.standings.rules.requests import BoardRequest, RankRequest
 from shared.standings.rules.yokes import Yoke
@@ -59,7 +59,13 @@ def test_counting_a_yoke_of_a_busy_item(world: StandingsPlatform) -> None:
 def test_a_fold_run_of_a_hundred_adjustments(world: StandingsPlatform) -> None:
     busy(world, 101)
     assert len(world.tasks) == 1
-    assert world.run_task(world.tasks[0]) == Cost(round_trips=6, reads=104, writes=1, deletes=100)
+    assert world.run_task(world.tasks[0]) == Cost(round_trips=5, reads=104, writes=1, deletes=100)
+
+
+def test_a_fold_run_of_yokes_without_values_asks_for_no_extremes(world: StandingsPlatform) -> None:
+    for index in range(101):
+        world.yoke(f"u{index}", "tea")
+    assert world.run_task(world.tasks[0]) == Cost(round_trips=3, reads=102, writes=1, deletes=100)
 
 
 def test_reading_a_standing(world: StandingsPlatform) -> None:
@@ -85,3 +91,17 @@ def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
     ranked = RankRequest(TEA, "average", 3)
     assert boards.rank(world.ports, ranked)["rank"] == 1
     assert boards.top(world.ports, BoardRequest("item", "sum", 2, "")).standings
+
+
+def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
+    """Four reads a yoke, and again for its record; seven a standing, and one for each of its yokes."""
+    for user in "abc":
+        world.yoke(user, "tea", 1)
+        world.rest()
+    upkeep.begin_walk(world.ports, "night")
+    yokes_page, counted_page, items, users = (world.run_task(world.tasks[0]) for _ in range(4))
+    assert world.tasks == []
+    assert yokes_page == Cost(round_trips=1 + 3 + 1, reads=3 * 4, tasks=1)
+    assert counted_page == Cost(round_trips=1 + 3 + 2, reads=3 * 4 + 1, tasks=1)
+    assert items == Cost(round_trips=1 + 7 + 2, reads=1 + (7 + 3) + 1, tasks=1)
+    assert users == Cost(round_trips=1 + 3 * 7 + 1, reads=3 + 3 * (7 + 1) + 1)

@@ -205,3 +205,19 @@ def test_what_is_refused_names_the_field(
 ) -> None:
     answer = harness.request(method, path, **({"json": body} if body is not None else {}))
     assert (answer.status, answer.json.get("field")) == (status, field)
+
+
+def test_each_night_lost_events_are_made_up_for_and_standings_that_drifted_are_repaired(harness: Harness) -> None:
+    rate(harness, {("ann", "x"): 4})
+    harness.run()
+    for path in ("standings/item/entries/x", "standings/user/entries/ann"):
+        harness.store.commit([Put(path, {**harness.record(path), "yokes": 7, "count": 7})])
+    rate(harness, {("bob", "y"): 2})
+    harness.events.clear()
+    harness.advance(10)
+    for _ in range(2):
+        assert harness.run_schedule("recount").status == 202
+    harness.run()
+    for kind, id_, value in (("item", "x", 4), ("user", "ann", 4), ("item", "y", 2), ("user", "bob", 2)):
+        assert numbers(harness, kind, id_) == (1, value, value, value, value, 0)
+    assert [message for message, _ in harness.log.errors] == ["standing had drifted, repaired"] * 2
