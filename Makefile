@@ -82,6 +82,9 @@ bench: $(READY) ## Measure documents and links on the emulator, compared with pl
 bench-standings: $(READY) ## Measure yokes a second on one item and on many, beside plain counters (ARGS="--yokes 1000")
 	@$(PYTHON_IN_VENV) -m tests.bench.standings $(ARGS)
 
+bench-batches: $(READY) ## Measure batches of 100 to 20,000 units on a local stack (ARGS="--rivals" adds a Celery chord and DBOS)
+	@$(PYTHON_IN_VENV) -m tests.bench.batches $(ARGS)
+
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 

@@ -9,7 +9,7 @@ import pytest
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from shared.adapters.meter import Cost
-from tests.bench import report, standings
+from tests.bench import batches, report, standings
 from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.own_work import event_microseconds, put_milliseconds
@@ -79,3 +79,14 @@ def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, po
 def test_yokes_are_measured_until_their_standings_are_exact(stage: Stage) -> None:
     table = standings.lines(stage, 20)
     assert [line.split()[0] for line in table] == [*["shards"] * 2, *["one"] * 2, *["standings"] * 2]
+
+
+def test_batches_are_measured_until_they_are_completed(stage: Stage) -> None:
+    table = list(batches.lines(stage, [10, 120], rivals_at=None))
+    assert [line.split()[:2] for line in table] == [["10", "units"], ["120", "units"], ["growth:", "time"]]
+
+
+def test_a_batch_line_has_the_processor_time_of_each_part() -> None:
+    run = batches.BatchTime(1_000, 2.0, {"functions": 2.0, "queue": 1.0})
+    assert run.line() == "  1,000 units     2.00 s     500/s   ms a unit: functions  2.00  queue  1.00"
+    assert batches.growth([run, batches.BatchTime(10_000, 20.0, {})]) == pytest.approx(1.0)
