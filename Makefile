@@ -85,6 +85,9 @@ bench-standings: $(READY) ## Measure yokes a second on one item and on many, bes
 bench-batches: $(READY) ## Measure batches of 100 to 20,000 units on a local stack (ARGS="--rivals" adds a Celery chord and DBOS)
 	@$(PYTHON_IN_VENV) -m tests.bench.batches $(ARGS)
 
+bench-watchers: $(READY) ## Measure what streams of events cost the other requests of the same processes (ARGS="--rounds 5")
+	@$(PYTHON_IN_VENV) -m tests.bench.watchers $(ARGS)
+
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 
