@@ -89,6 +89,12 @@ bench-semaphores: $(READY) ## Measure 64 clients at 3 permits, beside bare calls
 bench-objects: $(READY) ## Measure calls of objects a second, contended and not, beside a bare loop (ARGS="--calls 1000 --waiting 10000")
 	@$(PYTHON_IN_VENV) -m tests.bench.objects $(ARGS)
 
+bench-batches: $(READY) ## Measure batches of 100 to 20,000 units on a local stack (ARGS="--rivals" adds a Celery chord and DBOS)
+	@$(PYTHON_IN_VENV) -m tests.bench.batches $(ARGS)
+
+bench-watchers: $(READY) ## Measure what streams of events cost the other requests of the same processes (ARGS="--rounds 5")
+	@$(PYTHON_IN_VENV) -m tests.bench.watchers $(ARGS)
+
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 

@@ -9,7 +9,7 @@ import pytest
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from shared.adapters.meter import Cost
-from tests.bench import leaderboards, objects, report, standings
+from tests.bench import batches, leaderboards, objects, report, standings, watchers
 from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.own_work import event_microseconds, put_milliseconds
@@ -88,3 +88,21 @@ def test_ranks_are_checked_as_they_are_measured(stage: Stage) -> None:
 def test_calls_of_objects_are_measured_until_each_has_counted_once(stage: Stage) -> None:
     table = list(objects.lines(stage, 20, 60))
     assert [line.split()[0] for line in table][:7] == [*["bare"] * 3, *["objects"] * 3, "drained"]
+
+
+def test_batches_are_measured_until_they_are_completed(stage: Stage) -> None:
+    table = list(batches.lines(stage, [10, 120], rivals_at=None))
+    assert [line.split()[:2] for line in table] == [["10", "units"], ["120", "units"], ["growth:", "time"]]
+
+
+def test_a_batch_line_has_the_processor_time_of_each_part() -> None:
+    run = batches.BatchTime(1_000, 2.0, {"functions": 2.0, "queue": 1.0})
+    assert run.line() == "  1,000 units     2.00 s     500/s   ms a unit: functions  2.00  queue  1.00"
+    assert batches.growth([run, batches.BatchTime(10_000, 20.0, {})]) == pytest.approx(1.0)
+
+
+def test_streams_are_measured_beside_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SECONDS", 0.5), ("LEFT_SECONDS", 0.0), ("UNITS", 100)):
+        monkeypatch.setattr(watchers, name, value)
+    table = watchers.lines(stage, [0, 2], rounds=1)
+    assert [line.split()[:2] for line in table] == [["0", "streams"], ["2", "streams"]]

@@ -1,0 +1,96 @@
+"""Large and deep batches on the real stack: killed every few seconds, delivered twice, ten levels of sub-batches."""
+
+import time
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+import yaml
+
+from examples.demo import batches
+from examples.gazetteer.client import Documents
+from infra import catalogue as catalogues
+from infra.local import firestore_emulator
+from infra.local.stack import Stack
+from tests.emulator.killing import kill
+from tests.emulator.waiting import eventually
+
+CHAOS = "twice=0.1,late=0.02,reorder=0.1,lose_answers=0.05,seed=13"
+KILLS_SECONDS = 4
+SECONDS_MAX = 900
+TREE = """
+from shared.kit import Function, SubBatch, batch, sub_batch
+
+app = Function("tree")
+
+
+@app.http("POST", "/{id}/{levels}")
+def grow(request, id: str, levels: str):
+    return batch(id).populate([divide.call(levels=int(levels))])
+
+
+@app.task
+def divide(levels: int) -> SubBatch | None:
+    return sub_batch(divide.call(levels=levels - 1) for _ in range(2)) if levels else None
+
+
+tree = app.entry_point()
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(SECONDS_MAX + 300),
+    pytest.mark.skipif(
+        firestore_emulator.find_installed() is None, reason="the embedded store ends with the functions"
+    ),
+]
+
+
+@pytest.mark.parametrize("limit", [None, 20])
+def test_2000_units_run_once_each_while_parts_are_killed_and_deliveries_repeated(
+    tmp_path: Path, limit: int | None
+) -> None:
+    with Stack(folder=tmp_path, chaos=CHAOS) as stack, Documents(stack.base_url) as client:
+        client.call("POST", "batches", json=batches.order("large", 2_000) | {"concurrency": limit})
+        give_up_at = time.monotonic() + SECONDS_MAX
+        for part in cycle(("functions", "cloud-tasks")):
+            assert time.monotonic() < give_up_at, f"not complete: {batches.status(client, 'large')}"
+            time.sleep(KILLS_SECONDS)
+            if batches.said(client, "large"):
+                break
+            kill(stack, part)
+        *found, _ = batches.checks(client, "large", 2_000, batches.COLUMNS)
+        assert [check for check in found if not check.holds] == []
+        assert set(batches.said(client, "large")) == {2_000}  # by one task, which may be delivered twice too
+
+
+def test_ten_levels_of_sub_batches_end_once(tmp_path: Path) -> None:
+    with Stack(folder=tmp_path / "state", catalogue=_project(tmp_path)) as stack, Documents(stack.base_url) as client:
+        client.call("POST", "tree/deep/10")
+        eventually(lambda: batches.status(client, "deep")["state"] == "completed", SECONDS_MAX)
+        listed = client.call("GET", "batches", params={"state": "completed"}).json()["batches"]
+        token = client.call("GET", "batches", params={"state": "completed"}).json().get("next_page_token")
+        while token:
+            page = client.call("GET", "batches", params={"state": "completed", "page_token": token}).json()
+            listed, token = listed + page["batches"], page.get("next_page_token")
+        assert sum(one["succeeded"] for one in listed) == 2**11 - 1
+        assert len(listed) == 2**10
+
+
+def _project(folder: Path) -> Path:
+    """Write a catalogue with all of the kit's functions, where they are, and `tree`."""
+    content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
+    for name, function in catalogues.load().functions.items():
+        content["functions"][name]["folder"] = str(function.folder)
+    (folder / "tree").mkdir()
+    (folder / "tree" / "main.py").write_text(TREE)
+    content["functions"]["tree"] = {
+        "folder": str(folder / "tree"),
+        "invoked_by": ["people", "queue"],
+        "enqueues": ["batches", "tasks"],
+        "tasks": ["divide"],
+    }
+    (folder / "infra").mkdir()
+    path = folder / "infra" / "catalogue.yaml"
+    path.write_text(yaml.safe_dump(content), "utf-8")
+    return path
