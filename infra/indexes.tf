@@ -26,6 +26,7 @@ locals {
     counted           = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
     entries           = ["crossed", "folded_at", "units", "values", "yokes"]
     failures          = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
+    histories         = ["counts", "digest", "firsts", "version"]
     mailbox = [
       "body", "forwarded", "held", "kind", "later", "mark", "not_after", "outcome", "receipt", "revision", "state", "then"
     ]
@@ -41,6 +42,7 @@ locals {
     transforms            = ["botl"]
     units                 = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
     verifications         = ["cursor", "ended_at", "found", "moved_at", "pages"]
+    versions              = ["action", "author", "packed", "patch", "whole"]
     waiters = [
       "answer", "continuation", "deadline_at", "grant", "holder", "incarnation", "joined", "lease_seconds", "on_timeout",
       "permits", "release_on_failure", "release_on_return", "resumed", "resumes", "state"

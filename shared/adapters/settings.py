@@ -8,6 +8,7 @@ from functools import cache
 
 from shared.core.rules.backoff import Backoff
 from shared.core.rules.indexes import Index, parse
+from shared.history.rules.selection import HISTORY, HistoryRule
 
 EMBEDDED = "embedded"
 FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
@@ -38,7 +39,8 @@ class Settings:
     function, ``auth`` how it authenticates its users (``firebase``); ``user_keys_url`` serves the keys of their tokens,
     and ``tokens_unsigned``, which no deployment can have, accepts tokens that nobody signed. ``split_functions`` are
     deployed twice, and ``part`` is what this process serves of one: ``people`` or ``tasks``; empty: all of it.
-    ``object_classes`` names the function that has the code of a class of objects.
+    ``object_classes`` names the function that has the code of a class of objects. ``history`` declares the documents
+    whose versions are kept.
     """
 
     project: str
@@ -68,6 +70,7 @@ class Settings:
     split_functions: frozenset[str] = frozenset()
     part: str = ""
     object_classes: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[HistoryRule, ...] = ()
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -116,6 +119,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         part=get("SIGNALBOX_PART", ""),
         tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
         object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
+        history=tuple(map(HistoryRule.from_json, json.loads(get("SIGNALBOX_HISTORY") or "[]"))),
     )
 
 
@@ -151,11 +155,14 @@ def settings() -> Settings:
 
 @cache
 def _of_this_process() -> Settings:
-    return from_environment(os.environ)
+    chosen = from_environment(os.environ)
+    HISTORY.declared = chosen.history
+    return chosen
 
 
 def bind(chosen: Settings | None) -> Settings | None:
     """Use these settings from now on; None: those of the environment again. For tests. Returns what was bound."""
     global _bound
     before, _bound = _bound, chosen
+    HISTORY.declared = chosen.history if chosen else ()
     return before

@@ -22,6 +22,7 @@ TESTS = (
     "batches/test_units",
     "batches/test_watch",
     "core/test_outbox",
+    "history/test_versions",
     "kit/test_kit",
     "links/test_copies",
     "links/test_link_events",
@@ -131,9 +132,11 @@ def test_of_the_kits_own_collections_only_what_a_query_needs_is_indexed(
     assert collections >= {collection for collection, _ in INDEXED} | {
         "attempts",
         "critical_sections",
+        "histories",
         "outbox",
         "releases",
         "transforms",
+        "versions",
     }
     assert {field for field in written if not unindexed(field, configured)} == INDEXED.keys()
 

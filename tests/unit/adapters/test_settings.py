@@ -48,6 +48,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
             "SIGNALBOX_PART": "people",
             "SIGNALBOX_OBJECT_CLASSES": '{"Counter": "counters"}',
+            "SIGNALBOX_HISTORY": '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -78,6 +79,7 @@ def test_every_setting_has_its_variable() -> None:
         {"albums"},
         "people",
         {"Counter": "counters"},
+        ((frozenset(), "c-", "", 5, 365), (frozenset({"a"}), "", "", 100, 365)),
     )
 
 
