@@ -36,7 +36,7 @@ from shared.links.operations import fan_out
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
 from tests.simulation.links_checks import bare
-from tests.simulation.reach import REACHED
+from tests.simulation.reach import REACHED, RESTORED, SHORTENED
 from tests.simulation.world import Violation, World
 
 KEYS = ("c", "d")
@@ -169,7 +169,7 @@ class HistoryWorld:
             return
         self._restoring[getcurrent()] = (seen, _text(wanted))
         restores.restore(ports, key, chosen, Precondition(if_match=Tags(frozenset([seen]))))
-        REACHED["restores of a version"] += 1
+        REACHED[RESTORED] += 1
 
     # --- another client ---
 
@@ -209,7 +209,7 @@ class HistoryWorld:
             raise Violation(f"{key} has lost {lost}, and has {len(kept)} versions")
         if not self.has_another_client and len(kept) > VERSIONS_MAX + SEGMENT:
             raise Violation(f"{key} has {len(kept)} versions")
-        REACHED["histories that were shortened"] += bool(lost)
+        REACHED[SHORTENED] += bool(lost)
         self._check_times(key, [(changes[index], one) for index, one in zip(matched.indexes, kept, strict=True)])
 
     def _check_times(self, key: str, pairs: list[tuple[Change, Version]]) -> None:
