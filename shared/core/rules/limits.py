@@ -146,7 +146,7 @@ class Limits:
     """Failures in one answer: each has a payload of up to 100 KiB and a traceback."""
 
     transaction_documents_max: int = 100
-    """Documents that a transaction reads or writes: held in memory until its commit, and again if that is repeated."""
+    """Documents that a transaction reads or writes, or that a write-back writes: held in memory until the commit."""
 
     # --- history ---
 
