@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from infra.catalogue_consistency import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
-from infra.catalogue_entries import Function, Index, Queue, Schedule, Trigger, refuse
+from infra.catalogue_entries import Function, History, Index, Queue, Schedule, Trigger, refuse
 from shared.adapters.http.service_part import TASKS
 from shared.core.rules.calls import CALL_OBJECT
 
@@ -64,6 +64,7 @@ def read(
             triggers=MappingProxyType({trigger.name: trigger for trigger in _triggers(state)}),
             schedules=MappingProxyType({each.name: each for each in _schedules(state, local_every_seconds)}),
             indexes=MappingProxyType({index.name: index for index in map(_index, state.of(INDEX))}),
+            history=MappingProxyType({each.name: each for each in _histories(state)}),
         ),
         MappingProxyType(
             {name: _service(each)["environment_variables"] for name, each in state.functions.items()}
@@ -131,6 +132,12 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         timeout_seconds=service["timeout_seconds"],
         instances_max=service["max_instance_count"],
     )
+
+
+def _histories(state: _State) -> Iterator[History]:
+    """Iterate over the declared histories, which the cloud knows in their order and without their names."""
+    for number, declared in enumerate(json.loads(state.environment.get("SIGNALBOX_HISTORY", "[]"))):
+        yield History(name=f"history-{number:03}", **{**declared, "keys": tuple(declared.get("keys", ()))})
 
 
 def _tasks(state: _State, name: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from infra.catalogue_consistency import Catalogue
 from infra.catalogue_entries import (
     CatalogueError,
     Function,
+    History,
     Index,
     Queue,
     Schedule,
@@ -33,6 +34,7 @@ __all__ = [
     "Catalogue",
     "CatalogueError",
     "Function",
+    "History",
     "Index",
     "Queue",
     "Schedule",
@@ -57,7 +59,7 @@ def load(path: Path = CATALOGUE) -> Catalogue:
 def parse(content: object, root: Path) -> Catalogue:
     """Check a catalogue's content; `root` is the folder that functions' folders are relative to."""
     sections = _mapping("the catalogue", content)
-    known = {"functions", "queues", "triggers", "schedules", "indexes"}
+    known = {"functions", "queues", "triggers", "schedules", "indexes", "history"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
     functions = {}
     for name, entry in _entries(sections, "functions"):
@@ -70,10 +72,11 @@ def parse(content: object, root: Path) -> Catalogue:
         triggers=_section(sections, "triggers", Trigger),
         schedules=_section(sections, "schedules", Schedule),
         indexes=_section(sections, "indexes", Index),
+        history=_section(sections, "history", History),
     )
 
 
-Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index)
+Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index, History)
 
 
 def _section(sections: Mapping[str, Any], kind: str, entry_type: type[Entry]) -> Mapping[str, Entry]:

@@ -5,11 +5,22 @@ trigger at most, and a class of objects and a flow have one function each.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.catalogue_entries import ENQUEUING, CatalogueError, Function, Index, Queue, Schedule, Trigger, refuse
+from infra.catalogue_entries import (
+    ENQUEUING,
+    CatalogueError,
+    Function,
+    History,
+    Index,
+    Queue,
+    Schedule,
+    Trigger,
+    refuse,
+)
 from shared.core.rules.calls import CALL_OBJECT, QUEUE_DEFAULT
+from shared.history.rules.selection import HistoryRule
 
 OBJECTS_QUEUE = "objects"
 """Carries the wake-ups of objects, and nothing else."""
@@ -30,6 +41,7 @@ class Catalogue:
     triggers: Mapping[str, Trigger]
     schedules: Mapping[str, Schedule]
     indexes: Mapping[str, Index]
+    history: Mapping[str, History] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for function in self.functions.values():
@@ -106,6 +118,11 @@ class Catalogue:
     def flow_functions(self) -> Mapping[str, str]:
         """Return the function that has the code of each flow."""
         return {name: function.name for function in self.functions.values() for name in function.flows}
+
+    @property
+    def history_rules(self) -> tuple[HistoryRule, ...]:
+        """Return the declarations of histories in the order of their names: the first that applies counts."""
+        return tuple(each.rule for _, each in sorted(self.history.items()))
 
     @property
     def _forever(self) -> frozenset[str]:

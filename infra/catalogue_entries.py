@@ -14,6 +14,7 @@ from infra.origins import check_origins
 from shared.core.rules import indexes
 from shared.core.rules.calls import CALL_OBJECT, Call
 from shared.core.rules.problems import Problem
+from shared.history.rules.selection import HistoryRule
 from shared.objects.rules.addresses import CLASS_NAME
 
 INVOKERS = ("people", "queue", "event", "schedule")
@@ -268,6 +269,33 @@ class Index:
     @property
     def parsed(self) -> indexes.Index:
         return indexes.parse(self.collection, self.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Documents whose versions are kept: those with these `keys`, or a `prefix` of their keys, or a `type`."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    prefix: str = ""
+    type: str = ""
+    versions_max: int = 100
+    days_max: float = 365
+
+    def __post_init__(self) -> None:
+        refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        self._can_be_kept()
+
+    def _can_be_kept(self) -> None:
+        try:
+            _ = self.rule
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
+
+    @property
+    def rule(self) -> HistoryRule:
+        """Return the declaration as functions read it."""
+        return HistoryRule(frozenset(self.keys), self.prefix, self.type, self.versions_max, self.days_max)
 
 
 def _between(name: str, value: float, least: float, most: float) -> None:

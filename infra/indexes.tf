@@ -26,8 +26,9 @@ locals {
     counted           = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
     entries           = ["crossed", "folded_at", "units", "values", "yokes"]
     failures          = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
-    flows = ["created_at", "ended_at", "flow", "id"]
-    log   = ["entries"]
+    flows             = ["created_at", "ended_at", "flow", "id"]
+    log               = ["entries"]
+    histories         = ["counts", "digest", "firsts", "version"]
     mailbox = [
       "arguments", "begun", "body", "chunks", "digest", "end", "forwarded", "function", "generation", "held", "held_bytes",
       "incarnation", "kind", "later", "leases", "mark", "not_after", "on_complete", "outcome", "parent", "patches", "pending",
@@ -45,6 +46,7 @@ locals {
     transforms            = ["botl"]
     units                 = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
     verifications         = ["cursor", "ended_at", "found", "moved_at", "pages"]
+    versions              = ["action", "author", "packed", "patch", "whole"]
     waiters = [
       "answer", "continuation", "deadline_at", "grant", "holder", "incarnation", "joined", "lease_seconds", "on_timeout",
       "permits", "release_on_failure", "release_on_return", "resumed", "resumes", "state"

@@ -10,6 +10,7 @@ locals {
   triggers  = local.catalogue.triggers
   schedules = local.catalogue.schedules
   indexes   = lookup(local.catalogue, "indexes", null) == null ? {} : local.catalogue.indexes
+  history   = values(merge({}, lookup(local.catalogue, "history", null))) # in the order of their names
 
   segments = { for name in keys(local.catalogue.functions) : name => replace(name, "_", "-") } # in URLs and names in the cloud
 
@@ -96,6 +97,7 @@ locals {
     SIGNALBOX_CALLING_QUEUES    = jsonencode({ for name, function in local.functions : name => sort(function.queues) if function.queue })
     SIGNALBOX_OBJECT_CLASSES    = jsonencode(merge([for name, function in local.functions : { for class in function.objects : class => name }]...))
     SIGNALBOX_FLOW_FUNCTIONS    = jsonencode(merge([for name, function in local.functions : { for flow in function.flows : flow => name }]...))
+    SIGNALBOX_HISTORY           = jsonencode(local.history)
     SIGNALBOX_QUEUE_BACKOFFS    = jsonencode({ for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] })
     SIGNALBOX_SPLIT_FUNCTIONS   = jsonencode(local.split)
   }

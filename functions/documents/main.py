@@ -4,11 +4,17 @@ from shared.adapters import runtime
 from shared.adapters.http import document_http
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.adapters.settings import settings
+from shared.core.rules.keys import check_key
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.listings import PARAMETERS, Listing
 from shared.documents.operations import documents as operations
 from shared.documents.operations.bulk import put_each
 from shared.documents.operations.patches import patch as patch_document
+from shared.documents.operations.restores import restore as restore_document
 from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.queries import CountRequest, FindRequest, wants_count
+from shared.history.operations import compaction, versions
+from shared.history.rules.references import LATEST, Reference
 
 routes = Routes("documents")
 
@@ -56,6 +62,37 @@ def find(request: Request) -> Response:
     page = operations.find(runtime.ports(), FindRequest.from_request(where, order_by, limit, page_token))
     more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
     return Response(200, {"documents": page.documents, **more})
+
+
+@routes.on("GET", "/{key}/versions", query=PARAMETERS)
+def find_versions(request: Request, key: str) -> Response:
+    listing = Listing.from_request(request.query, f"versions of {check_key(key)}", LIMITS.versions_listed_max)
+    return Response(200, versions.find(runtime.ports(), key, listing).to_json())
+
+
+@routes.on("GET", "/{key}/versions/{version}")
+def get_version(_: Request, key: str, version: str) -> Response:
+    found = versions.read(runtime.ports(), check_key(key), Reference.from_request(version))
+    return Response(200, found.to_json(key))
+
+
+@routes.on("GET", "/{key}/versions/{version}/changes", query=("to",))
+def get_changes(request: Request, key: str, version: str) -> Response:
+    before, to = Reference.from_request(version), request.query.get("to")
+    after = LATEST if to is None else Reference.from_request(to, "to")
+    return Response(200, versions.changes(runtime.ports(), check_key(key), before, after).to_json())
+
+
+@routes.on("POST", "/{key}/versions/{version}/restore")
+def restore(request: Request, key: str, version: str) -> Response:
+    reference = Reference.from_request(version)
+    return document_http.written_response(restore_document(runtime.ports(), key, reference, request.precondition))
+
+
+@routes.on("DELETE", "/{key}/versions")
+def forget(_: Request, key: str) -> Response:
+    compaction.forget(runtime.ports(), check_key(key))
+    return Response(204)
 
 
 documents = routes.entry_point()

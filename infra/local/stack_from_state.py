@@ -31,7 +31,7 @@ OF_ONE_FUNCTION = (
     "SIGNALBOX_AUTH",
     "SIGNALBOX_PART",
 )
-SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes")
+SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history")
 
 
 def stack_of(applied: AppliedState, folder: Path) -> Stack:

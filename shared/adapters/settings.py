@@ -9,6 +9,7 @@ from functools import cache
 
 from shared.core.rules.backoff import Backoff
 from shared.core.rules.indexes import Index, parse
+from shared.history.rules.selection import HISTORY, HistoryRule
 
 EMBEDDED = "embedded"
 FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
@@ -40,7 +41,8 @@ class Settings:
     and ``tokens_unsigned``, which no deployment can have, accepts tokens that nobody signed. ``split_functions`` are
     deployed twice, and ``part`` is what this process serves of one: ``people`` or ``tasks``; empty: all of it.
     ``object_classes`` names the function that has the code of a class of objects, ``flow_functions`` that of a flow.
-    ``revision`` counts the deployments of this process's function; 0 is none.
+    ``revision`` counts the deployments of this process's function; 0 is none. ``history`` declares
+    the documents whose versions are kept.
     """
 
     project: str
@@ -72,6 +74,7 @@ class Settings:
     object_classes: Mapping[str, str] = field(default_factory=dict)
     flow_functions: Mapping[str, str] = field(default_factory=dict)
     revision: int = 0
+    history: tuple[HistoryRule, ...] = ()
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -122,6 +125,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
         flow_functions=json.loads(get("SIGNALBOX_FLOW_FUNCTIONS") or "{}"),
         revision=_revision(get("K_REVISION", "")) if get("SIGNALBOX_PART") != "people" else 0,
+        history=tuple(map(HistoryRule.from_json, json.loads(get("SIGNALBOX_HISTORY") or "[]"))),
     )
 
 
@@ -163,11 +167,14 @@ def settings() -> Settings:
 
 @cache
 def _of_this_process() -> Settings:
-    return from_environment(os.environ)
+    chosen = from_environment(os.environ)
+    HISTORY.declared = chosen.history
+    return chosen
 
 
 def bind(chosen: Settings | None) -> Settings | None:
     """Use these settings from now on; None: those of the environment again. For tests. Returns what was bound."""
     global _bound
     before, _bound = _bound, chosen
+    HISTORY.declared = chosen.history if chosen else ()
     return before

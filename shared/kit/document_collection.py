@@ -8,13 +8,18 @@ Every call may be repeated: in a second delivery of a task it stores the same ag
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from shared.adapters import runtime
+from shared.core.rules.keys import check_key
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.listings import Listing
 from shared.core.rules.problems import BadPrecondition, Problem, Unavailable
 from shared.documents.operations import bulk as bulk_operations
 from shared.documents.operations import documents as operations
 from shared.documents.operations import patches as patch_operations
+from shared.documents.operations import restores as restore_operations
 from shared.documents.operations.documents import DocumentPage
 from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules.bulk import BulkPutRequest
@@ -22,6 +27,10 @@ from shared.documents.rules.patches import Null
 from shared.documents.rules.preconditions import Precondition, Tags
 from shared.documents.rules.queries import CountRequest, FindRequest
 from shared.documents.rules.requests import PatchRequest, PutRequest
+from shared.history.operations import compaction
+from shared.history.operations import versions as version_operations
+from shared.history.operations.versions import VersionsPage
+from shared.history.rules.references import LATEST, Reference
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
 """Of one of many documents: the document as stored, or why it is not. `Unavailable` means unknown: put it again."""
@@ -103,6 +112,46 @@ class Documents:
     def count(self, *where: Condition) -> int:
         """Return how many documents meet all conditions. Raises `BadQuery`."""
         return operations.count(runtime.ports(), CountRequest.from_request([_condition(each) for each in where]))
+
+    def versions(self, key: str, *, limit: int | None = None, page_token: str = "") -> VersionsPage:
+        """Return a page of a document's versions, the latest first: its `versions` and `next_page_token`.
+
+        None are there unless the catalogue's `history` names the document. Raises `BadQuery`.
+        """
+        query = {"limit": "" if limit is None else str(limit), "page_token": page_token}
+        listing = Listing.from_request(query, f"versions of {check_key(key)}", LIMITS.versions_listed_max)
+        return version_operations.find(runtime.ports(), key, listing)
+
+    def get_version(self, key: str, version: int | datetime) -> dict[str, Any] | None:
+        """Return what a document held in a version, or at a time, with links as bare keys; None if it did not exist.
+
+        Raises `NotFound` for a version that is not kept.
+        """
+        reference = Reference.from_request(version)
+        content = version_operations.read(runtime.ports(), check_key(key), reference).content
+        return None if content is None else {"key": key, **content}
+
+    def changes(self, key: str, version: int | datetime, to: int | datetime | None = None) -> list[dict[str, Any]]:
+        """Return the JSON Patch (RFC 6902) that makes one version of another, by default the latest.
+
+        Raises `NotFound`.
+        """
+        after = LATEST if to is None else Reference.from_request(to, "to")
+        before = Reference.from_request(version)
+        return version_operations.changes(runtime.ports(), check_key(key), before, after).patch
+
+    def restore(self, key: str, version: int | datetime, *, if_match: str | None = None) -> dict[str, Any]:
+        """Store again what a document held in a version, or at a time, as a new version; return it as stored.
+
+        With `if_match`, only if the document's entity tag is that one. Raises `NotFound` for a version that is not
+        kept, or in which the document did not exist, and `PreconditionFailed`.
+        """
+        reference, precondition = Reference.from_request(version), Precondition(_tags(if_match))
+        return restore_operations.restore(runtime.ports(), key, reference, precondition).document
+
+    def forget_versions(self, key: str) -> None:
+        """Delete all versions of a document; what it holds stays."""
+        compaction.forget(runtime.ports(), check_key(key))
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Delete a document, with `if_match` only in that state. Raises `NotFound` and `PreconditionFailed`."""

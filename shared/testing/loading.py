@@ -64,7 +64,8 @@ class FunctionTable:
     def settings(self) -> Settings:
         """Return the settings of these functions: those of the environment, and who may call from browsers."""
         auth = {**self._catalogue.auth, **self._auth}
-        return replace(settings(), origins=self._catalogue.origins, auth=auth, tokens_unsigned=True)
+        origins, history = self._catalogue.origins, self._catalogue.history_rules
+        return replace(settings(), origins=origins, history=history, auth=auth, tokens_unsigned=True)
 
     def add(self, function: Function, auth: str = "") -> None:
         """Add a function made in a test; it takes the place of one of the same name. `auth` is as in an entry."""

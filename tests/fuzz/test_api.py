@@ -39,6 +39,7 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadArgument
 from shared.documents.operations import documents
 from shared.documents.rules.requests import PutRequest
+from shared.history.rules.selection import HISTORY, HistoryRule
 from shared.kit import Function, objects
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
@@ -113,7 +114,11 @@ def harness() -> Iterator[Harness]:
     """Serve the functions on a store that holds something, with streams that end soon."""
     created = Harness()
     runtime.bind(replace(created.ports, log=runtime.log()))
-    with LIMITS.replaced(watch_stream_seconds=0.05, watch_pause_seconds=0.01):  # batches that do not end are watched
+    kept = HISTORY.replaced([HistoryRule(keys=frozenset(TAKEN))])
+    with (
+        kept,
+        LIMITS.replaced(watch_stream_seconds=0.05, watch_pause_seconds=0.01),
+    ):  # batches that do not end are watched
         yield filled(created)
     runtime.bind(None)
 

@@ -87,6 +87,7 @@ def test_every_function_reads_its_settings_from_its_environment(found: AppliedSt
         assert settings.calling_queues == catalogue.calling_queues
         assert settings.object_classes == catalogue.object_classes
         assert settings.flow_functions == catalogue.flow_functions
+        assert settings.history == catalogue.history_rules
         assert re.fullmatch(r"https://\{function\}-[0-9]{12}\.us-central1\.run\.app", settings.function_url)
         assert settings.account_of("links") == "qu-links@demo-project.iam.gserviceaccount.com"
 

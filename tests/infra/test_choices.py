@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from infra.catalogue import load
+from shared.adapters.settings import from_environment
+from shared.history.rules.selection import HistoryRule
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
 
@@ -22,6 +24,11 @@ CHOSEN: dict[str, Any] = {
     "database_location": "eur3",
     "invokers": [ALL],
     "alert_email": "a@b.org",
+}
+KEPT: dict[str, dict[str, Any]] = {
+    "rents": {"prefix": "rent-", "versions_max": 5},
+    "invoices": {"type": "Invoice"},
+    "few": {"keys": ["a", "b"]},
 }
 NEAR = {"collection": "documents", "fields": ["tags[]", "address.zipcode", "-name"]}
 
@@ -56,6 +63,7 @@ def choose(catalogue: dict[str, Any]) -> None:
     catalogue["functions"]["documents"].update(public=True, cors=["https://app.example.com"])
     catalogue["functions"]["quilt"].update(SMALL)
     catalogue["indexes"] = {"near": NEAR}
+    catalogue["history"] = KEPT
     catalogue["schedules"]["painting"] = PAINTING
 
 
@@ -116,6 +124,13 @@ def test_the_defaults_of_an_instance_are_declared_twice_and_agree() -> None:
     for name in SMALL:
         default = f'"{defaults[name]}"' if name == "memory" else f"{defaults[name]}"
         assert f"coalesce(var.resources.{name}, {default})" in module
+
+
+def test_the_documents_whose_versions_are_kept_are_a_setting_of_every_function(chosen: Planned) -> None:
+    variables = [variables_of(chosen.resources[FUNCTION.format(name)]) for name in load().functions]
+    rules = {from_environment(each).history for each in variables}
+    by_name = [HistoryRule.from_json(entry) for _, entry in sorted(KEPT.items())]
+    assert rules == {tuple(by_name)}
 
 
 def test_a_composite_index_is_made_of_its_catalogue_entry(chosen: Planned) -> None:

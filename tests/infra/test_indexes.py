@@ -24,6 +24,7 @@ TESTS = (
     "batches/test_watch",
     "core/test_outbox",
     "flows/test_flow_operations",
+    "history/test_versions",
     "kit/test_kit",
     "kit/test_kit_flows",
     "links/test_copies",
@@ -137,9 +138,11 @@ def test_of_the_kits_own_collections_only_what_a_query_needs_is_indexed(
     assert collections >= {collection for collection, _ in INDEXED} | {
         "attempts",
         "critical_sections",
+        "histories",
         "outbox",
         "releases",
         "transforms",
+        "versions",
     }
     assert {field for field in written if not unindexed(field, configured)} == INDEXED.keys()
 

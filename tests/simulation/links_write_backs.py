@@ -17,7 +17,7 @@ from shared.documents.rules.patches import CopyEdit, Null
 from shared.documents.rules.requests import PatchRequest
 from tests.simulation.links_checks import Act, Checks, bare
 from tests.simulation.links_kinds import FIELDS, Kind
-from tests.simulation.reach import REACHED
+from tests.simulation.reach import REACHED, WRITTEN_BACK, WRITTEN_BACK_DEEP
 from tests.simulation.world import Violation, World
 
 States = dict[str, Content | None]
@@ -53,8 +53,8 @@ class WriteBacks:
                 before.update(self._checks.states())
                 expected.update(self._expected(root, patch, before))
                 act.together.update(expected)
-                REACHED["writes back to a source"] += len(expected) > 1
-                REACHED["writes back over two levels"] += len(expected) > 2
+                REACHED[WRITTEN_BACK] += len(expected) > 1
+                REACHED[WRITTEN_BACK_DEEP] += len(expected) > 2
             if snapshot.id not in expected:
                 raise Violation(f"a write-back of {patch} through {root} wrote {snapshot.id}")
             if bare(written) != bare(expected[snapshot.id]):

@@ -19,6 +19,7 @@ from tests.simulation import (
     faults_enqueues,
     faults_failures,
     faults_groups,
+    faults_history,
     faults_large,
     faults_late,
     faults_links,
@@ -41,6 +42,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "batches": faults_batches.FAULTS,
     "enqueues": faults_enqueues.FAULTS,
     "failures": faults_failures.FAULTS,
+    "history": faults_history.FAULTS,
     "links": faults_links.FAULTS
     + faults_transforms.FAULTS
     + faults_documents.FAULTS

@@ -23,15 +23,20 @@ from tests.simulation.reach import (
     GIVEN_UP,
     NAMES_REUSED,
     OUTAGES,
+    RESTORED,
     RESUMED,
     RUN_AGAIN,
+    SHORTENED,
     SLOW_CALLS,
     TASKS_REFUSED,
     THRESHOLDS,
     UPGRADED,
+    WRITTEN_BACK,
+    WRITTEN_BACK_DEEP,
 )
 
 SEEDS = {
+    "history": 300,
     "links": 2_000,
     "objects": 1_500,
     "outbox": 1_500,
@@ -52,7 +57,8 @@ LONG_SEEDS = 60
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
-    "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED),
+    "history": (EVENTS_LATE, RESTORED, SHORTENED),
+    "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED, WRITTEN_BACK, WRITTEN_BACK_DEEP),
     "objects": (NAMES_REUSED, OUTAGES, SLOW_CALLS, CALLS_GIVEN_UP, UPGRADED),
     "outbox": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
     "sections": (EXPIRED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),

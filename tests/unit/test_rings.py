@@ -38,8 +38,9 @@ def strangers(files: Iterable[Path], stdlib: Iterable[str], ours: tuple[str, ...
 SUBJECTS = {
     "core": (),
     "transforms": ("core",),
-    "documents": ("core", "transforms"),
-    "links": ("core", "documents", "transforms"),
+    "history": ("core",),
+    "documents": ("core", "transforms", "history"),
+    "links": ("core", "documents", "transforms", "history"),
     "semaphores": ("core",),
     "batches": ("core",),
     "tasks": ("core", "semaphores", "batches"),

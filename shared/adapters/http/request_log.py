@@ -14,6 +14,7 @@ import flask
 from shared.adapters import runtime
 from shared.adapters.logs import Headers, traced, traceparent_of
 from shared.adapters.meter import measure
+from shared.history.rules import authors
 
 STATUS_UNHANDLED = 500
 
@@ -29,9 +30,12 @@ class LogEntry:
 
 @contextmanager
 def logged_request(function: str, headers: Headers, **labels: object) -> Iterator[LogEntry]:
-    """Bind the request's trace, count its cost, and write its log line at the end. `labels` stand in that line."""
+    """Bind the request's trace, count its cost, and write its log line at the end. `labels` stand in that line.
+
+    What is written meanwhile has the function as its author.
+    """
     log_entry, started = LogEntry(), time.perf_counter()
-    with traced(traceparent_of(headers)), measure() as cost:
+    with traced(traceparent_of(headers)), measure() as cost, authors.acting(authors.of_function(function)):
         try:
             yield log_entry
         finally:

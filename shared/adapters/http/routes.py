@@ -31,6 +31,8 @@ from shared.core.rules.effects import Json
 from shared.core.rules.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 from shared.core.rules.users import User
 from shared.documents.rules.preconditions import Precondition
+from shared.history.rules import authors
+from shared.history.rules.authors import AUTHOR
 
 __all__ = ["Request", "Response", "Routes", "User"]
 
@@ -203,7 +205,8 @@ class Routes:
             if route.method == method:
                 parsed = Request(request, user)
                 route.check_query(parsed)
-                return route.handler(parsed, **parameters)
+                with authors.acting(authors.of_user(user.id) if user else AUTHOR.get()):
+                    return route.handler(parsed, **parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
 
     def _authenticated(self, request: flask.Request) -> User | None:

@@ -160,7 +160,24 @@ class Limits:
     """Failures in one answer: each has a payload of up to 100 KiB and a traceback."""
 
     transaction_documents_max: int = 100
-    """Documents that a transaction reads or writes: held in memory until its commit, and again if that is repeated."""
+    """Documents that a transaction reads or writes, or that a write-back writes: held in memory until the commit."""
+
+    # --- history ---
+
+    history_segment_versions: int = 32
+    """Entries of a history from one that holds a version whole to the next: as many are read for one version."""
+
+    history_versions_max: int = 1_000
+    """Versions that a catalogue may ask to keep of a document, whose reserved map lists the segments of them."""
+
+    history_days_max: int = 36_500
+    """Days that a catalogue may ask to keep versions for."""
+
+    history_text_letters_max: int = 20_000
+    """Letters of a patch that is stored as it is; a longer one is compressed, so that each fits into its record."""
+
+    versions_listed_max: int = 100
+    """Versions in one answer; a page ends early where their entries are large."""
 
     # --- documents brought in bulk ---
 

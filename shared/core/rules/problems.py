@@ -134,6 +134,10 @@ class CannotWriteBack(Problem):
     title = "The edit of a copy cannot be written back"
 
 
+class BadVersion(Problem):
+    title = "Invalid version"
+
+
 class PreconditionFailed(Problem):
     status = 412
     title = "Precondition failed"

@@ -6,7 +6,7 @@ each under its own guard; a wave takes one round trip. A wave embeds what the wa
 they were meant to store: a copy shows nothing that was not there.
 
 What is held of inputs and of what was stored is bounded by `LIMITS.read_bytes_max`; a document with further inputs is
-put by itself, as by a call of its own.
+put by itself, as by a call of its own; so is one whose versions are kept.
 
 A document that loses its guard is read again with the inputs of its links and retried, a bounded number of times.
 """
@@ -27,8 +27,9 @@ from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules import bulk, documents, links
 from shared.documents.rules.bulk import BulkPutRequest
 from shared.documents.rules.copies import Embedding
-from shared.documents.rules.documents import Content
+from shared.documents.rules.documents import Content, Document
 from shared.documents.rules.requests import PutRequest
+from shared.history.rules.selection import HISTORY
 
 PutOutcome = StoredDocument | Problem | Unavailable
 """Of one document: how it is stored, or why not. After `Unavailable` that is not known."""
@@ -112,7 +113,7 @@ class _BulkPut:
         group: dict[str, DocumentWrite] = {}
         held_bytes = 0
         for key in keys:
-            if not self._is_held(key):
+            if not self._is_held(key) or self._has_history(key):
                 self._put_alone(key)
             elif (made := self._prepared(key)) is not None:
                 group[key] = made
@@ -131,6 +132,11 @@ class _BulkPut:
         """Return whether a document's record was read, and all inputs of its links are held."""
         paths = link_inputs.input_paths(self._contents[key])
         return key in self._found and all(path.partition("/")[2] in self._held(path) for path in paths)
+
+    def _has_history(self, key: str) -> bool:
+        """Return whether a document's versions are kept: then what it replaces must be read whole."""
+        before = Document.from_record(self._found[key].data)
+        return HISTORY.rule_of(key, self._contents[key]) is not None or bool(before and before.history)
 
     def _held(self, path: str) -> Collection[str]:
         return self._sources if path.startswith(f"{documents.COLLECTION}/") else self._transforms

@@ -11,10 +11,13 @@ from shared.core.operations.ports import Snapshot, Store
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import TooLarge
 from shared.documents.operations import link_inputs
+from shared.documents.operations.document_writes import goes_on_from_header
 from shared.documents.operations.large_inputs import GroupedEmbedding
 from shared.documents.rules import documents, links
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content
+from shared.history.rules.selection import HISTORY
+from shared.history.rules.versions import header_path
 
 
 def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
@@ -25,13 +28,22 @@ def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
     return read
 
 
+def log_header(store: Store, own: Snapshot, content: Content | None) -> Snapshot | None:
+    """Return the header of a log if a write of `content` needs it. It is read after the document that has no mark."""
+    return store.read(header_path(own.id))[0] if goes_on_from_header(own, content) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A document's record, and its links' inputs; or the content embedded already, where these were too large."""
+    """A document's record, and its links' inputs; or the content embedded already, where these were too large.
+
+    ``header`` is that of the document's log, if the write needs it.
+    """
 
     own: Snapshot
     embedding: Embedding
     embedded: Content | None = None
+    header: Snapshot | None = None
 
     def embed(self, content: Content, hops: int = 0, *, refuse: bool = True) -> Content:
         """Return the content with a copy at every link (see `links.embed_links`)."""
@@ -58,10 +70,12 @@ class DocumentRead:
         """Return the record and the inputs. Raises a `Problem` for a content that cannot be embedded."""
         others = [path for path in self.input_paths if path != self.path]
         own, *inputs = store.read_some([self.path], others, LIMITS.read_bytes_max)
+        header = log_header(store, own, self.content_of(own)) if HISTORY.rules else None
         if len(inputs) == len(others):
             if len(others) < len(self.input_paths):  # it links to itself
                 inputs.append(own)
-            return Loaded(own, link_inputs.embedding_from(inputs))
+            return Loaded(own, link_inputs.embedding_from(inputs), header=header)
         content = self.content_of(own)
         del inputs
-        return Loaded(own, Embedding({}), GroupedEmbedding(store, self.key, self.hops, self.refuse).embed(content))
+        embedded = GroupedEmbedding(store, self.key, self.hops, self.refuse).embed(content)
+        return Loaded(own, Embedding({}), embedded, header)

@@ -9,30 +9,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.core.operations.perform import Writes, perform
-from shared.core.operations.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot
+from shared.core.operations.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot, Store
 from shared.core.operations.record_sizes import is_full
 from shared.core.rules import keys
 from shared.core.rules.effects import Decision
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import NotFound, TooLarge
 from shared.documents.operations import link_inputs
-from shared.documents.operations.document_reads import DocumentRead, Loaded, read_whole
-from shared.documents.operations.document_writes import put_write
-from shared.documents.operations.follow_ups import follow_up
+from shared.documents.operations.document_reads import DocumentRead, Loaded, log_header, read_whole
+from shared.documents.operations.document_writes import deletion, put_write
 from shared.documents.operations.stored_documents import StoredDocument, check_precondition
 from shared.documents.rules.documents import COLLECTION, Content, path_of
 from shared.documents.rules.preconditions import UNCONDITIONAL, Precondition
 from shared.documents.rules.queries import CountRequest, FindRequest
 from shared.documents.rules.requests import PutRequest
+from shared.history.rules.selection import HISTORY
+from shared.history.rules.versions import Action
 
 
-def put(ports: Ports, request: PutRequest) -> StoredDocument:
+def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocument:
     """Store a document, replacing what its key held. Raises a `Problem` for what cannot be stored."""
 
     def decide(read: Loaded) -> Decision[Writes, StoredDocument]:
         check_precondition(request.precondition, read.own)
-        made = put_write(read.own, read.embed(request.content))
-        return Decision((made.write,), made.stored, made.effects)
+        made = put_write(read.own, read.embed(request.content), action, read.header)
+        return Decision(made.writes, made.stored, made.effects)
 
     inputs = link_inputs.input_paths(request.content)
     return perform(ports, DocumentRead(request.key, inputs, lambda _: request.content), decide)[0]
@@ -60,9 +61,10 @@ def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -
 
     Without a precondition it is deleted unread. So if it was so large that this event does not arrive, its copies wait
     for the nightly verification; with one, also `If-Match: *`, the commit holds the task that the event would start.
+    A document that may have a history is read first: the deletion is a version.
     """
     path = path_of(keys.check_key(key))
-    if precondition != UNCONDITIONAL:
+    if precondition != UNCONDITIONAL or HISTORY.may_apply(key):
         _delete_if(ports, path, precondition)
         return
     try:
@@ -72,14 +74,26 @@ def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -
 
 
 def _delete_if(ports: Ports, path: str, precondition: Precondition) -> None:
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
-        [found] = read
+    def decide(read: tuple[Snapshot, Snapshot | None]) -> Decision[Writes, None]:
+        found, header = read
         if found.data is None:
             raise _not_found(found.id)
         check_precondition(precondition, found)
-        return Decision((Delete(path, found.guard),), None, follow_up(found, None))
+        made = deletion(found, header)
+        return Decision(made.writes, None, made.effects)
 
-    perform(ports, [path], decide)
+    perform(ports, _DeletionRead(path), decide)
+
+
+@dataclass(frozen=True, slots=True)
+class _DeletionRead:
+    """Reads a document, and the header of its log if its deletion needs it."""
+
+    path: str
+
+    def load(self, store: Store, attempt: int) -> tuple[Snapshot, Snapshot | None]:  # noqa: ARG002  as in each attempt
+        [found] = store.read(self.path)
+        return found, log_header(store, found, None)
 
 
 @dataclass(frozen=True, slots=True)

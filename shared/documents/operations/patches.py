@@ -46,7 +46,7 @@ def _merge(ports: Ports, request: PatchRequest, extra_paths: Sequence[str]) -> t
         needed = link_inputs.input_paths(content)
         if read.embedded is None and not set(needed) <= set(extra_paths):
             return Decision((), (None, needed))
-        made = put_write(read.own, read.embed(content))
-        return Decision((made.write,), (made.stored, needed), made.effects)
+        made = put_write(read.own, read.embed(content), header=read.header)
+        return Decision(made.writes, (made.stored, needed), made.effects)
 
     return perform(ports, DocumentRead(request.key, extra_paths, merged), decide)[0]

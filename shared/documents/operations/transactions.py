@@ -9,7 +9,7 @@ follows a lost answer, recognise what is done. The tasks are in the outbox recor
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from shared.core.operations import outbox
@@ -23,11 +23,12 @@ from shared.core.rules.problems import BadTransaction, TooLarge, Unavailable
 from shared.core.rules.receipts import receipt_path
 from shared.documents.operations import link_inputs
 from shared.documents.operations.document_reads import Loaded, read_whole
-from shared.documents.operations.document_writes import put_write
-from shared.documents.operations.follow_ups import follow_up
+from shared.documents.operations.document_writes import deletion, goes_on_from_header, put_write
 from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules.documents import Content, path_of
 from shared.documents.rules.requests import PutRequest
+from shared.history.rules.selection import HISTORY
+from shared.history.rules.versions import header_path
 
 Returned = TypeVar("Returned")
 Kind = TypeVar("Kind", bound="Transaction")
@@ -43,6 +44,7 @@ class Transaction:
         self._contents: dict[str, Content | None] = {}
         self._calls: list[Call] = []
         self._follow_ups: list[Effect] = []
+        self._headers: Mapping[str, Snapshot] = {}
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return a document as it will be if this transaction commits, or None if there is none."""
@@ -99,30 +101,44 @@ class Transaction:
         """Iterate over the writes, each under the guard of its read; what was only read is guarded by a no-op."""
         inputs = self._inputs()
         for key, content in self._contents.items():
-            yield self._write(key, content, inputs)
+            yield from self._write(key, content, inputs)
         for key, read in self._read.items():
             if key not in self._contents and read.update_time is not None:
                 yield guarded_no_op(read)
 
     def _inputs(self) -> tuple[Snapshot, ...]:
-        """Read what is put without having been read, and what the links of all puts are filled from, at one instant."""
+        """Read what is put without having been read, and what the links of all puts are filled from, at one instant.
+
+        And what is deleted, if it may have a history.
+        """
         puts = {key: content for key, content in self._contents.items() if content is not None}
-        own = [path_of(key) for key in puts if key not in self._read]
+        unread = [key for key in self._contents if key not in self._read]
+        own = [path_of(key) for key in unread if key in puts or HISTORY.may_apply(key)]
         inputs = [path for content in puts.values() for path in link_inputs.input_paths(content)]
         paths = list(dict.fromkeys([*own, *inputs]))
         read = read_whole(self._ports.store, paths)
         self._read |= {each.id: each for each in read if each.path in own}
+        self._headers = self._log_headers()
         return tuple(each for each in read if each.path in inputs)
 
-    def _write(self, key: str, content: Content | None, inputs: tuple[Snapshot, ...]) -> Write:
+    def _log_headers(self) -> Mapping[str, Snapshot]:
+        """Read the headers of the logs that need them."""
+        written = [(key, self._read[key], content) for key, content in self._contents.items() if key in self._read]
+        needed = [header_path(key) for key, read, content in written if goes_on_from_header(read, content)]
+        return {each.id: each for each in read_whole(self._ports.store, needed)}
+
+    def _write(self, key: str, content: Content | None, inputs: tuple[Snapshot, ...]) -> Sequence[Write]:
         if content is not None:
             loaded = Loaded(self._read[key], link_inputs.embedding_from(inputs))
-            made = put_write(loaded.own, loaded.embed(content))
-            self._follow_ups += made.effects
-            return made.write
+            put = put_write(loaded.own, loaded.embed(content), header=self._headers.get(key))
+            self._follow_ups += put.effects
+            return put.writes
         read = self._read.get(key)
-        self._follow_ups += () if read is None else follow_up(read, None)
-        return Delete(path_of(key), None if read is None else read.update_time)
+        if read is None or read.data is None:
+            return (Delete(path_of(key)),)
+        deleted = deletion(read, self._headers.get(key))
+        self._follow_ups += deleted.effects
+        return deleted.writes
 
     def _effects(self) -> Iterator[Effect]:
         """Iterate over the tasks, each under a name of this transaction."""

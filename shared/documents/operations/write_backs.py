@@ -19,12 +19,13 @@ from shared.core.rules.problems import TooLarge, Unavailable
 from shared.core.rules.values import Path
 from shared.documents.operations import link_inputs
 from shared.documents.operations.document_reads import read_whole
-from shared.documents.operations.document_writes import DocumentWrite, put_write
+from shared.documents.operations.document_writes import DocumentWrite, goes_on_from_header, put_write
 from shared.documents.operations.stored_documents import StoredDocument, check_precondition
 from shared.documents.rules import documents, links, write_backs
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content
 from shared.documents.rules.requests import PatchRequest
+from shared.history.rules import versions
 
 Outcome = tuple[StoredDocument | None, list[str]]
 """The document as stored, or None and the paths that a next attempt must read."""
@@ -49,7 +50,8 @@ def _attempt(ports: Ports, request: PatchRequest, paths: list[str]) -> Outcome:
             return Decision((), (None, _unique([*paths, *plan.missing])))
         made = plan.writes()
         effects = tuple(effect for each in made for effect in each.effects)
-        return Decision(tuple(each.write for each in made), (made[-1].stored, paths), effects)
+        writes = tuple(write for each in made for write in each.writes)
+        return Decision(writes, (made[-1].stored, paths), effects)
 
     return perform(ports, _WholeRead(paths), decide)[0]
 
@@ -75,7 +77,8 @@ class _Plan:
         self.missing: list[str] = []
         self._request = request
         self._read = {one.path: one for one in read}
-        self._inputs = link_inputs.embedding_from(self._read.values())
+        logs = versions.COLLECTION
+        self._inputs = link_inputs.embedding_from(one for one in self._read.values() if not one.path.startswith(logs))
         self._patches: dict[str, list[Content]] = {}
         self._sources: dict[str, list[str]] = {}
 
@@ -86,7 +89,7 @@ class _Plan:
             raise TooLarge(f"A write-back changes at most {LIMITS.transaction_documents_max} documents.")
         content = self._content(key)
         merged, edits = write_backs.merged(content, patch, self._request.null, place)
-        if self._lacks(content, merged):
+        if self._lacks(content, merged) or self._lacks_header(key, merged):
             return
         for edit in edits:
             write_backs.check(key, content, edit, self._inputs)
@@ -105,8 +108,16 @@ class _Plan:
             written = {source: each.content for source, each in made.items()}
             embedding = Embedding({**self._inputs.sources, **written}, self._inputs.transforms)
             embedded = links.embed_links(key, merged[key], embedding)
-            made[key] = put_write(self._read[documents.path_of(key)], embedded)
+            header = self._read.get(versions.header_path(key))
+            made[key] = put_write(self._read[documents.path_of(key)], embedded, header=header)
         return list(made.values())
+
+    def _lacks_header(self, key: str, merged: Content) -> bool:
+        """Note that the header of a document's log has not been read, if it must be."""
+        path = versions.header_path(key)
+        lacks = path not in self._read and goes_on_from_header(self._read[documents.path_of(key)], merged)
+        self.missing += [path] if lacks else []
+        return lacks
 
     def _content(self, key: str) -> Content:
         return self._inputs.sources[key] or {}

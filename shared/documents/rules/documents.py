@@ -9,6 +9,7 @@ The record holds the user's JSON, top level as given, plus one reserved map with
     linked       whether any document embeds this one; only a stored false means that none does
     link_keys    keys of the documents that this one embeds (one indexed query finds all that embed a key)
     link_fields  the fields that hold its links
+    history      what the log of its versions knows of it, if it has one (see `shared/history`)
     large        true if the record is so large that its events may not arrive; otherwise left out
 
 The record does not store positions of links: any nested object with a `key` is one (see `links.py`).
@@ -25,6 +26,7 @@ from shared.core.rules.problems import KeyMismatch, NotAnObject, ReservedField, 
 from shared.core.rules.times import microseconds
 from shared.documents.rules import sizes
 from shared.documents.rules.sizes import Size
+from shared.history.rules.versions import Mark
 
 Content = dict[str, Any]
 Author = Literal["put", "refresh"]
@@ -32,7 +34,8 @@ Author = Literal["put", "refresh"]
 COLLECTION = "documents"
 RESERVED = "_signalbox"
 
-METADATA_FIELDS = tuple((RESERVED, name) for name in ("version", "author", "digest", "hops", "linked", "large"))
+_METADATA = ("version", "author", "digest", "hops", "linked", "large", "history")
+METADATA_FIELDS = tuple((RESERVED, name) for name in _METADATA)
 """What a put reads of the record that it replaces: its metadata, not its content."""
 
 
@@ -74,6 +77,7 @@ class Document:
     content: Content
     stamp: Stamp | None = None
     linked: bool | None = None
+    history: Mark | None = None
 
     @property
     def stamp_matches(self) -> bool:
@@ -90,8 +94,10 @@ class Document:
             return None
         content = values.decode({name: value for name, value in data.items() if name not in (RESERVED, "key")})
         reserved = data.get(RESERVED)
-        linked = reserved.get("linked") if isinstance(reserved, dict) else None
-        return cls(content, Stamp.from_record(reserved), linked if isinstance(linked, bool) else None)
+        kept = reserved if isinstance(reserved, dict) else {}
+        linked = kept.get("linked")
+        history = Mark.from_record(kept.get("history"))
+        return cls(content, Stamp.from_record(reserved), linked if isinstance(linked, bool) else None, history)
 
     def to_record(self, link_keys: list[str], link_fields: list[str]) -> dict[str, Any]:
         """Return the record of a document that the kit has stamped. Raises `TooLarge` when no record can hold it."""
@@ -99,6 +105,8 @@ class Document:
         if not size(self.content, link_keys, link_fields).fits_into(sizes.size_max()):
             raise TooLarge(f"A document has at most {sizes.described()}, its copies included.")
         metadata = {**asdict(self.stamp), "linked": self.linked, "link_keys": link_keys, "link_fields": link_fields}
+        if self.history:
+            metadata["history"] = self.history.to_record()
         record = {**values.encode(self.content), RESERVED: metadata}
         if sizes.exceeds_events(record):
             metadata["large"] = True
@@ -139,14 +147,14 @@ def check_body(key: str, body: Any) -> Content:
 def stamped(
     before: Document | None, content: Content, author: Author, read_time: datetime, *, linked: bool, hops: int = 0
 ) -> Document:
-    """Return the document that a write of `content` leaves.
+    """Return the document that a write of `content` leaves; its history is what it was.
 
     Its version is unique across delete and recreate: at least the previous one plus 1, and at least the read time in
     microseconds.
     """
     previous = before.stamp.version if before and before.stamp else 0
     version = max(previous + 1, microseconds(read_time))
-    return Document(content, Stamp(version, author, digest(content), hops), linked)
+    return Document(content, Stamp(version, author, digest(content), hops), linked, before.history if before else None)
 
 
 def counts_as_linked(document: Document | None) -> bool:

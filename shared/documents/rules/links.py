@@ -132,6 +132,12 @@ def _replaced(value: Any, copies: Mapping[Path, Content], at: Path) -> Any:
     return value
 
 
+def bare(content: Content) -> Content:
+    """Return what users wrote of a content: its links with their keys only."""
+    found = links(content)
+    return with_copies(content, {at: {"key": link["key"]} for at, link in found}) if found else content
+
+
 def copy_changed(before: Document | None, after: Document | None) -> bool:
     """Return whether copies of the two may differ: by content, or because only one of them has reached the last hop."""
     if before is None or after is None:

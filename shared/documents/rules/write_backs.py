@@ -53,16 +53,12 @@ def all_merged(content: Content, several: list[Content], null: Null, key: str) -
     """Return a content with several patches merged into it. Raises `CannotWriteBack` if they contradict each other."""
     for patch in several:
         content = merged(content, patch, null)[0]
-    if len(several) > 1 and any(not same(bare(merged(content, one, null)[0]), bare(content)) for one in several):
+    made = links.bare(content)
+    if len(several) > 1 and any(not same(links.bare(merged(content, one, null)[0]), made) for one in several):
         raise CannotWriteBack(
             f"The document {key!r} is shown more than once here, and the edits contradict each other."
         )
     return content
-
-
-def bare(content: Content) -> Content:
-    """Return what users wrote of a content: its links with their keys only."""
-    return links.with_copies(content, {at: {"key": link["key"]} for at, link in links.links(content)})
 
 
 def _source_edit(edit: CopyEdit, null: Null, place: Path) -> SourceEdit:

@@ -24,6 +24,7 @@ from shared.core.rules.problems import BadValue
 from shared.documents.operations import link_inputs
 from shared.documents.rules import refreshes
 from shared.documents.rules.documents import COLLECTION, Document, path_of
+from shared.history.operations import compaction
 from shared.links.operations import copies, fan_out_pages, marks, normalization, tasks
 from shared.links.rules import events
 
@@ -31,6 +32,8 @@ from shared.links.rules import events
 def fan_out(ports: Ports, event: DocumentEvent) -> None:
     """Carry out the reaction to one event of a document. Raises `Unavailable` when the event should be redelivered."""
     before, after = Document.from_record(event.before), Document.from_record(event.after)
+    if before is not None and before.history is not None and after is None:
+        compaction.note_deletion(ports, event.key, path_of(event.key), before.history)
     if event.partial:
         [snapshot] = ports.store.read(path_of(event.key))
         after = Document.from_record(snapshot.data)
@@ -72,11 +75,14 @@ def verify_copies(
 def run_link_task(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Refresh one document's copy of a key, or a page of the documents that embed a key or use a transform.
 
-    Or carry out the reaction to a write of a large document, as to an event of it that came without its data.
+    Or carry out the reaction to a write of a large document, as to an event of it that came without its data, or
+    shorten a history.
 
     Raises `Unavailable` (transient: retry), or `BadValue` for a payload that is invalid.
     """
     match payload:
+        case {"work": {"compact": str(_), **bounds} as work} if bounds:
+            compaction.run(ports, work)
         case {"event": str(event_id), "work": {"written": str(key)}}:
             fan_out(ports, DocumentEvent(event_id, COLLECTION, key, path_of(key), None, None))
         case {"work": {"key": str(key), "document": str(document)}}:

@@ -44,8 +44,8 @@ def normalize(ports: Ports, key: str, hops: int = 0, *, by_another: bool = True)
         linked = by_another or not now.stamp_matches or documents.counts_as_linked(now)
         if _is_stored(now, embedded, linked) and links.link_index_matches(read.own.data or {}, embedded):
             return Decision((), {})
-        made = document_write(read.own, embedded, "put", linked=linked, hops=hops)
-        return Decision((made.write,), embedded, made.effects)
+        made = document_write(read.own, embedded, "put", linked=linked, hops=hops, header=read.header)
+        return Decision(made.writes, embedded, made.effects)
 
     reading = DocumentRead(key, paths, lambda own: documents.content_of(own.data) or {}, hops, refuse=False)
     embedded, committed = perform(ports, reading, decide)

@@ -49,6 +49,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_PART": "people",
             "SIGNALBOX_OBJECT_CLASSES": '{"Counter": "counters"}',
             "SIGNALBOX_FLOW_FUNCTIONS": '{"checkout": "shop"}',
+            "SIGNALBOX_HISTORY": '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -81,6 +82,7 @@ def test_every_setting_has_its_variable() -> None:
         {"Counter": "counters"},
         {"checkout": "shop"},
         0,
+        ((frozenset(), "c-", "", 5, 365), (frozenset({"a"}), "", "", 100, 365)),
     )
 
 

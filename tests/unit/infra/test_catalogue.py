@@ -12,6 +12,7 @@ import yaml
 from infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
 from infra.deployments import deployments_of
 from shared.core.rules.indexes import Index, IndexField
+from shared.history.rules.selection import HistoryRule
 
 QUEUE: dict[str, Any] = {
     "dispatches_per_second": 100,
@@ -34,6 +35,7 @@ def content(**changes: Any) -> dict[str, Any]:
         "queues": {"later": dict(QUEUE)},
         "triggers": {"kept": {"function": "follow_up", "event": WRITTEN, "document": "things/{id}"}},
         "schedules": {"nightly": {"function": "tidy", "cron": "0 3 * * *", "local_every_seconds": 2}},
+        "history": {"things": {"prefix": "t-", "days_max": 7}, "bills": {"type": "Bill"}},
         "indexes": {"by-city": {"collection": "things", "fields": ["address.city", "tags[]", "-size"]}},
         **changes,
     }
@@ -69,6 +71,7 @@ def test_a_catalogue_is_read_as_written(root: Path) -> None:
             IndexField(("size",), "descending"),
         ),
     )
+    assert catalogue.history_rules == (HistoryRule(type="Bill"), HistoryRule(prefix="t-", days_max=7))
 
 
 def test_the_kits_own_catalogue_is_sound_and_no_two_functions_share_an_address() -> None:
@@ -256,6 +259,10 @@ def queue(**changes: Any) -> dict[str, Any]:
     return content(queues={"later": {**QUEUE, **changes}})
 
 
+def kept(**entry: Any) -> dict[str, Any]:
+    return content(history={"things": entry})
+
+
 def index(**changes: Any) -> dict[str, Any]:
     return content(indexes={"by-city": {**content()["indexes"]["by-city"], **changes}})
 
@@ -359,6 +366,11 @@ def index(**changes: Any) -> dict[str, Any]:
         (index(fields=["a[]", "b[]"]), r"indexes\.by-city: an index has one field with \[\]"),
         (index(fields=["a", "-b[]"]), r"indexes\.by-city: fields is '-b\[\]'"),
         (index(collection="a/b"), r"indexes\.by-city: collection is the last name"),
+        (kept(), r"history\.things: a history names one of keys, prefix and type"),
+        (kept(prefix="a", type="B"), r"history\.things: a history names one of keys, prefix and type"),
+        (kept(keys="a"), r"history\.things: keys must be a list of names"),
+        (kept(prefix="a", versions_max=0), r"history\.things: versions_max must lie between 1 and 1,000"),
+        (kept(prefix="a", days_max=0), r"history\.things: days_max must be more than 0"),
         (content(indexes={"By": {}}), r"indexes\.By: these keys are missing"),
         (content(queues={"later": {}}), r"queues\.later: these keys are missing"),
     ],

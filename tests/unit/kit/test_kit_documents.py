@@ -1,6 +1,7 @@
 """Documents from a user's function: queries, preconditions, many at once, and transactions."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from shared.core.rules.problems import (
     BadKey,
     BadPrecondition,
     BadQuery,
+    BadVersion,
     CannotWriteBack,
     EditsACopy,
     PreconditionFailed,
     TooLarge,
 )
+from shared.history.rules.selection import HISTORY, HistoryRule
 from shared.kit import Call, Function, NotFound, Problem, Request, Transaction, Unavailable, documents, transaction
-from shared.testing import Harness
+from shared.testing import Harness, user_token
 from shared.testing.fixtures import harness as harness
 
 
@@ -76,6 +79,34 @@ def test_an_edit_of_a_copy_is_written_back_only_on_request_and_on_condition() ->
     documents.delete("rome")
     with pytest.raises(CannotWriteBack):
         documents.patch("ann", {"home": {"name": "x"}}, write_back=True)
+
+
+def test_versions_are_listed_with_who_made_them_read_and_forgotten(harness: Harness) -> None:
+    app = Function("notes")
+
+    @app.http("PUT", "/{key}")
+    def write(request: Request, key: str) -> None:
+        documents.put(key, request.json_object())
+
+    with HISTORY.replaced([HistoryRule(prefix="note-")]):
+        harness.add(app, auth="firebase")
+        documents.put("note-1", {"n": 0})
+        signed_in = {"Authorization": f"Bearer {user_token('ann')}"}
+        assert harness.put("notes/note-1", json={"n": 1}, headers=signed_in).status == 204
+        harness.put("documents/note-1", json={"n": 2})
+        page = documents.versions("note-1", limit=2)
+        first = documents.versions("note-1", page_token=page.next_page_token)
+        authors = [each.author for each in (*page.versions, *first.versions)]
+        assert authors == ["function:documents", "user:ann", ""]
+        assert documents.get_version("note-1", page.versions[1].version) == {"key": "note-1", "n": 1}
+        with pytest.raises(NotFound):
+            documents.get_version("note-1", 1)
+        with pytest.raises(BadVersion):
+            documents.restore("note-1", datetime(2026, 1, 1))  # noqa: DTZ001  that is the point
+        assert documents.changes("note-1", first.versions[0].at, page.versions[1].version)[0]["value"] == 1
+        documents.forget_versions("note-1")
+        assert documents.versions("note-1").versions == []
+        assert documents.get("note-1")["n"] == 2
 
 
 @pytest.mark.usefixtures("harness")

@@ -1,0 +1,27 @@
+"""Who writes: the user who signed in, else the function that runs. An adapter sets it with each request."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+AUTHOR: ContextVar[str] = ContextVar("author", default="")
+
+
+@contextmanager
+def acting(author: str) -> Iterator[None]:
+    """Make what is written while the context is entered an author's."""
+    token = AUTHOR.set(author)
+    try:
+        yield
+    finally:
+        AUTHOR.reset(token)
+
+
+def of_function(name: str) -> str:
+    """Return the author that a function is."""
+    return f"function:{name}"
+
+
+def of_user(id_: str) -> str:
+    """Return the author that a signed-in user is."""
+    return f"user:{id_}"
