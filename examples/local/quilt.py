@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from examples.local.stack import on_a_stack
+from examples.local_stack import on_a_stack
 from infra import http_client
 
 QUILTS = ({"quilt": "small", "side": 8, "torn": 2}, {"quilt": "large", "side": 32, "torn": 9})

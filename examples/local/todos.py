@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from examples.local.stack import on_a_stack
+from examples.local_stack import on_a_stack
 from infra import http_client
 
 TEXTS = ("buy tea", "write to Ann", "water the plants")

@@ -465,6 +465,23 @@ def test_what_goes_with_an_item_goes_first_level_by_level(harness: Harness) -> N
     assert harness.get(f"atlas/cities/{stays['id']}").json["twin"] == missing
 
 
+def test_an_item_that_refers_elsewhere_by_now_stays(harness: Harness) -> None:
+    for code in ("FR", "IT"):
+        harness.put(f"atlas/countries/{code}", json={"name": code})
+    city = new(harness, "atlas/cities", name="Nice", country="IT")
+    harness.put(f"atlas/cities/{city['id']}", json={"country": "FR"})
+    harness.delete("atlas/countries/IT")
+    assert [each["id"] for each in harness.get("atlas/cities").json] == [city["id"]]
+    harness.put(f"atlas/cities/{city['id']}", json={"country": None})
+    harness.delete("atlas/countries/FR")
+    assert len(harness.get("atlas/cities").json) == 1
+
+
+def test_an_answer_names_a_hundred_errors_at_most(harness: Harness) -> None:
+    answer = harness.post("everything", json={"text": "a", "tags": [1] * 1_000})
+    assert len(wrong(answer)) == 100
+
+
 def test_a_delete_of_very_many_goes_on_where_it_stopped(harness: Harness) -> None:
     harness.put("atlas/countries/FR", json={"name": "France"})
     for number in range(5):
