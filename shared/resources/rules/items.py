@@ -74,7 +74,7 @@ def complete(model: Model, values: Values) -> Values:
 
 def _raise_if_any(errors: list[tuple[str, str]]) -> None:
     if errors:
-        raise InvalidFields([FieldError(*each) for each in errors[:ERRORS_MAX]])
+        raise InvalidFields.of([FieldError(*each) for each in errors[:ERRORS_MAX]])
 
 
 def from_content(resource: Resource, key: str, content: Content | None) -> Item | None:
