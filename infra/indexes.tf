@@ -22,7 +22,7 @@ locals {
     ]
     counters          = ["failures", "failures_max", "page", "passed", "units"]
     critical_sections = ["alarm_at", "ids", "next", "run", "token"]
-    documents         = ["_signalbox"]
+    documents         = ["_resource.created", "_resource.modified", "_signalbox"]
     counted           = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
     entries           = ["crossed", "folded_at", "units", "values", "yokes"]
     failures          = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]

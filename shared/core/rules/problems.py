@@ -45,10 +45,22 @@ class InvalidFields(Problem):
 
     title = "Invalid fields"
 
-    def __init__(self, errors: Sequence[FieldError]) -> None:
-        detail = "; ".join(f"`{each.field}` {each.detail}" for each in errors)
-        super().__init__(f"{detail}.", field=errors[0].field)
+    def __init__(
+        self,
+        detail: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        errors: Iterable[FieldError] = (),
+    ) -> None:
+        super().__init__(detail, field=field, headers=headers)
         self.errors = tuple(errors)
+
+    @classmethod
+    def of(cls, errors: Sequence[FieldError]) -> "InvalidFields":
+        """Return the problem of these fields, of which there is at least one."""
+        detail = "; ".join(f"`{each.field}` {each.detail}" for each in errors)
+        return cls(f"{detail}.", field=errors[0].field, errors=errors)
 
 
 class IncompleteBody(Problem):

@@ -26,6 +26,9 @@ from shared.resources.rules.references import META, SEPARATOR, key_of
 Values = dict[str, Any]
 """Fields as stored, by name."""
 
+ERRORS_MAX = 100
+"""Of one answer: a list may have many wrong members."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -71,7 +74,7 @@ def complete(model: Model, values: Values) -> Values:
 
 def _raise_if_any(errors: list[tuple[str, str]]) -> None:
     if errors:
-        raise InvalidFields([FieldError(*each) for each in errors])
+        raise InvalidFields.of([FieldError(*each) for each in errors[:ERRORS_MAX]])
 
 
 def from_content(resource: Resource, key: str, content: Content | None) -> Item | None:

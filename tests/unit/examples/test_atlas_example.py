@@ -1,5 +1,7 @@
 """The atlas, loaded with the world's countries and some of its cities, changed and compared."""
 
+from typing import Any
+
 import pytest
 
 from examples.local import atlas
@@ -10,15 +12,16 @@ def test_every_answer_of_the_atlas_equals_the_input() -> None:
     assert atlas.run(60) == []
 
 
-def test_a_city_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = atlas.world(3)
-    monkeypatch.setattr(atlas, "world", lambda _: held)
-    id_ = next(iter(held["cities"]))
-    real = atlas.shown
+def test_a_country_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, real = atlas.world(1), atlas.shown
+    held: atlas.World = {**whole, "countries": dict([*whole["countries"].items()][:2]), "cities": {}}
+    changed = next(iter(held["countries"]))
 
-    def shown(world: atlas.World, resource: str, item: str) -> dict[str, object]:
-        return real(world, resource, item) | ({"name": "Atlantis"} if item == id_ else {})
+    def shown(world: atlas.World, resource: str, id_: str) -> dict[str, Any]:
+        return real(world, resource, id_) | ({"name": "Atlantis"} if id_ == changed else {})
 
     monkeypatch.setattr(atlas, "shown", shown)
     with Harness() as harness:
-        assert any(id_ in each for each in atlas._loaded(harness, held))
+        first, again = atlas._loaded(harness, held)
+    assert first.startswith(f"countries/{changed}: 201")
+    assert again == f"after loading: countries differ in ['{changed}']"

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import Unavailable
 from shared.kit import Function, Hidden, ReadOnly, RefersTo, add_resource, documents, resource
 from shared.testing import Harness
 from shared.testing.fixtures import harness as harness
@@ -464,6 +465,23 @@ def test_what_goes_with_an_item_goes_first_level_by_level(harness: Harness) -> N
     assert harness.get(f"atlas/cities/{stays['id']}").json["twin"] == missing
 
 
+def test_an_item_that_refers_elsewhere_by_now_stays(harness: Harness) -> None:
+    for code in ("FR", "IT"):
+        harness.put(f"atlas/countries/{code}", json={"name": code})
+    city = new(harness, "atlas/cities", name="Nice", country="IT")
+    harness.put(f"atlas/cities/{city['id']}", json={"country": "FR"})
+    harness.delete("atlas/countries/IT")
+    assert [each["id"] for each in harness.get("atlas/cities").json] == [city["id"]]
+    harness.put(f"atlas/cities/{city['id']}", json={"country": None})
+    harness.delete("atlas/countries/FR")
+    assert len(harness.get("atlas/cities").json) == 1
+
+
+def test_an_answer_names_a_hundred_errors_at_most(harness: Harness) -> None:
+    answer = harness.post("everything", json={"text": "a", "tags": [1] * 1_000})
+    assert len(wrong(answer)) == 100
+
+
 def test_a_delete_of_very_many_goes_on_where_it_stopped(harness: Harness) -> None:
     harness.put("atlas/countries/FR", json={"name": "France"})
     for number in range(5):
@@ -489,3 +507,90 @@ def test_items_that_go_with_each_other_in_a_ring_all_go(harness: Harness) -> Non
     harness.put(f"folders/{first['id']}", json={"above": second["id"]})
     assert harness.delete(f"folders/{first['id']}").status == 204
     assert harness.get("folders").json == []
+
+
+# --- races and failures ---
+
+
+class Failing:
+    """A store whose call of this name raises once, before or after it has done its work."""
+
+    def __init__(self, store: Any, name: str, *, done: bool = False, calls: int = 0) -> None:
+        self._store, self._name, self._done, self._left = store, name, done, calls
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        return self._failing(method) if name == self._name else method
+
+    def _failing(self, method: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            self._left -= 1
+            if self._left != -1:
+                return method(*arguments)
+            if self._done:
+                method(*arguments)
+            raise Unavailable("no answer")
+
+        return call
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize(("name", "calls"), [("write_each", 0), ("write_each", 1), ("commit", 0)])
+def test_a_delete_that_breaks_off_leaves_nothing_without_what_it_goes_with(
+    harness: Harness, name: str, calls: int, done: bool
+) -> None:
+    harness.put("atlas/countries/FR", json={"name": "France"})
+    cities = [new(harness, "atlas/cities", name=str(number), country="FR") for number in range(2)]
+    for city in cities:
+        new(harness, "atlas/sights", city=city["id"])
+    whole = harness.ports
+    harness.ports = replace(whole, store=Failing(whole.store, name, done=done, calls=calls))
+    assert harness.delete("atlas/countries/FR").status == 503
+    harness.ports = whole
+    left = {each["id"] for each in harness.get("atlas/cities").json}
+    assert {each["city"]["id"] for each in harness.get("atlas/sights").json} <= left
+    assert (harness.get("atlas/countries/FR").status == 200) or not left
+    assert harness.delete("atlas/countries/FR").status in (204, 404)
+    assert harness.get("atlas/cities").json == harness.get("atlas/sights").json == []
+
+
+def test_two_changes_of_different_fields_both_count_whichever_comes_between(harness: Harness) -> None:
+    app = Function("raced")
+    between = [{"done": True}]
+
+    def prepare(request: Any, action: str, item: dict[str, Any]) -> dict[str, Any]:
+        while action == "update" and between:
+            assert harness.patch(f"raced/{item['id']}", json=between.pop()).status == 200
+        return item
+
+    add_resource(app, ToDo, prepare=prepare)
+    harness.add(app)
+    item = new(harness, "raced")
+    answer = harness.patch(f"raced/{item['id']}", json={"text": "b"})
+    assert answer.json == harness.get(f"raced/{item['id']}").json == {**item, "text": "b", "done": True}
+
+
+def test_a_precondition_holds_when_the_write_lands(harness: Harness) -> None:
+    app = Function("raced")
+    between = [{"done": True}]
+
+    def prepare(request: Any, action: str, item: dict[str, Any]) -> dict[str, Any]:
+        while action == "update" and between:
+            harness.patch(f"raced/{item['id']}", json=between.pop())
+        return item
+
+    add_resource(app, ToDo, prepare=prepare)
+    harness.add(app)
+    created = harness.post("raced", json={})
+    at, tag = f"raced/{created.json['id']}", created.headers["ETag"]
+    assert harness.patch(at, json={"text": "b"}, headers={"If-Match": tag}).status == 412
+    assert harness.get(at).json == {**created.json, "done": True}
+
+
+def test_a_post_whose_answer_was_lost_is_repeated_under_its_key(harness: Harness) -> None:
+    whole, key = harness.ports, {"Idempotency-Key": "k"}
+    harness.ports = replace(whole, store=Failing(whole.store, "commit", done=True))
+    assert harness.post("todos", json={"text": "a"}, headers=key).status == 503
+    harness.ports = whole
+    assert harness.post("todos", json={"text": "a"}, headers=key).status == 200
+    assert texts(harness.get("todos")) == ["a"]
