@@ -17,7 +17,7 @@ from shared.core.rules.problems import NotFound, Problem, UnknownTask
 from shared.core.rules.times import rfc3339
 from shared.flows.operations.results import leave
 from shared.flows.rules.messages import Place, Result
-from shared.flows.rules.tasks import FLOW_ACT, FLOW_TOLD, QUEUE, own_name
+from shared.flows.rules.tasks import FLOW_ACT, FLOW_TOLD, own_name
 from shared.objects.rules.outcomes import CallOutcome
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import WaitRequest
@@ -59,7 +59,7 @@ def _outcome(ports: Ports, context: Mapping[str, Any]) -> CallOutcome | None:
 
 def _wait(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Wait for a lock; a wait that is refused is the lock's outcome."""
-    call = Call(payload["function"], FLOW_TOLD, _told(payload), QUEUE)
+    call = Call(payload["function"], FLOW_TOLD, _told(payload))
     lease_seconds, permits = payload["lease_seconds"], payload["permits"]
     try:
         request = WaitRequest(own_name(payload), call, lease_seconds=lease_seconds, permits=permits)
@@ -81,7 +81,7 @@ def _release(ports: Ports, payload: Mapping[str, Any]) -> None:
 
 def _populate(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Populate a batch, whose completion tells the flow; one that is refused is the batch's outcome."""
-    told = Call(payload["function"], FLOW_TOLD, _told(payload), QUEUE)
+    told = Call(payload["function"], FLOW_TOLD, _told(payload))
     task = Call.from_record(payload["task"]) if payload["task"] else None
     try:
         spec = BatchSpec(task=task, on_complete=told, failures_max=payload["failures_max"])

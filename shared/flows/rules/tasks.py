@@ -39,9 +39,12 @@ def step_effect(header: FlowHeader, step: Step, place: Place, together: int, now
 
 
 def told_call(header: FlowHeader, place: Place) -> Call:
-    """Return the call of the task that tells a flow how something ended: what ended is its context."""
+    """Return the call of the task that tells a flow how something ended: what ended is its context.
+
+    It goes through the queue of users' tasks: whoever grants a permit or completes a batch may enqueue to that one.
+    """
     payload = {"flow": header.address.base, "function": header.function, **place.to_json()}
-    return Call(header.function, FLOW_TOLD, payload, QUEUE)
+    return Call(header.function, FLOW_TOLD, payload)
 
 
 def wait_effect(header: FlowHeader, lock: Lock, place: Place) -> Effect:
