@@ -413,6 +413,28 @@ def test_a_stuck_flow_can_be_deleted_and_gives_its_locks_back() -> None:
     assert leases(shop) == 0
 
 
+def test_a_stuck_flow_that_is_deleted_has_the_flows_in_it_cancelled() -> None:
+    def outer() -> Any:
+        yield [SubFlow(FUNCTION, "inner", {}), breaking()]
+
+    def breaking() -> Any:
+        yield flow.event("x")
+        raise KeyError("x")
+
+    def inner() -> Any:
+        yield flow.event("never")
+
+    shop = Shop(flows_of(outer, inner))
+    shop.start("outer")
+    shop.settle()
+    shop.event("outer", "x")
+    shop.settle()
+    removal.delete(shop.ports, FlowAddress("outer", "1"))
+    shop.settle()
+    [child] = flow_operations.list_flows(shop.ports, "inner").flows
+    assert child["state"] == "cancelled"
+
+
 def test_the_log_is_shown_page_by_page() -> None:
     shop = Shop(flows_of(checkout))
     shop.start("checkout", order=1)
