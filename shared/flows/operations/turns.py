@@ -7,10 +7,12 @@ code is mended.
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shared.core.operations import outbox
 from shared.core.operations.mailbox import Mailbox
 from shared.core.operations.ports import Ports
+from shared.core.rules.effects import Effect
 from shared.core.rules.mailbox import Waiting
 from shared.core.rules.problems import TooLarge
 from shared.core.rules.times import rfc3339
@@ -21,7 +23,7 @@ from shared.flows.rules.definitions import Flows
 from shared.flows.rules.failures import Stuck, too_large
 from shared.flows.rules.headers import FlowHeader
 from shared.flows.rules.messages import Result, from_record
-from shared.flows.rules.tasks import release_effect
+from shared.flows.rules.tasks import release_effect, wake_flow
 from shared.flows.rules.turns import FlowTurn
 
 
@@ -99,13 +101,23 @@ def _take(turn: FlowTurn, page: Sequence[Waiting], own: Result | None) -> Sequen
 
 def _drop_all(ports: Ports, read: FlowMailbox, function: str) -> None:
     """Take out what came for a flow that has ended or is not there. A lease that was granted is given back."""
-    messages = [from_record(each.data) for each in read.mailbox.waiting]
-    leases = [each.lease for each in [*messages, *([read.own] if read.own else [])] if isinstance(each, Result)]
     base = read.address.base
-    effects = [release_effect(base, function, lease) for lease in leases if lease]
+    leases = leases_of(read.mailbox.waiting)
+    effects = [release_effect(base, function, lease) for lease in leases] + _next_run(base, function, read)
     writes = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time))
     if writes or effects:
         outbox.commit(ports, writes, effects)
+
+
+def _next_run(base: str, function: str, read: FlowMailbox) -> list[Effect]:
+    """Return the wake-up of another run if the page was not all."""
+    return [wake_flow(base, function)] if read.mailbox.more else []
+
+
+def leases_of(messages: Sequence[Waiting]) -> list[dict[str, Any]]:
+    """Return the leases that were granted by messages of a mailbox."""
+    read = [from_record(each.data) for each in messages]
+    return [each.lease for each in read if isinstance(each, Result) and each.lease]
 
 
 def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck) -> None:
