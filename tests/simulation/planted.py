@@ -18,6 +18,7 @@ from tests.simulation import (
     faults_documents,
     faults_enqueues,
     faults_failures,
+    faults_flows,
     faults_groups,
     faults_large,
     faults_late,
@@ -40,6 +41,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "batches": faults_batches.FAULTS,
     "enqueues": faults_enqueues.FAULTS,
     "failures": faults_failures.FAULTS,
+    "flows": faults_flows.FAULTS,
     "links": faults_links.FAULTS
     + faults_transforms.FAULTS
     + faults_documents.FAULTS

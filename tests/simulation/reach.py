@@ -24,6 +24,10 @@ TASKS_REFUSED = "tasks refused because the installation was incomplete"
 CALLS_GIVEN_UP = "starts of calls that kill their process"
 SLOW_CALLS = "starts of slow calls"
 UPGRADED = "calls that older code met"
+STEPS_RUN = "runs of steps of flows"
+FLOWS_STUCK = "flows that were stuck"
+BEGUN_AGAIN = "generations of flows behind the first"
+STARTED_AGAIN = "flows started under an id that was used before"
 
 REACHED: Counter[str] = Counter()
 """Of this process. Never reset by a world: for the counts of some seeds, take a difference."""

@@ -13,6 +13,7 @@ from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
     ADJUSTMENTS,
+    BEGUN_AGAIN,
     CALLS_AWAY,
     CALLS_GIVEN_UP,
     EVENTS_LATE,
@@ -20,12 +21,14 @@ from tests.simulation.reach import (
     EXPIRED,
     FAILURES_KEPT,
     FAILURES_RETRIED,
+    FLOWS_STUCK,
     GIVEN_UP,
     NAMES_REUSED,
     OUTAGES,
     RESUMED,
     RUN_AGAIN,
     SLOW_CALLS,
+    STARTED_AGAIN,
     TASKS_REFUSED,
     THRESHOLDS,
     UPGRADED,
@@ -41,6 +44,7 @@ SEEDS = {
     "verify": 500,
     "attempts": 1_500,
     "failures": 1_000,
+    "flows": 500,
     "enqueues": 1_500,
     "standings": 1_000,
     "transactions": 1_500,
@@ -52,6 +56,7 @@ LONG_SEEDS = 60
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
+    "flows": (BEGUN_AGAIN, FLOWS_STUCK, NAMES_REUSED, OUTAGES, STARTED_AGAIN, UPGRADED),
     "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED),
     "objects": (NAMES_REUSED, OUTAGES, SLOW_CALLS, CALLS_GIVEN_UP, UPGRADED),
     "outbox": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),

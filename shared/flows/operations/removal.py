@@ -14,7 +14,8 @@ from shared.core.rules.mailbox import HEADER, collection_of, header_path
 from shared.core.rules.problems import FlowCancelled, FlowRunning, NoFlow
 from shared.flows.operations.records import card, end_messages, end_tasks, header_of, header_write
 from shared.flows.rules.addresses import FlowAddress
-from shared.flows.rules.headers import End, FlowHeader
+from shared.flows.rules.ends import End
+from shared.flows.rules.headers import FlowHeader
 from shared.flows.rules.messages import Result, from_record
 from shared.flows.rules.tasks import release_effect
 from shared.objects.rules.outcomes import CallOutcome

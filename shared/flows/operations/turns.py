@@ -7,6 +7,7 @@ code is mended.
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shared.core.operations import outbox
 from shared.core.operations.mailbox import Mailbox
@@ -99,13 +100,17 @@ def _take(turn: FlowTurn, page: Sequence[Waiting], own: Result | None) -> Sequen
 
 def _drop_all(ports: Ports, read: FlowMailbox, function: str) -> None:
     """Take out what came for a flow that has ended or is not there. A lease that was granted is given back."""
-    messages = [from_record(each.data) for each in read.mailbox.waiting]
-    leases = [each.lease for each in [*messages, *([read.own] if read.own else [])] if isinstance(each, Result)]
     base = read.address.base
-    effects = [release_effect(base, function, lease) for lease in leases if lease]
+    effects = [release_effect(base, function, lease) for lease in leases_of(read.mailbox.waiting)]
     writes = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time))
     if writes or effects:
         outbox.commit(ports, writes, effects)
+
+
+def leases_of(messages: Sequence[Waiting]) -> list[dict[str, Any]]:
+    """Return the leases that were granted by messages of a mailbox."""
+    read = [from_record(each.data) for each in messages]
+    return [each.lease for each in read if isinstance(each, Result) and each.lease]
 
 
 def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck) -> None:

@@ -7,6 +7,7 @@
 Two commands are the same to a replay if their signatures are: kind and name, not arguments.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadFlow
 from shared.objects.rules.addresses import ObjectAddress
+from shared.tasks.rules.signatures import type_errors
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -87,6 +89,11 @@ class Lock(Command):
     permits: int = 1
     lease_seconds: float | None = None
 
+    def __post_init__(self) -> None:
+        _check_count("permits", self.permits, LIMITS.permits_max)
+        if self.lease_seconds is not None:
+            _check_seconds("lease_seconds", self.lease_seconds, LIMITS.lease_seconds_max)
+
     @property
     def name(self) -> str:
         return self.semaphore
@@ -102,6 +109,9 @@ class ObjectCall(Command):
     method: str
     arguments: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        _check_arguments(self.arguments)
+
     @property
     def name(self) -> str:
         return f"{self.address.class_name}.{self.method}"
@@ -115,6 +125,9 @@ class SubFlow(Command):
     function: str
     flow: str
     arguments: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_arguments(self.arguments)
 
     @property
     def name(self) -> str:
@@ -165,3 +178,11 @@ def _check_count(name: str, value: Any, most: int) -> None:
 def _check_seconds(name: str, value: Any, most: float) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
         raise BadFlow(f"`{name}` is a number of seconds, 0 to {most:,}.", field=name)
+
+
+def _check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Raise `BadFlow` for arguments that are no JSON or too large, where the code makes the command."""
+    if error := next(type_errors(dict(arguments), Any, "arguments"), None):
+        raise BadFlow(f"Arguments travel as JSON: {error}.", field="arguments")
+    if len(json.dumps(dict(arguments))) > LIMITS.task_bytes_max:
+        raise BadFlow(f"Arguments have at most {LIMITS.task_bytes_max:,} bytes.", field="arguments")

@@ -22,7 +22,10 @@ class FlowDefinition:
         """Read a user's function. Raises `TypeError` if it yields nothing, or for a parameter that is no JSON."""
         if not inspect.isgeneratorfunction(code):
             raise TypeError(f"{code.__name__} is no generator function: a flow yields what it waits for")
-        return cls(code.__name__, code, Signature.from_function(code))
+        signature = Signature.from_function(code)
+        if signature.filled:
+            raise TypeError(f"{code.__name__} takes JSON only: a flow has no lease, no unit and no context of a task")
+        return cls(code.__name__, code, signature)
 
     def begin(self, arguments: Mapping[str, Any]) -> Generator[Any, Any, Any]:
         """Return the generator of a run. Arguments that do not fit are its error, raised when it begins."""

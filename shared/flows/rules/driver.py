@@ -120,7 +120,7 @@ class Driver:
             return Ended(error=problem)
         if not isinstance(waiting.command, Lock):
             return Ended(entry.outcome.object or entry.outcome.result)
-        self.held[waiting.path] = self.granted[waiting.path] = _lease(entry.outcome.result)
+        self.held[waiting.path] = self.granted[waiting.path] = dict[str, Any](entry.outcome.to_json()["result"])
         return Ended(HeldLock.of(self, waiting.path))
 
     def _meet(self, entry: EventEntry) -> None:
@@ -178,11 +178,6 @@ class Driver:
         if not self.dropped:
             json_text(progress, "the progress of a flow", LIMITS.task_bytes_max)
             self.progress = progress
-
-
-def _lease(result: Any) -> dict[str, Any]:
-    """Return the lease that is the result of a lock."""
-    return dict(result)
 
 
 def waits_for(waiting: Waiting, event: str) -> bool:

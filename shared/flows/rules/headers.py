@@ -8,11 +8,10 @@ from typing import Any, Self
 
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import name_of
-from shared.core.rules.times import rfc3339
 from shared.flows.rules.addresses import FlowAddress
+from shared.flows.rules.ends import End, end_from_json, end_to_json
 from shared.flows.rules.entries import Entry, from_text, to_text
 from shared.flows.rules.messages import Place
-from shared.objects.rules.outcomes import CallOutcome
 
 STATES = ("running", "stuck", "completed", "failed", "cancelled")
 ENDED_STATES = STATES[2:]
@@ -48,15 +47,6 @@ class ParentFlow:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Undo `to_json`."""
         return cls(value["base"], value["function"], Place.from_json(value["place"]), value["depth"])
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """How a flow ended: in which state, with what outcome, when."""
-
-    state: str
-    outcome: CallOutcome
-    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +137,7 @@ class FlowHeader:
             "written_by": self.written_by,
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
-            "end": json.dumps(_end_to_json(self.end)),
+            "end": json.dumps(end_to_json(self.end)),
         }
 
     @classmethod
@@ -172,7 +162,7 @@ class FlowHeader:
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),
-            end=_end_from_json(json.loads(data["end"])),
+            end=end_from_json(json.loads(data["end"])),
         )
 
 
@@ -187,14 +177,3 @@ def new_header(
     """Return the header of a flow that nobody has begun."""
     asked = json.dumps([arguments, on_complete.to_record() if on_complete else None], sort_keys=True)
     return FlowHeader(address, function, arguments, name_of(asked), incarnation, on_complete, parent)
-
-
-def _end_to_json(end: End | None) -> Any:
-    return None if end is None else [end.state, end.outcome.to_json(), rfc3339(end.at)]
-
-
-def _end_from_json(value: Any) -> End | None:
-    if value is None:
-        return None
-    state, outcome, at = value
-    return End(state, CallOutcome.from_json(outcome), datetime.fromisoformat(at))

@@ -6,9 +6,10 @@ from datetime import datetime
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import FlowCancelled, Problem
 from shared.flows.rules.combinations import Again
+from shared.flows.rules.ends import End
 from shared.flows.rules.entries import Entry, EventEntry
 from shared.flows.rules.failures import too_large
-from shared.flows.rules.headers import End, FlowHeader, LogPlace
+from shared.flows.rules.headers import FlowHeader, LogPlace
 from shared.flows.rules.nodes import Ended
 from shared.flows.rules.results import json_text
 from shared.flows.rules.turns import FlowTurn

@@ -29,8 +29,8 @@ class FlowTurn:
     """A turn of a flow at the server's time `now`, which is None where nobody has read it (a start).
 
     `before` is what the flow waited for, `pending` what it waits for now, `told` what it was told, `retried` the steps
-    that are asked for again. `leases` are those that it held before, by the paths of their locks; `given_back` are grants
-    that came for nobody.
+    that are asked for again. `leases` are those that it held before, by the paths of their locks; `given_back` are
+    grants that came for nobody.
     """
 
     header: FlowHeader

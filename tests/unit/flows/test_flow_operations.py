@@ -7,11 +7,14 @@ import pytest
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, OtherBody, Problem, Unavailable
+from shared.core.rules.task_context import Lease
 from shared.flows.operations import flows as flow_operations
 from shared.flows.operations import posts, removal, sweep
+from shared.flows.operations.logs import read_log
 from shared.flows.rules import flow
 from shared.flows.rules.addresses import FlowAddress
 from shared.flows.rules.commands import SubFlow
+from shared.flows.rules.definitions import FlowDefinition
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import SemaphoreSettings
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
@@ -448,6 +451,73 @@ def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
     shop.start("approval")
     with pytest.raises(BadFlow):
         shop.event("approval", name, value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SubFlow(FUNCTION, "inner", {"at": object()}),
+        lambda: SubFlow(FUNCTION, "inner", {"text": "x" * 200_000}),
+        lambda: flow.sleep(-1),
+        lambda: flow.event(""),
+        lambda: flow.lock("printer", permits=0),
+        lambda: flow.step(step("work"), attempts_max=0),
+        lambda: flow.batch([step("a"), step("b")]),
+    ],
+)
+def test_a_command_that_cannot_be_is_an_error_where_the_code_makes_it(make: Any) -> None:
+    def careless() -> Any:
+        try:
+            yield make()
+        except BadFlow as problem:
+            return problem.detail
+
+    shop = Shop(flows_of(careless))
+    shop.start("careless")
+    assert shop.status("careless")["result"]
+
+
+def test_a_flow_is_a_generator_function_whose_parameters_are_json() -> None:
+    def plain() -> None:
+        return None
+
+    def leased(lease: Lease) -> Any:
+        yield step(lease.id)
+
+    for code in (plain, leased):
+        with pytest.raises(TypeError):
+            FlowDefinition.from_function(code)
+
+
+def test_a_result_that_cannot_be_stored_is_the_steps_error() -> None:
+    def tolerant() -> Any:
+        try:
+            yield step("work")
+        except Problem as problem:
+            return problem.slug()
+
+    for result, slug in ((object(), "bad-argument"), ("x" * 200_000, "too-large")):
+        shop = Shop(flows_of(tolerant), {"work": lambda _, result=result: result})  # type: ignore[misc]
+        shop.start("tolerant")
+        shop.settle()
+        assert shop.status("tolerant")["result"] == slug
+
+
+def test_a_chunk_that_is_newer_than_the_header_counts_as_far_as_the_header_says() -> None:
+    def long() -> Any:
+        for _ in range(20):
+            yield step("work")
+
+    shop = Shop(flows_of(long), {"work": lambda _: "x" * 100})
+    with LIMITS.replaced(flow_tail_bytes_max=300):
+        shop.start("long")
+        old = None
+        for _ in range(12):
+            shop.deliver(shop.take("work"))
+            header = flow_operations.get(shop.ports, FlowAddress("long", "1")).header
+            old = old or (header if header.log.chunks else None)
+    assert old is not None
+    assert len(read_log(shop.ports.store, old).entries) == old.log.told
 
 
 def test_no_flow_is_told_of() -> None:

@@ -1,0 +1,135 @@
+"""What must hold when a simulated world of flows is at rest.
+
+The oracle: the same generator, run plainly with what its log says in the order of the log, waits for what the header
+says, and ended as it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.core.operations import outbox
+from shared.core.operations.ports import Query
+from shared.core.rules.mailbox import HEADER, collection_of
+from shared.flows.operations.logs import read_log
+from shared.flows.rules.addresses import FlowAddress
+from shared.flows.rules.driver import Driver, replay
+from shared.flows.rules.failures import Stuck
+from shared.flows.rules.headers import FlowHeader
+from shared.flows.rules.messages import Event, Place
+from shared.flows.rules.next_headers import end_of
+from shared.flows.rules.positions import Position
+from shared.flows.rules.tasks import own_id
+from shared.semaphores.rules.semaphores import Semaphore, path_of
+from shared.testing.memory_store import MemoryStore
+from tests.simulation.flows_history import FlowsHistory
+from tests.simulation.flows_program import FLOW, SEMAPHORE, Code
+from tests.simulation.world import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsAtRest:
+    """A world at rest, with its newest code."""
+
+    store: MemoryStore
+    history: FlowsHistory
+    code: Code
+
+    def headers(self) -> list[FlowHeader]:
+        """Return all flows there are."""
+        return [self.history.headers[base] for base in sorted(self.history.headers)]
+
+    def check(self) -> None:
+        """Raise `Violation` if something waits, or a flow is not where its log leads it."""
+        if left := self.store.query(Query(outbox.COLLECTION)):
+            raise Violation(f"the outbox still holds {[one.id for one in left]}")
+        for header in self.headers():
+            self._check_mailbox(header)
+            self._check_flow(header)
+
+    def check_ended(self) -> None:
+        """Raise `Violation` if a flow has not ended, or a permit is held though all have."""
+        for header in self.headers():
+            if not header.end:
+                raise Violation(f"{header.address.base} never ends: it waits for {header.pending}")
+            self._check_parent(header)
+        [record] = self.store.read(path_of(SEMAPHORE))
+        assert record.data is not None
+        leases = Semaphore.from_record(record.data).leases
+        if held := [lease.lease_id for lease in leases if lease.live(record.read_time)]:
+            raise Violation(f"{held} are held by nobody")
+
+    def check_removed(self) -> None:
+        """Raise `Violation` if anything is left of flows that were removed."""
+        if left := sorted(path for path in self.history.present if not self._is_receipt(path)):
+            raise Violation(f"{left} were not removed")
+
+    def _is_receipt(self, path: str) -> bool:
+        [read] = self.store.read(path)
+        return "/mailbox/" in path and read.data is not None and "expires_at" in read.data
+
+    def _check_mailbox(self, header: FlowHeader) -> None:
+        now = self.store.read("clock/now")[0].read_time
+        found = self.store.query(Query(collection_of(header.address.base), limit=1_000))
+        waiting = [one for one in found if one.id != HEADER and one.data and "since" in one.data]
+        if due := [one.id for one in waiting if one.data and one.data["since"] <= now]:
+            raise Violation(f"{due} wait for ever in {header.address.base}")
+
+    def _check_flow(self, header: FlowHeader) -> None:
+        base = header.address.base
+        if header.stuck:
+            raise Violation(f"{base} is stuck, though its code is sound: {header.stuck}")
+        driver = self._plainly(header)
+        waits = {path: each.command.signature for path, each in driver.pending.items()}
+        if not header.end and waits != {path: each.signature for path, each in header.pending.items()}:
+            raise Violation(f"{base} waits for {header.pending}, its code for {waits}")
+        ended = end_of(driver.ended, header.end.at) if driver.ended and header.end else None
+        if bool(driver.ended) != bool(header.end) or (header.end and ended != header.end):
+            raise Violation(f"{base} ended with {header.end}, its code with {driver.ended}")
+        self._check_events(header, set(driver.pending))
+        self._check_waits(header)
+        driver.drop()
+
+    def _plainly(self, header: FlowHeader) -> Driver:
+        definition = self.code.flows().definitions[FLOW]
+        position = Position(header.life, 1 + header.log.told, dict(header.patches))
+        driver = Driver(lambda: definition.begin(header.arguments), position)
+        try:
+            return replay(driver, header.start_at, read_log(self.store, header).entries)
+        except Stuck as stuck:
+            raise Violation(f"the log of {header.address.base} cannot be told again: {stuck}") from stuck
+
+    def _check_events(self, header: FlowHeader, waits: set[str]) -> None:
+        """Check that a flow does not wait for an event that has come."""
+        awaited = {header.pending[path].signature.removeprefix("event ") for path in waits if path in header.pending}
+        for incarnation, event in self.history.landed[header.address.base]:
+            lost = isinstance(event, Event) and event.name in awaited and event.value not in self.code.consumed
+            if lost and incarnation == header.incarnation and not header.end:
+                raise Violation(f"{header.address.base} waits for {event.name}, and {event.value} has come")
+
+    def _check_waits(self, header: FlowHeader) -> None:
+        """Check that a flow waits for nothing that has ended, and is waited for if it is another's."""
+        if waits := [
+            each for each in header.pending.values() if each.signature.split()[0] in ("step", "sleep", "object")
+        ]:
+            raise Violation(f"{header.address.base} waits for ever for {waits}")
+        for path, each in header.pending.items():
+            child = own_id(header.address, Place(header.life, path)) if each.signature.startswith("flow ") else ""
+            around_it = self.history.headers.get(FlowAddress(FLOW, child).base)
+            if child and (around_it is None or around_it.end):
+                raise Violation(f"{header.address.base} waits for ever for a flow that has ended")
+        if header.parent and not header.end:
+            around = self.history.headers.get(header.parent.base)
+            if around is None or header.parent.place.path not in around.pending:
+                raise Violation(f"{header.address.base} goes on, though nobody waits for it")
+
+    def _check_parent(self, header: FlowHeader) -> None:
+        """Check that the flow around this one was told how it ended, if it still waited for it."""
+        if header.parent is None or header.end is None:
+            return
+        told = self.history.told[header.parent.base, header.parent.place.life]
+        entries: Sequence[Any] = [each for each in told if getattr(each, "path", "") == header.parent.place.path]
+        if entries and entries[0].outcome != header.end.outcome:
+            raise Violation(f"{header.parent.base} was told {entries}, and {header.address.base} ended otherwise")

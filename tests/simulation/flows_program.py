@@ -1,0 +1,138 @@
+"""The flow of simulated worlds: a generator that interprets the program it is started with, in two versions.
+
+A program is JSON, a list of operations; what the generator was told becomes its result. `Code` is one deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.core.rules.calls import Call
+from shared.core.rules.problems import Problem
+from shared.flows.rules import flow
+from shared.flows.rules.commands import ObjectCall, SubFlow
+from shared.flows.rules.definitions import FlowDefinition, Flows
+from shared.objects.rules.addresses import ObjectAddress
+from tests.simulation.objects_class import CLASS
+from tests.simulation.processes import Killed
+
+FLOW, FUNCTION, SEMAPHORE = "work", "shop", "till"
+LEASE_SECONDS = 10_000_000
+"""Longer than any world: a permit that nobody gives back stays held."""
+
+PAUSE_SECONDS = 0.3
+Program = list[Any]
+Generated = Generator[Any, Any, Any]
+
+
+@dataclass
+class Code:
+    """The code of the flow as one deployment has it. `mended`: what breaks it does so no longer.
+
+    `patching` is how it takes what a patch changes: as before (`never`), by `flow.patched`, or without care (`always`).
+    `consumed` are the values of events that code was given, also in turns that did not count.
+    """
+
+    revision: int
+    patching: str = "by its place"
+    mended: bool = False
+    consumed: set[Any] = field(default_factory=set)
+    dies: Callable[[], None] = lambda: None
+
+    def flows(self) -> Flows:
+        """Return what a process of this deployment has."""
+
+        def work(program: list[Any], total: int = 0) -> Generated:
+            return (yield from self._work(program, total))
+
+        return Flows(FUNCTION, {FLOW: FlowDefinition.from_function(work)}, self.revision)
+
+    def _work(self, program: Program, total: int) -> Generated:
+        seen = [total]
+        try:
+            for operation in program:
+                if operation[0] == "again" and total < operation[1]:
+                    return flow.again(program=program, total=total + 1)
+                now = operation[1 + total % 2] if operation[0] == "in turns" else operation
+                seen.append((yield from self._run(now)))
+        except flow.Cancelled:
+            yield Call(FUNCTION, "undo", {})
+            raise
+        return seen
+
+    def _run(self, operation: list[Any]) -> Generated:
+        kind, *parts = operation
+        if kind == "any":
+            return (yield from self._any(*parts))
+        if kind == "all":
+            return (yield [self._branch(each) for each in parts[0]])
+        if kind == "settled":
+            results = yield flow.settled([self._command(each) for each in parts[0]])
+            return [each.result if each.ok else str(each.error) for each in results]
+        if kind == "locked":
+            with (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)):
+                return (yield from self._run(parts[0]))
+        if kind == "unreleased":
+            return (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)).semaphore
+        if kind == "patched":
+            return (yield from self._run(parts[2] if self._is_new(parts[0]) else parts[1]))
+        if kind in ("broken", "deadly"):
+            return (yield from self._breaks(kind, parts[0]))
+        if kind == "send":
+            flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
+            return "sent"
+        return (yield from self._one(operation)) if kind != "again" else "over"
+
+    def _is_new(self, patch: str) -> bool:
+        return self.patching == "always" or (self.patching == "by its place" and flow.patched(patch))
+
+    def _one(self, operation: list[Any]) -> Generated:
+        try:
+            got = yield self._command(operation)
+        except Problem as problem:
+            return f"? {problem.detail}"
+        return self._got(operation, got)
+
+    def _got(self, operation: list[Any], value: Any) -> Any:
+        if operation[0] == "event":
+            self.consumed.add(value)
+        return value
+
+    def _branch(self, operation: list[Any]) -> Generated:
+        return (yield from self._run(operation))
+
+    def _any(self, items: list[Any], after: list[Any]) -> Generated:
+        """Wait for the first, and then for what follows on that one."""
+        which, got = yield flow.any(*(self._command(each) for each in items))
+        if isinstance(got, flow.HeldLock):
+            got.release()
+            got = "locked"
+        return [which, self._got(items[which], got), (yield from self._run(after[which]))]
+
+    def _breaks(self, kind: str, operation: list[Any]) -> Generated:
+        got = yield from self._run(operation)
+        if not self.mended and kind == "broken":
+            raise KeyError("a bug")
+        if not self.mended:
+            self.dies()
+            raise Killed
+        return got
+
+    def _command(self, operation: list[Any]) -> Any:
+        kind, *parts = operation
+        match kind:
+            case "step":
+                return flow.step(Call(FUNCTION, parts[0], {}), attempts_max=parts[1], pause_seconds=PAUSE_SECONDS)
+            case "sleep":
+                return flow.sleep(parts[0])
+            case "event":
+                return flow.event(parts[0])
+            case "lock":
+                return flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
+            case "object":
+                return ObjectCall("logs", ObjectAddress(CLASS, "a"), "note", {"id": flow.uuid()})
+            case "flow":
+                return SubFlow(FUNCTION, FLOW, {"program": parts[0]})
+        raise AssertionError(f"no such operation: {kind}")
