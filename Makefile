@@ -28,10 +28,8 @@ TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(erro
 OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
-# What `make example NAME=…` runs.
-RUN_quilt = examples.local.quilt
-RUN_standings = examples.standings
-RUN_philosophers = examples.dinner --mode=$(or $(MODE),ordered) --seats=$(or $(SEATS),5) --rounds=$(or $(ROUNDS),5)
+# Each program of examples/local is one that `make example NAME=…` runs.
+EXAMPLES := $(patsubst examples/local/%.py,%,$(wildcard examples/local/*.py))
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST)))
@@ -43,7 +41,7 @@ demo: $(READY) ## Run the five stages of the demo on real input, on the local em
 	@$(PYTHON_IN_VENV) -m examples.demo
 
 example: $(READY) ## Run an example on a local stack (NAME=quilt, standings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)
-	@$(PYTHON_IN_VENV) -m $(or $(RUN_$(NAME)),$(error Name the example: make example NAME=quilt))
+	@$(PYTHON_IN_VENV) -m examples.local.$(or $(filter $(EXAMPLES),$(NAME)),$(error Name the example: make example NAME=… with one of: $(EXAMPLES)))
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 	@$(PYTHON_IN_VENV) -m infra.local
@@ -51,7 +49,7 @@ dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
 new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
 	@$(PYTHON_IN_VENV) -m infra.setup.new_function "$(NAME)"
 
-status: $(READY) ## Show what runs, queues, outbox, the last sweep, stuck flows and recent errors (PROJECT=my-project: in the cloud)
+status: $(READY) ## Show what runs, queues, outbox, objects, the last sweep, stuck flows and recent errors (PROJECT=my-project: in the cloud)
 	@$(PYTHON_IN_VENV) -m infra.status status $(OF_WHICH)
 
 flow: $(READY) ## Draw a run of a flow: what it was told, what it waits for (ID=checkout/order-7; PROJECT=my-project: in the cloud)
@@ -81,6 +79,9 @@ bench: $(READY) ## Measure documents and links on the emulator, compared with pl
 
 bench-standings: $(READY) ## Measure yokes a second on one item and on many, beside plain counters (ARGS="--yokes 1000")
 	@$(PYTHON_IN_VENV) -m tests.bench.standings $(ARGS)
+
+bench-semaphores: $(READY) ## Measure 64 clients at 3 permits, beside bare calls, Redis and ZooKeeper (ARGS="--pairs 500")
+	@$(PYTHON_IN_VENV) -m tests.bench.semaphores $(ARGS)
 
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)

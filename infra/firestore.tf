@@ -12,74 +12,69 @@ resource "google_firestore_database" "database" {
 
 # Nothing that a rule needs may have a time-to-live policy, so the receipts of waits have none. The policies and their
 # reasons are listed in shared/testing/expiry_policies.py.
+locals {
+  expiring = {
+    # How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task
+    # run more often; 31 days after its last count, Cloud Tasks has dropped the task.
+    attempts = { field = "counted_at", offset = "2678400s" }
 
-# How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task
-# run more often; 31 days after its last count, Cloud Tasks has dropped the task. No query names its fields.
-resource "google_firestore_field" "attempts" {
+    # What is counted of a yoke that is gone: nothing. The record must outlive the last delivery of the yoke's events, a day.
+    counted = { field = "gone_at", offset = "604800s" }
+
+    # A critical section that nobody has called for a week: only an idle one has that field.
+    critical_sections = { field = "idle_since", offset = "604800s" }
+
+    # A task that was given up. Deleted, it cannot be run again from there; a late delivery of the task would record it anew.
+    failures = { field = "recorded_at", offset = "2592000s" }
+
+    # The receipt of a call on an object: it has its time itself. What waits, and an object's state, has none.
+    mailbox = { field = "expires_at", offset = null }
+
+    # What was enqueued under an id, or by a task. As long as Cloud Tasks may deliver that task again, and a day.
+    receipts = { field = "written_at", offset = "2764800s" }
+  }
+}
+
+# No query names these fields.
+resource "google_firestore_field" "expiring" {
+  for_each   = local.expiring
   database   = local.database
-  collection = "attempts"
-  field      = "counted_at"
+  collection = each.key
+  field      = each.value.field
   ttl_config {
-    expiration_offset = "2678400s"
+    expiration_offset = each.value.offset
   }
   index_config {}
   depends_on = [google_firestore_field.first]
 }
 
-# What is counted of a yoke that is gone: nothing. The record must outlive the last delivery of the yoke's events, a day.
-resource "google_firestore_field" "counted" {
-  database   = local.database
-  collection = "counted"
-  field      = "gone_at"
-  ttl_config {
-    expiration_offset = "604800s"
-  }
-  index_config {}
-  depends_on = [google_firestore_field.first]
+# Each policy had a block of its own: what is deployed stays as it is.
+moved {
+  from = google_firestore_field.attempts
+  to   = google_firestore_field.expiring["attempts"]
 }
 
-# A task that was given up. Deleted, it cannot be run again from there; a late delivery of the task would record it anew.
-resource "google_firestore_field" "failures" {
-  database   = local.database
-  collection = "failures"
-  field      = "recorded_at"
-  ttl_config {
-    expiration_offset = "2592000s"
-  }
-  index_config {}
-  depends_on = [google_firestore_field.first]
+moved {
+  from = google_firestore_field.counted
+  to   = google_firestore_field.expiring["counted"]
 }
 
-# The receipt of a call on an object: it has its time itself. What waits, and an object's state, has none.
-resource "google_firestore_field" "mailbox" {
-  database   = local.database
-  collection = "mailbox"
-  field      = "expires_at"
-  ttl_config {}
-  index_config {}
-  depends_on = [google_firestore_field.first]
+moved {
+  from = google_firestore_field.critical_sections
+  to   = google_firestore_field.expiring["critical_sections"]
 }
 
-# A critical section that nobody has called for a week: only an idle one has that field. No query names its fields.
-resource "google_firestore_field" "critical_sections" {
-  database   = local.database
-  collection = "critical_sections"
-  field      = "idle_since"
-  ttl_config {
-    expiration_offset = "604800s"
-  }
-  index_config {}
-  depends_on = [google_firestore_field.first]
+moved {
+  from = google_firestore_field.failures
+  to   = google_firestore_field.expiring["failures"]
 }
 
-# What was enqueued under an id, or by a task. As long as Cloud Tasks may deliver that task again, and a day.
-resource "google_firestore_field" "receipts" {
-  database   = local.database
-  collection = "receipts"
-  field      = "written_at"
-  ttl_config {
-    expiration_offset = "2764800s"
-  }
-  index_config {}
-  depends_on = [google_firestore_field.first]
+moved {
+  from = google_firestore_field.mailbox
+  to   = google_firestore_field.expiring["mailbox"]
+}
+
+moved {
+  from = google_firestore_field.receipts
+  to   = google_firestore_field.expiring["receipts"]
 }

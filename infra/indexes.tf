@@ -17,8 +17,8 @@ locals {
     adjustments = ["units", "values", "yokes"]
     attempts    = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
     batches = [
-      "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing", "on_complete", "pages",
-      "parent", "reason", "size", "succeeded", "task"
+      "concurrency", "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing",
+      "on_complete", "pages", "parent", "queues", "reason", "size", "succeeded", "task"
     ]
     counters          = ["failures", "failures_max", "page", "passed", "units"]
     critical_sections = ["alarm_at", "ids", "next", "run", "token"]
@@ -35,7 +35,7 @@ locals {
     ]
     objects  = ["class", "created_at", "key"]
     outbox   = ["enqueued", "tasks"]
-    pages    = ["digest", "end", "first", "size", "task", "units"]
+    pages    = ["concurrency", "digest", "end", "first", "queues", "size", "task", "units"]
     receipts = ["digest", "result"]
     releases = ["id", "incarnation", "operation", "token"]
     semaphores = [
@@ -75,7 +75,7 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
-  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.attempts, google_firestore_field.critical_sections, google_firestore_field.failures, google_firestore_field.mailbox, google_firestore_field.receipts]
+  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.expiring]
 }
 
 # A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so

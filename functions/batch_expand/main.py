@@ -1,5 +1,5 @@
-"""The kit's own tasks on batches: expand a page, check after the seal, end at the deadline, retry failures, complete a
-parent's unit.
+"""The kit's own tasks on batches: expand a page, check after the seal, end at the deadline, retry failures, cancel
+sub-batches, complete a parent's unit.
 """
 
 from shared.adapters import runtime

@@ -6,15 +6,8 @@ from shared.adapters.http.deployed_tasks import check_deployed
 from shared.adapters.http.routes import Request, Response, Routes
 from shared.batches.operations import batches as operations
 from shared.batches.operations import pages, tasks, units
-from shared.batches.rules.requests import (
-    BatchesQuery,
-    BatchSpec,
-    PageRequest,
-    RetryRequest,
-    SealRequest,
-    UnitsQuery,
-    requested_id,
-)
+from shared.batches.rules.queries import BatchesQuery, UnitsQuery
+from shared.batches.rules.requests import BatchSpec, PageRequest, RetryRequest, SealRequest, requested_id
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.listings import PARAMETERS
 from shared.tasks.operations import errors
@@ -27,6 +20,8 @@ def populate(request: Request) -> Response:
     body = request.json_object(LIMITS.call_bytes_max)
     spec = BatchSpec.from_request(body)
     check_deployed(task=spec.task, on_complete=spec.on_complete)
+    for call in spec.calls_by_queue():
+        check_deployed(queues=call)
     batch = requested_id(body, request.header("Idempotency-Key")) or runtime.ports().store.new_id()
     populated = operations.populate(runtime.ports(), batch, spec)
     return Response(201 if populated.created else 200, populated.status.to_json())

@@ -19,7 +19,7 @@ def put(request: Request, key: str) -> Response:
     return document_http.written_response(operations.put(runtime.ports(), put_request))
 
 
-@routes.on("PATCH", "/{key}")
+@routes.on("PATCH", "/{key}", query=("write_back",))
 def patch(request: Request, key: str) -> Response:
     patch_request = document_http.patch_request(request, key)
     return document_http.written_response(patch_document(runtime.ports(), patch_request))

@@ -36,7 +36,7 @@ class Attempts:
     tries: int = 1
 
     def refused(self, printed: str) -> None:
-        """Say why it failed, and wait. Raises `CommandFailed`, with what to do, when waiting would not help."""
+        """Report why it failed, and wait. Raises `CommandFailed`, with what to do, when waiting would not help."""
         found = refusals.failures(printed)
         self.met.update({failure.refusal.name for failure in found})
         seconds = refusals.wait_seconds(found, self.met) if self.tries < APPLIES_MAX else None

@@ -94,7 +94,7 @@ def _left_to_the_program() -> Iterator[None]:
 
 @contextmanager
 def ended_like_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM, by which a build is cancelled, end what runs here as Ctrl-C does: cleaning up."""
+    """Handle SIGTERM, by which a build is cancelled, as Ctrl-C: what runs here cleans up and ends."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Say how far an apply has come: "9 of 17 functions built, 3 min" in place of Terraform's line for each resource.
+"""Report how far an apply has come: "9 of 17 functions built, 3 min", in place of Terraform's line for each resource.
 
 Functions take minutes each, everything else seconds. Lines that are not about a resource, such as errors, are passed
 on as they are.
@@ -30,7 +30,7 @@ class Progress:
         self._began = self._said_at = clock()
 
     def __call__(self, line: str) -> None:
-        """Count what a line says was done; say how far it is after each function, and every half minute."""
+        """Count what a line says was done; report progress after each function, and every half minute."""
         done = DONE.match(line)
         if done:
             self._done.add(done[1])

@@ -1,4 +1,4 @@
-"""Tell what Google refuses for a while from what it refuses for good, by what Terraform printed.
+"""Classify what Terraform printed: what Google refuses for a while, and what for good.
 
 Pure. A fresh project refuses much that is right a few minutes later: rights, APIs and service agents take time to be
 known everywhere. `TABLE` holds each such refusal with its text, where that text was documented or reported, and how

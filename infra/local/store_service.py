@@ -42,25 +42,32 @@ class RemoteStore:
         self._thread = threading.local()
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
-        return self._call("read", *paths, fields=fields)  # type: ignore[no-any-return]
+        found: tuple[Snapshot, ...] = self._call("read", *paths, fields=fields)
+        return found
 
     def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
-        return self._call("read_some", tuple(needed), tuple(others), bytes_max)  # type: ignore[no-any-return]
+        found: tuple[Snapshot, ...] = self._call("read_some", tuple(needed), tuple(others), bytes_max)
+        return found
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
-        return self._call("query", query)  # type: ignore[no-any-return]
+        found: tuple[Snapshot, ...] = self._call("query", query)
+        return found
 
     def count(self, query: Query) -> int:
-        return self._call("count", query)  # type: ignore[no-any-return]
+        counted: int = self._call("count", query)
+        return counted
 
     def commit(self, writes: Sequence[Write]) -> Committed:
-        return self._call("commit", tuple(writes))  # type: ignore[no-any-return]
+        committed: Committed = self._call("commit", tuple(writes))
+        return committed
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
-        return self._call("write_each", tuple(writes))  # type: ignore[no-any-return]
+        outcomes: tuple[Outcome, ...] = self._call("write_each", tuple(writes))
+        return outcomes
 
     def new_id(self) -> str:
-        return self._call("new_id")  # type: ignore[no-any-return]
+        made: str = self._call("new_id")
+        return made
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -75,9 +82,10 @@ class RemoteStore:
         return result
 
     def _connection(self) -> Connection:
-        if getattr(self._thread, "connection", None) is None:
-            self._thread.connection = Client(self._address, authkey=bytes.fromhex(os.environ[KEY]))
-        return self._thread.connection  # type: ignore[no-any-return]
+        connection: Connection | None = getattr(self._thread, "connection", None)
+        if connection is None:
+            connection = self._thread.connection = Client(self._address, authkey=bytes.fromhex(os.environ[KEY]))
+        return connection
 
 
 def serve(store: KeptStore, port: int) -> None:

@@ -4,17 +4,23 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 from infra import http_client
 from infra.catalogue import Catalogue, load
 from infra.deploy.commands import CommandFailed, Run, run
 from infra.deploy.target import Target
-from infra.status.report import Outbox, Part, Queue, StuckFlows, Sweep
+from infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
+from shared.core.rules.mailbox import HEADER_SINCE, MAILBOX
+from shared.core.rules.times import rfc3339
+from shared.objects.rules.failures import is_call_given_up
 
 ERRORS_MAX = 10
 TASKS_MAX = 1_000
 OUTBOX_MAX = 300
+FAILURES_MAX = 300
 REST_SECONDS_MAX = 30
 Fetch = Callable[[str, str, Mapping[str, object]], Any]
 """Called with an address, a token and the body of a POST; returns the JSON that is answered."""
@@ -52,25 +58,47 @@ class CloudSource:
         return Queue(name, waiting, None, waiting == TASKS_MAX, state)
 
     def outbox(self) -> Outbox:
-        found = self._documents({"from": [{"collectionId": "outbox"}], "limit": OUTBOX_MAX})
-        created = [_time(each["createTime"]) for each in found]
+        created = [_time(each["createTime"]) for each in self._records("outbox", OUTBOX_MAX)]
         oldest = (datetime.now(UTC) - min(created)).total_seconds() if created else None
         return Outbox(len(created), oldest, len(created) == OUTBOX_MAX)
 
     def stuck_flows(self) -> StuckFlows:
         stuck = {"field": {"fieldPath": "state"}, "op": "EQUAL", "value": {"stringValue": "stuck"}}
-        query = {"from": [{"collectionId": "flows"}], "where": {"fieldFilter": stuck}, "limit": OUTBOX_MAX}
-        found = self._documents(query)
+        found = self._records("flows", OUTBOX_MAX, {"where": {"fieldFilter": stuck}})
         runs = ["/".join(str(each["name"]).rpartition("/")[2].split("~", 1)) for each in found]
         return StuckFlows(runs, len(found) == OUTBOX_MAX)
 
-    def _documents(self, query: Mapping[str, object]) -> list[Mapping[str, Any]]:
-        """Return what a structured query of Firestore finds."""
-        target = self._target
-        parent = f"https://firestore.googleapis.com/v1/projects/{target.project}/databases/{target.database}"
-        token = self._gcloud("auth", "print-access-token").strip()
-        answered = self._fetch(f"{parent}/documents:runQuery", token, {"structuredQuery": query})
+    def objects(self) -> Objects:
+        cards = self._records("objects", OBJECTS_MAX)
+        waiting = sum(self._waiting(str(each["name"])) for each in cards)
+        latest = {"orderBy": [{"field": {"fieldPath": "failed_at"}, "direction": "DESCENDING"}]}
+        failed = [plain(each["fields"]) for each in self._records("failures", FAILURES_MAX, latest)]
+        given_up = sum(map(is_call_given_up, failed))
+        return Objects(len(cards), waiting, given_up, len(cards) == OBJECTS_MAX)
+
+    def _records(self, collection: str, limit: int, more: Mapping[str, object] = MappingProxyType({})) -> list[Any]:
+        query = {"from": [{"collectionId": collection}], "limit": limit, **more}
+        answered = self._fetch(f"{self._documents}:runQuery", self._token, {"structuredQuery": query})
         return [each["document"] for each in answered if "document" in each]
+
+    def _waiting(self, name: str) -> int:
+        """Return how many calls wait at the object whose card has this name."""
+        card = quote(name.partition("/documents/")[2], safe="/~")
+        header = {"timestampValue": rfc3339(HEADER_SINCE)}
+        waits = {"field": {"fieldPath": "since"}, "op": "GREATER_THAN", "value": header}
+        query = {"from": [{"collectionId": MAILBOX}], "where": {"fieldFilter": waits}}
+        body = {"structuredAggregationQuery": {"structuredQuery": query, "aggregations": [{"alias": "n", "count": {}}]}}
+        [counted] = self._fetch(f"{self._documents}/{card}:runAggregationQuery", self._token, body)
+        return int(counted["result"]["aggregateFields"]["n"]["integerValue"])
+
+    @property
+    def _documents(self) -> str:
+        target = self._target
+        return f"https://firestore.googleapis.com/v1/projects/{target.project}/databases/{target.database}/documents"
+
+    @cached_property
+    def _token(self) -> str:
+        return self._gcloud("auth", "print-access-token").strip()
 
     def last_sweep(self) -> Sweep:
         job = self._json("scheduler", "jobs", "describe", self._target.service("sweep"), self._location)
@@ -122,6 +150,12 @@ def entry_of(entry: Mapping[str, Any]) -> dict[str, Any]:
     service = entry.get("resource", {}).get("labels", {}).get("service_name", "")
     named = {"function": service, "severity": entry.get("severity", "DEFAULT"), "time": entry.get("timestamp", "")}
     return {**named, **(entry.get("jsonPayload") or text)}
+
+
+def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the texts and maps among the fields of a record as Firestore's REST interface writes them."""
+    maps = {name: plain(value["mapValue"]["fields"]) for name, value in fields.items() if "mapValue" in value}
+    return maps | {name: value["stringValue"] for name, value in fields.items() if "stringValue" in value}
 
 
 def _time(text: str) -> datetime:

@@ -13,11 +13,15 @@ from typing import Any
 from infra.local.local_store import local_store
 from infra.local.running_stack import RunningStack
 from infra.local.services import stats
-from infra.status.report import Outbox, Part, Queue, StuckFlows, Sweep
+from infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
 from shared.adapters.settings import from_environment
-from shared.core.operations.outbox import COLLECTION
-from shared.core.operations.ports import Condition, Query
+from shared.core.operations import outbox
+from shared.core.operations.ports import Condition, Order, Query, Store
+from shared.core.rules.mailbox import HEADER_SINCE, collection_of
 from shared.flows.rules.addresses import COLLECTION as FLOWS
+from shared.objects.rules import addresses
+from shared.objects.rules.failures import is_call_given_up
+from shared.tasks.rules import failures
 
 ERRORS_MAX = 10
 READ_MAX = 300
@@ -46,10 +50,17 @@ class LocalSource:
         return [Queue(name, each["waiting"], each["running"]) for name, each in {**named, **events}.items()]
 
     def outbox(self) -> Outbox:
-        os.environ.update(self._stack.environment)
-        found = local_store(from_environment(self._stack.environment)).query(Query(COLLECTION, limit=READ_MAX))
+        found = self._store.query(Query(outbox.COLLECTION, limit=READ_MAX))
         ages = [(each.read_time - each.create_time).total_seconds() for each in found if each.create_time]
         return Outbox(len(found), max(ages, default=None), len(found) == READ_MAX)
+
+    def objects(self) -> Objects:
+        cards = self._store.query(Query(addresses.COLLECTION, limit=OBJECTS_MAX))
+        waits = Condition(("since",), ">", HEADER_SINCE), Order(("since",))
+        waiting = sum(self._store.count(Query(collection_of(card.path), waits[:1], waits[1:])) for card in cards)
+        latest = Query(failures.COLLECTION, order_by=(Order((failures.FAILED_AT,), descending=True),), limit=READ_MAX)
+        given_up = sum(is_call_given_up(each.data or {}) for each in self._store.query(latest))
+        return Objects(len(cards), waiting, given_up, len(cards) == OBJECTS_MAX)
 
     def last_sweep(self) -> Sweep:
         last: Mapping[str, Any] | None = None
@@ -71,6 +82,11 @@ class LocalSource:
     def errors(self) -> Sequence[Mapping[str, Any]]:
         found = (entry for entry in entries(self._stack.functions_log) if entry.get("severity") == "ERROR")
         return list(deque(found, ERRORS_MAX))
+
+    @cached_property
+    def _store(self) -> Store:
+        os.environ.update(self._stack.environment)
+        return local_store(from_environment(self._stack.environment))
 
     @cached_property
     def _queues(self) -> Any:

@@ -1,4 +1,4 @@
-"""What a stack is doing, in lines: what runs, queues, outbox, the last sweep, recent errors.
+"""What a stack is doing, in lines: what runs, queues, outbox, objects, the last sweep, recent errors.
 
 A section turns what a `Source` knows into lines. A capability that has something to show adds a method to `Source`, to
 both of its sources, and a section to `SECTIONS`.
@@ -13,6 +13,9 @@ OUTBOX_SECONDS = 120
 
 SWEEP_SECONDS = 180
 STUCK_NAMED_MAX = 3
+
+OBJECTS_MAX = 50
+"""Objects whose waiting calls are counted, each by a query of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,19 @@ class Outbox:
 
 
 @dataclass(frozen=True, slots=True)
+class Objects:
+    """Durable objects, the calls that wait at them, and the calls that were given up; `more`: only the first were read.
+
+    One whose first call still waits is not among them: it exists from its first turn on.
+    """
+
+    count: int
+    waiting: int
+    given_up: int
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """How long ago the last run of the sweeper was, and whether it ended well; None: no run is known."""
 
@@ -75,6 +91,8 @@ class Source(Protocol):
     def queues(self) -> Sequence[Queue]: ...
 
     def outbox(self) -> Outbox: ...
+
+    def objects(self) -> Objects: ...
 
     def last_sweep(self) -> Sweep: ...
 
@@ -107,6 +125,14 @@ def outbox(source: Source) -> Iterator[Line]:
     yield Line("outbox", text, age < OUTBOX_SECONDS)
 
 
+def objects(source: Source) -> Iterator[Line]:
+    found = source.objects()
+    text = (
+        f"{found.count:,}{'+' if found.more else ''}, {found.waiting:,} calls wait at them, {found.given_up:,} given up"
+    )
+    yield Line("objects", text if found.count or found.given_up else "none", not found.given_up)
+
+
 def sweep(source: Source) -> Iterator[Line]:
     last = source.last_sweep()
     if last.seconds_ago is None:
@@ -130,7 +156,7 @@ def errors(source: Source) -> Iterator[Line]:
     yield Line("recent errors", f"{len(found)}" if found else "none", not found)
 
 
-SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox, sweep, stuck_flows, errors)
+SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox, objects, sweep, stuck_flows, errors)
 
 
 def lines_of(source: Source) -> Iterator[Line]:

@@ -37,16 +37,19 @@ if TYPE_CHECKING:
     from shared.kit.durable_objects import Object, Placeholder, later, objects, send
     from shared.kit.flow_runs import flow, flows
     from shared.kit.functions import Function, Task
+    from shared.kit.resources import add_resource, resource
     from shared.kit.semaphores import semaphore
     from shared.kit.transactions import Transaction, transaction
     from shared.kit.yokes_and_standings import standing_changed, standings, yokes
     from shared.objects.rules.classes import read_only
+    from shared.resources.rules.models import Hidden, ReadOnly, RefersTo
 
 __all__ = [
     "Call",
     "Completion",
     "DocumentEvent",
     "Function",
+    "Hidden",
     "Lease",
     "LeaseEnded",
     "NotFound",
@@ -55,6 +58,8 @@ __all__ = [
     "Outcome",
     "Placeholder",
     "Problem",
+    "ReadOnly",
+    "RefersTo",
     "Request",
     "Response",
     "SectionRun",
@@ -65,6 +70,7 @@ __all__ = [
     "Unavailable",
     "Unit",
     "User",
+    "add_resource",
     "batch",
     "critical_section",
     "documents",
@@ -73,6 +79,7 @@ __all__ = [
     "later",
     "objects",
     "read_only",
+    "resource",
     "semaphore",
     "send",
     "standing_changed",
@@ -87,6 +94,7 @@ _MODULES = {
     "Completion": "shared.core.rules.task_context",
     "DocumentEvent": "shared.core.operations.ports",
     "Function": "shared.kit.functions",
+    "Hidden": "shared.resources.rules.models",
     "Lease": "shared.core.rules.task_context",
     "LeaseEnded": "shared.core.rules.problems",
     "NotFound": "shared.core.rules.problems",
@@ -95,6 +103,8 @@ _MODULES = {
     "Outcome": "shared.core.rules.task_context",
     "Placeholder": "shared.kit.durable_objects",
     "Problem": "shared.core.rules.problems",
+    "ReadOnly": "shared.resources.rules.models",
+    "RefersTo": "shared.resources.rules.models",
     "Request": "shared.adapters.http.routes",
     "Response": "shared.adapters.http.routes",
     "SectionRun": "shared.core.rules.task_context",
@@ -105,6 +115,7 @@ _MODULES = {
     "Unavailable": "shared.core.rules.problems",
     "Unit": "shared.core.rules.task_context",
     "User": "shared.core.rules.users",
+    "add_resource": "shared.kit.resources",
     "batch": "shared.kit.batches",
     "critical_section": "shared.kit.critical_sections",
     "documents": "shared.kit.document_collection",
@@ -113,6 +124,7 @@ _MODULES = {
     "later": "shared.kit.durable_objects",
     "objects": "shared.kit.durable_objects",
     "read_only": "shared.objects.rules.classes",
+    "resource": "shared.kit.resources",
     "semaphore": "shared.kit.semaphores",
     "send": "shared.kit.durable_objects",
     "standing_changed": "shared.kit.yokes_and_standings",

@@ -31,18 +31,25 @@ class Batch:
         on_complete: Call | None = None,
         failures_max: int | None = None,
         deadline_seconds: int = LIMITS.batch_deadline_seconds,
+        concurrency: int | None = None,
+        queues: Sequence[str] = (),
     ) -> Status:
         """Create the batch, sealed, with a unit for each call; all are calls of one task.
+
+        At most `concurrency` units run at once; the others wait, at no cost. They go through
+        `queues` in turn, if some are named.
 
         A repeat with the same calls is a no-op. Raises `OtherBody` if the id is used with other calls, `BadBatch` or
         `TooLarge` for calls that no batch can hold.
         """
         units = list(calls)
         spec = BatchSpec(
-            task=_task_of(units),
+            task=_task_of(units, queues),
             on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
             failures_max=failures_max,
             deadline_seconds=deadline_seconds,
+            concurrency=concurrency if units else None,
+            queues=tuple(queues) if units else (),
         )
         return populate_whole(runtime.ports(), self.id, spec, _payloads(units)).to_json()
 
@@ -65,15 +72,23 @@ SubBatch = BatchSpec
 """What a unit's task returns to have units of its own: the unit's result is how they end."""
 
 
-def sub_batch(calls: Iterable[Call], *, on_complete: Call | None = None, failures_max: int | None = None) -> SubBatch:
+def sub_batch(
+    calls: Iterable[Call],
+    *,
+    on_complete: Call | None = None,
+    failures_max: int | None = None,
+    concurrency: int | None = None,
+) -> SubBatch:
     """Return the units of a unit: return this from its task, and it is completed when they are.
 
-    Its result is the status of that batch. Raises `BadBatch` or `TooLarge` for calls that no batch can hold.
+    Its result is the status of that batch. At most `concurrency` of them run at once. Raises `BadBatch` or `TooLarge`
+    for calls that no batch can hold.
     """
     units = list(calls)
     return BatchSpec(
         units=_payloads(units),
         task=_task_of(units),
+        concurrency=concurrency if units else None,
         on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
         sealed=True,
         failures_max=failures_max,
@@ -84,8 +99,10 @@ def _payloads(calls: Sequence[Call]) -> list[dict[str, Any]]:
     return [dict(call.payload) for call in calls]
 
 
-def _task_of(units: Sequence[Call]) -> Call | None:
+def _task_of(units: Sequence[Call], queues: Sequence[str] = ()) -> Call | None:
     kinds = {(call.function, call.task, call.queue, call.delay_seconds) for call in units}
     if len(kinds) > 1:
         raise BadBatch("All units of a batch must be calls of one task, through one queue.", field="units")
+    for queue in queues if units else ():
+        deployed(replace(units[0], queue=queue), "queues")
     return replace(deployed(units[0], "task"), payload={}) if units else None

@@ -44,14 +44,26 @@ class Documents:
         precondition = Precondition(_tags(if_match), _tags(if_none_match))
         return operations.put(runtime.ports(), PutRequest.from_request(key, document, precondition)).document
 
-    def patch(self, key: str, changes: dict[str, Any], *, none_removes: bool = False) -> dict[str, Any]:
+    def patch(
+        self,
+        key: str,
+        changes: dict[str, Any],
+        *,
+        none_removes: bool = False,
+        write_back: bool = False,
+        if_match: str | None = None,
+    ) -> dict[str, Any]:
         """Merge into a document, or create it, and return it as stored. Raises a `Problem` if it cannot be stored.
 
         Objects are merged member by member, all else is replaced. None is a value; with `none_removes` it removes the
-        member.
+        member. With `write_back`, what is changed inside a copy is changed in its source, in the same commit; raises
+        `StaleCopy` or `CannotWriteBack` where that is not possible. With `if_match`, only if the document's entity tag
+        is that one, which covers its copies; raises `PreconditionFailed` otherwise.
         """
         null = Null.REMOVES if none_removes else Null.IS_A_VALUE
-        return patch_operations.patch(runtime.ports(), PatchRequest.from_request(key, changes, null)).document
+        precondition = Precondition(_tags(if_match))
+        request = PatchRequest.from_request(key, changes, null, precondition, write_back=write_back)
+        return patch_operations.patch(runtime.ports(), request).document
 
     def put_many(self, documents: Iterable[dict[str, Any]]) -> list[PutManyOutcome]:
         """Store documents that contain their keys, each by itself; return their outcomes, in the same order.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from examples.dinner.__main__ import main
+from examples.local.philosophers import main
 
 
 @pytest.mark.slow

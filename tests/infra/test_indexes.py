@@ -18,6 +18,8 @@ Made = list[tuple[str, list[str]]]
 TESTS = (
     "batches/test_batch_lists",
     "batches/test_batches",
+    "batches/test_cancellation",
+    "batches/test_concurrency",
     "batches/test_sub_batches",
     "batches/test_units",
     "batches/test_watch",
@@ -41,6 +43,7 @@ INDEXED = {
     ("attempts", "batch"): "the last errors of a batch's units that are being retried",
     ("attempts", "erred_at"): "the last errors of tasks that are being retried",
     ("batches", "due_at"): "the sweeper: what is due",
+    ("batches", "parent_run"): "cancel the sub-batches of a batch that was cancelled",
     ("batches", "state"): "list the batches of a state; of one value, entries sort by ids, which callers choose",
     ("counted", "times"): "the yokes of one standing by time: a field of the map for each standing",
     ("counted", "values"): "the extremes of one standing, and its yokes by value: a field of the map for each standing",

@@ -1,10 +1,12 @@
 """What takes minutes to become true in the cloud is asked for early, and what needs it waits."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from shared.testing.expiry_policies import POLICIES
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.google_provider.servicer import Operation
 from tests.infra.workspace import Workspace
@@ -47,6 +49,21 @@ def test_functions_wait_for_their_rights_to_take_effect(workspace: Workspace) ->
     assert "sleep 1" in waited
 
 
+def test_policies_that_were_deployed_each_in_a_block_of_its_own_are_left_as_they_are(workspace: Workspace) -> None:
+    state = json.loads(workspace.run("state", "pull").stdout)
+    expiring = next(each for each in state["resources"] if each["name"] == "expiring")
+    state["resources"].remove(expiring)
+    for instance in expiring["instances"]:
+        name = instance.pop("index_key")
+        state["resources"].append({**expiring, "name": name, "instances": [instance]})
+    file = workspace.infra / "before.tfstate"
+    file.write_text(json.dumps(state | {"serial": state["serial"] + 1}), "utf-8")
+    workspace.run("state", "push", str(file))
+    moved = workspace.plan().stdout
+    assert moved.count("has moved to") == len(POLICIES)
+    assert workspace.changes() == {}
+
+
 def test_only_a_new_right_makes_them_wait_again(workspace: Workspace) -> None:
     workspace.plan(invokers=["group:all@example.com"])
     assert "terraform_data.rights" not in workspace.changes()
@@ -58,7 +75,7 @@ def test_only_a_new_right_makes_them_wait_again(workspace: Workspace) -> None:
 
 
 def test_one_field_is_indexed_first_then_the_others_then_what_combines_them(created: list[Operation]) -> None:
-    first, *others = (place for place in places(created, FIELD) if not created[place].value["ttl_config"])
+    first, *others = places(created, FIELD)
     assert created[first].value["field"] == "_signalbox"
-    assert others
+    assert {created[place].value["collection"] for place in others} > POLICIES.keys()
     assert max(others) < min(places(created, INDEX))

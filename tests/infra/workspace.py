@@ -20,7 +20,6 @@ import yaml
 from tests.infra.google_provider.server import GoogleProvider
 
 INFRA = Path(__file__).parents[2] / "infra"
-LOCAL_STATE = 'terraform {\n  backend "local" {}\n}\n'
 VARIABLES = {"project_id": "demo-project", "deployer": "user:ann@example.com", "alert_email": "ops@example.com"}
 OTHERS = (".terraform", ".terraform.lock.hcl", "__pycache__", "local", "packaging", "setup")
 SECONDS_MAX = 110  # ends a run that hangs; no statement about how quick a run should be
@@ -53,7 +52,7 @@ class Workspace:
         shutil.copytree(INFRA, self.infra, ignore=_unwanted)
         shutil.copytree(zips, folder / "dist")
         for root in (self.infra, self.infra / "bootstrap"):
-            (root / "backend_override.tf").write_text(LOCAL_STATE)
+            (root / "backend_override.tf").write_text(google.states.backend())
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of Terraform's. Raises `TerraformError` when it fails, unless `check` is False."""
@@ -71,7 +70,7 @@ class Workspace:
         return ended
 
     def initialise(self) -> None:
-        """Prepare the folder, with the state in a file."""
+        """Prepare the folder and connect it to its state."""
         self.run("init", "-input=false")
 
     def apply(self, **variables: Any) -> str:

@@ -22,9 +22,10 @@ TRIES_MAX = 4
 class Callers:
     """Callers of the batch `b`. A call whose answer is not known is repeated."""
 
-    def __init__(self, world: World, kind: Kind) -> None:
+    def __init__(self, world: World, kind: Kind, concurrency: int | None = None) -> None:
         self._world = world
         self._kind = kind
+        self.concurrency = None if kind.from_outside else concurrency
         self._results = 0
 
     def next_result(self) -> int:
@@ -41,6 +42,7 @@ class Callers:
             sealed=sealed,
             failures_max=self._kind.failures_max,
             deadline_seconds=SHORT_DEADLINE_SECONDS if self._kind.hurried else LIMITS.batch_deadline_seconds,
+            concurrency=self.concurrency,
         )
 
     def loading(self, size: int) -> list[Callable[[], None]]:

@@ -77,8 +77,8 @@ class Checks:
             raise Violation(f"the outbox still holds {[snapshot.data for snapshot in left]}")
 
     def _check_end(self, batch: str, header: Header, retried: bool) -> None:
-        if batch != "b" and self._kind.cancelled and header.state == "open":
-            return  # its parent was cancelled while it was loaded: it ends at its deadline
+        if batch != "b" and self._kind.cancelled and header.state == "open" and not self.loaded(batch):
+            return  # its process died between its creation and the look at its parent: it ends at its deadline
         if not header.ended:
             raise Violation(f"{batch} is {header.state} for ever: {self.finished(batch)} of {self.loaded(batch)}")
         if batch != "b":

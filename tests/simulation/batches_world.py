@@ -2,8 +2,9 @@
 
 Limits are so small that a dozen units make a tree with all its levels. Held at every write: no batch completes before
 every loaded unit has an outcome; an outcome is overwritten only by a later attempt of what failed; an ended batch does
-not change its end. Held at rest: every sealed batch has ended, its completion task ran under one name, its counts are
-those of its records, and no record of a removed run is left.
+not change its end; no more units of `b` are under way than it allows at once. Held at rest: every sealed batch has
+ended, its completion task ran under one name, its counts are those of its records, and no record of a removed run is
+left.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.simulation.batches_callers import Callers
 from tests.simulation.batches_checks import Checks
 from tests.simulation.batches_kinds import ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
 from tests.simulation.batches_removal import run_again_after_removal
+from tests.simulation.batches_under_way import UnderWay
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import OPERATIONS_LONG, operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
@@ -34,6 +36,9 @@ from tests.simulation.world import Violation, World
 
 PARTS_MAX = 4
 """Units of a sub-batch: up to two pages."""
+
+CHAINED_RATE = 0.3
+"""Of the worlds, so many limit how many units run at once."""
 
 UNSWEPT_RATE = 0.3
 """Of the worlds with a deadline, so many have no sweeper of batches: a deadline comes without it."""
@@ -51,7 +56,8 @@ class BatchesWorld:
         self.world = World(seed, FaultRates(kill=0.03, lose_answer=0.04, duplicate=0.08), trace)
         self.kind = self.world.random.choice(KINDS)
         self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
-        self.callers = Callers(self.world, self.kind)
+        self.callers = Callers(self.world, self.kind, _concurrency(seed))
+        self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
         self.world.task_handlers["batch_expand"] = _run_batch_task
         self.world.task_handlers["painter"] = self._paint
@@ -115,6 +121,9 @@ class BatchesWorld:
             return
         if self.world.random.random() < 0.5 and not units.unit_is_live(ports, unit):
             return  # else the process's cache, some seconds old, has it as live
+        if unit.batch != "b" and self._parent_was_cancelled(unit):
+            return  # this code has no outcome: it goes on until its own batch is cancelled
+        self.under_way.begin(unit)
         if self.kind.nested and unit.batch == "b" and unit.index == 0:
             self._paint_in_parts(ports, unit, has_parts)
             return
@@ -129,10 +138,19 @@ class BatchesWorld:
         spec = BatchSpec(units=parts, task=PAINT, sealed=True)
         task_runner._run_unit(ports, unit, lambda: spec)
 
+    def _parent_was_cancelled(self, unit: PlacedUnit) -> bool:
+        """Return whether the batch `b` was cancelled, and the sub-batch of this unit not yet."""
+        parent, own = self.checks.header("b"), self.checks.header(unit.batch)
+        return parent is not None and parent.state == "cancelled" and own is not None and not own.ended
+
     def _outcome(self, unit: PlacedUnit) -> UnitOutcome:
-        if self.kind.failing and unit.index % 2 == 0 and unit.attempt < 1:
+        if self.kind.failing and unit.index % 2 == 0 and unit.attempt < self._failing_attempts(unit):
             return failed(f"attempt {self.callers.next_result()}")
         return succeeded({"result": self.callers.next_result()})
+
+    def _failing_attempts(self, unit: PlacedUnit) -> int:
+        """In chains a retry fails too: it must not be retried for the same call."""
+        return 1 + (unit.chain is not None and unit.index % 4 == 0)
 
     # --- sweepers ---
 
@@ -185,9 +203,17 @@ class BatchesWorld:
             self.callers.retry()
         self.world.run()
         self.world.fault_rates.left = 0
+        if self.callers.concurrency:
+            self.callers.retry()
+            self.world.run()
         if self.checks.failed("b"):
             raise Violation("a failed unit was retried and is still failed")
         self.checks.check_rest(retried=True)
+
+
+def _concurrency(seed: int) -> int | None:
+    chained = Random(f"chained {seed}")
+    return chained.randint(1, 3) if chained.random() < CHAINED_RATE else None
 
 
 def _run_batch_task(ports: Ports, effect: Effect) -> None:

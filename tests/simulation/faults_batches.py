@@ -1,6 +1,7 @@
 """All faults of the batches; `faults.py` defines what a fault is, docs/protocols/batches.md what each clause is for."""
 
 from tests.simulation import (
+    faults_batches_chains,
     faults_batches_ends,
     faults_batches_pages,
     faults_batches_runs,
@@ -12,4 +13,5 @@ FAULTS = (
     *faults_batches_pages.FAULTS,
     *faults_batches_runs.FAULTS,
     *faults_batches_ends.FAULTS,
+    *faults_batches_chains.FAULTS,
 )

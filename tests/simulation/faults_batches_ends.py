@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from shared.batches.operations import batches, propagation, sub_batches, sweep, tree_walk, units
+from shared.batches.operations import batches, cancellation, propagation, sub_batches, sweep, tree_walk, units
 from shared.batches.rules import ends, outcomes
 from shared.batches.rules.batch_run import BatchRun
 from shared.batches.rules.header import BatchEnd, Header, header_of_run
@@ -19,10 +19,11 @@ from shared.core.operations.ports import Change, Increment, Ports, Put, Snapshot
 from shared.core.rules.effects import Effect
 from shared.core.rules.problems import Unavailable
 from shared.tasks.operations import task_runner
-from tests.simulation.faults_batches_planting import in_batches
+from tests.simulation.faults_batches_planting import in_batches, in_batches_together
 
 overwritten = units._overwritten
 end_effects = Header.end_effects
+create, parent_goes_on = batches._create, cancellation.parent_goes_on
 
 
 # --- retries ---
@@ -99,7 +100,31 @@ def _end_effects_of_all(header: Header, run: BatchRun, now: datetime) -> tuple[E
     return end_effects(replace(header, reason=""), run, now)
 
 
+# --- cancelling sub-batches ---
+
+
+def _without_sub_batches(header: Header, run: BatchRun, now: datetime) -> tuple[Effect, ...]:
+    return tuple(effect for effect in end_effects(header, run, now) if effect.task != "cancel")
+
+
+def _reading_the_parent_first(ports: Ports, batch: str, spec: BatchSpec, pages: int, parent: PlacedUnit | None) -> Any:
+    """The parent's header is read before the sub-batch is created; the look at it afterwards finds what was read."""
+    goes_on = parent is None or parent_goes_on(ports, parent)
+    run, header, created = create(ports, batch, spec, pages, parent)
+    if not goes_on:
+        header = cancellation.end_with_parent(ports, run) or header
+    return run, header, created
+
+
 FAULTS = (
+    in_batches("batch-8", "cancelling sub-batches", Header, "end_effects", _without_sub_batches),
+    in_batches("batch-8", "no sub-batch of a cancelled batch", cancellation, "parent_goes_on", lambda *_: True),
+    in_batches_together(
+        "batch-8",
+        "the look at the parent after the creation",
+        (batches, "_create", _reading_the_parent_first),
+        (cancellation, "parent_goes_on", lambda *_: True),
+    ),
     in_batches("batch-5", "an end at the deadline", sweep, "time_out", lambda *_: None),
     in_batches("batch-11", "the task of a deadline", Header, "deadline_effects", lambda *_: ()),
     in_batches("batch-5", "naming the missing units", tree_walk, "missing_units", lambda *_: []),

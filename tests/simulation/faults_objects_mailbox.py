@@ -49,6 +49,11 @@ def _never_looks(store: Store, base: str) -> tuple[Snapshot, bool]:
     return store.read(header_path(base))[0], True
 
 
+def _due_only(message: Waiting, now: datetime) -> bool:
+    """Whoever looks at the first message sees only whether that one is due."""
+    return message.due_at is None or message.due_at <= now
+
+
 def _by_since(page: Any, now: datetime) -> list[Waiting]:
     due = [each for each in page if each.due_at is None or each.due_at <= now]
     return sorted(due, key=lambda each: (each.since, each.id))
@@ -86,6 +91,7 @@ FAULTS = (
     in_objects("obj-4", "the order of commit times", mailbox, "due_messages", _by_since),
     in_objects("obj-4", "the order of one commit's messages", Turn, "_message_id", _hashed),
     in_objects("obj-4", "leaving out the end of a full page", mailbox, "settled", _whole),
+    in_objects("obj-4", "what a call for later may hide", mailbox, "blocks", _due_only),
     in_objects("obj-8", "receipts", TurnWrites, "_calls", _without_receipts),
     in_objects("obj-8", "comparing a repeat with its receipt", mailbox, "check_same_body", _any_body),
     in_objects("obj-14", "revisions that grow", runs, "next_revision", _same_revision),

@@ -23,7 +23,7 @@ from shared.core.rules import times
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.problems import BadSemaphore, NoSemaphore
 from shared.core.rules.task_context import Lease
-from shared.core.rules.times import EPOCH
+from shared.core.rules.times import EPOCH, slot_end
 from shared.semaphores.operations import admission, leases, records, removal, semaphores, sweep, transitions, waits
 from shared.semaphores.operations.transitions import SemaphoreReads, change
 from shared.semaphores.rules import admission as admission_rules
@@ -109,11 +109,8 @@ admit_rule = admission_rules.admit
 # --- sem-2, sem-3 ---
 
 
-def _slot_before_the_commit(moment: datetime) -> datetime:
-    return slot_end(moment - timedelta(seconds=0.25))
-
-
-slot_end = tasks.slot_end
+def _slot_before_the_commit(moment: datetime, slot_seconds: float) -> datetime:
+    return slot_end(moment - timedelta(seconds=0.25), slot_seconds)
 
 
 def _admit_however_early(ports: Ports, name: str, _: datetime | None = None) -> None:

@@ -18,6 +18,7 @@ from shared.transforms.operations import transforms as transform_operations
 from shared.transforms.rules.transforms import PutTransformRequest
 from tests.simulation.links_checks import Act, Checks, bare
 from tests.simulation.links_kinds import FIELDS, Kind
+from tests.simulation.links_write_backs import WriteBacks
 from tests.simulation.world import Violation, World
 
 
@@ -29,6 +30,7 @@ class Users:
         self._kind = kind
         self._keys = kind.names
         self._expect = checks.expect
+        self._writes_back = WriteBacks(world, kind, checks)
         self._puts = 0
         self._changes = 0
 
@@ -44,8 +46,12 @@ class Users:
             + ("delete",) * (0 if self._kind.same else 2)
             + ("write past",) * (3 if self._kind.foreign else 0)
         )
+        usual += ("write back",) * (8 if self._kind.writes_back else 0)
         act = random.choice(usual + ("merge", "put if", "put many") * (4 if self._kind.versatile else 0))
-        if act == "put":
+        if act == "write back":
+            key = random.choice([*self._keys[1:], self._keys[-1]])
+            self._world.start(f"user writes back through {key}", lambda: self._writes_back.through(key))
+        elif act == "put":
             self.start_put(f"user puts {key}", key)
         elif act == "merge":
             patch = self._patch(key)

@@ -26,6 +26,8 @@ class Act:
 
     check: Callable[[Snapshot, documents.Content], None]
     written: set[str] = field(default_factory=set)
+    together: set[str] = field(default_factory=set)
+    """Keys that this action writes all or none of, if it says so."""
 
 
 class Checks:
@@ -38,11 +40,17 @@ class Checks:
         self._history: dict[str, list[str]] = {key: [_shown(None)] for key in self._keys}
         self._shown: dict[tuple[str, str], int] = {}
         self._acts: dict[greenlet, Act] = {}
+        self._all_acts: list[Act] = []
 
     def expect(self, act: Act) -> Act:
         """Check the writes of the calling process against an action."""
         self._acts[getcurrent()] = act
+        self._all_acts.append(act)
         return act
+
+    def states(self) -> dict[str, documents.Content | None]:
+        """Return what each key holds, before the write that is being checked."""
+        return {key: json.loads(states[-1]) for key, states in self._history.items()}
 
     # --- what must hold at every write ---
 
@@ -103,6 +111,9 @@ class Checks:
 
     def check_rest(self, store: Store) -> None:
         """Check all documents against what a put now would embed, and against what users wrote alone."""
+        for act in self._all_acts:
+            if act.together and act.written != act.together:
+                raise Violation(f"of {sorted(act.together)}, {sorted(act.written)} were written")
         found = store.query(Query(documents.COLLECTION))
         held = {
             snapshot.id: document for snapshot in found if (document := documents.Document.from_record(snapshot.data))

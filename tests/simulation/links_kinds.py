@@ -66,6 +66,7 @@ class Kind:
     In a `same` world a transform comes that changes nothing: the event of a put cannot see that a walk went by.
     In a `large` world, events of documents with a long text may never arrive; nobody deletes there without a condition,
     since such a deletion reads nothing and is left to the nightly verification.
+    In a world that `writes_back` users also edit copies, one or two levels deep.
     In an `indexed` world documents may have few index entries, so that copies do not fit though there is room in bytes.
     """
 
@@ -84,6 +85,7 @@ class Kind:
     same: bool = False
     indexed: bool = False
     large: bool = False
+    writes_back: bool = False
 
     @property
     def transforms(self) -> tuple[Any, ...]:
@@ -137,26 +139,37 @@ KINDS = (
     Kind("tp", narrow=True, large=True),
     Kind("tpqr", cyclic=True, large=True),
     Kind("tpq", versatile=True, large=True, unlucky=True),
+    Kind("tp", narrow=True, writes_back=True),
+    Kind("tpq", writes_back=True),
+    Kind("tpq", chain=True, writes_back=True),
+    Kind("tpqr", cyclic=True, writes_back=True, unlucky=True),
+    Kind("tpq", foreign=True, writes_back=True),
+    Kind("tpq", transformed=True, writes_back=True),
 )
 
 Kinds = tuple[Kind, ...]
 
-PLAIN = tuple(kind for kind in KINDS if not (kind.narrow or kind.crowded or kind.versatile or kind.chain or kind.large))
-FOREIGN = tuple(kind for kind in KINDS if kind.foreign and not kind.versatile)
-NARROW = tuple(kind for kind in KINDS if kind.narrow)
-CROWDED = tuple(kind for kind in KINDS if kind.crowded and not (kind.transformed or kind.chain))
-VERSATILE = tuple(kind for kind in KINDS if kind.versatile)
-ROUND = tuple(kind for kind in KINDS if kind.round and kind.transformed)
-WIDE = tuple(kind for kind in KINDS if len(kind.keys) > 3 and not (kind.crowded or kind.chain))
-TO_AND_FRO = tuple(kind for kind in KINDS if kind.narrow and kind.transformed and not kind.same)
-OUTGROWING = tuple(kind for kind in KINDS if kind.round and kind.crowded)
-CHAIN = tuple(kind for kind in KINDS if kind.chain)
-DIVIDED = tuple(kind for kind in KINDS if kind.divided)
-SAME_OUTPUT = tuple(kind for kind in KINDS if kind.same)
-INDEXED = tuple(kind for kind in KINDS if kind.indexed)
-LENGTHY = tuple(kind for kind in KINDS if kind.lengthy)
-LARGE = tuple(kind for kind in KINDS if kind.large)
+WRITES_BACK = tuple(kind for kind in KINDS if kind.writes_back)
+_OTHERS = tuple(kind for kind in KINDS if not kind.writes_back)
+
+PLAIN = tuple(
+    kind for kind in _OTHERS if not (kind.narrow or kind.crowded or kind.versatile or kind.chain or kind.large)
+)
+FOREIGN = tuple(kind for kind in _OTHERS if kind.foreign and not kind.versatile)
+NARROW = tuple(kind for kind in _OTHERS if kind.narrow)
+CROWDED = tuple(kind for kind in _OTHERS if kind.crowded and not (kind.transformed or kind.chain))
+VERSATILE = tuple(kind for kind in _OTHERS if kind.versatile)
+ROUND = tuple(kind for kind in _OTHERS if kind.round and kind.transformed)
+WIDE = tuple(kind for kind in _OTHERS if len(kind.keys) > 3 and not (kind.crowded or kind.chain))
+TO_AND_FRO = tuple(kind for kind in _OTHERS if kind.narrow and kind.transformed and not kind.same)
+OUTGROWING = tuple(kind for kind in _OTHERS if kind.round and kind.crowded)
+CHAIN = tuple(kind for kind in _OTHERS if kind.chain)
+DIVIDED = tuple(kind for kind in _OTHERS if kind.divided)
+SAME_OUTPUT = tuple(kind for kind in _OTHERS if kind.same)
+INDEXED = tuple(kind for kind in _OTHERS if kind.indexed)
+LENGTHY = tuple(kind for kind in _OTHERS if kind.lengthy)
+LARGE = tuple(kind for kind in _OTHERS if kind.large)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""
 
-TRANSFORMED = tuple(kind for kind in KINDS if kind.transformed)
+TRANSFORMED = tuple(kind for kind in _OTHERS if kind.transformed)

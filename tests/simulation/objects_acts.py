@@ -18,7 +18,7 @@ from tests.simulation.objects_class import KEYS
 
 LATER_SECONDS = (0.05, 0.7, 5.0)
 OPENED_LATER_SECONDS = (0.3, 0.7, 2.0)
-ACTS_MIN, ACTS_MIN_ON_RESULTS, ACTS_MAX = 2, 4, 6
+ACTS_MIN, ACTS_MIN_IN_ORDER, ACTS_MAX = 2, 4, 6
 METHODS = ("pass_on", "open", "refuse")
 KINDS = ("note", "note", "note", *METHODS, "then", "on_result", "same_id")
 
@@ -29,6 +29,8 @@ class Worlds(Enum):
     MIXED = "mixed"
     RESULTS = "results"
     """Many calls on the result of one that is for later."""
+    SOON = "soon"
+    """Calls at once behind a posted one, behind one for later that is due in a moment."""
     SLOW = "slow"
     """A healthy call that takes so long that runs come again meanwhile."""
 
@@ -80,7 +82,7 @@ class Planner:
     def acts(self) -> list[Act]:
         """Return the acts, in the order in which they begin."""
         acts: list[Act] = []
-        least = ACTS_MIN_ON_RESULTS if self.kind is Worlds.RESULTS else ACTS_MIN
+        least = ACTS_MIN_IN_ORDER if self.kind in (Worlds.RESULTS, Worlds.SOON) else ACTS_MIN
         for id_ in self._ids(self.random.randint(least, operations_max(ACTS_MAX))):
             acts.append(self._next(id_, acts))
         return acts
@@ -92,9 +94,16 @@ class Planner:
     def _next(self, id_: str, acts: Sequence[Act]) -> Act:
         if self.kind is Worlds.SLOW:
             return Act(id_, KEYS[0], call_of("note", {"id": id_}), id_)
+        if self.kind is Worlds.SOON:
+            return self._soon(id_, len(acts))
         if self.kind is Worlds.RESULTS and (not acts or self.random.random() < 0.8):
             return self._on_result(id_, acts[0]) if acts else self._opening(id_)
         return self._mixed(id_, acts)
+
+    def _soon(self, id_: str, place: int) -> Act:
+        """Return the call that makes the object, the one for later, the posted one, or one behind them."""
+        timing = Timing(LATER_SECONDS[0]) if place == 1 else calls.NOW
+        return Act(id_, KEYS[0], call_of("note", {"id": id_}), id_, place not in (1, 2), timing)
 
     def _opening(self, id_: str) -> Act:
         timing = Timing(self.random.choice(OPENED_LATER_SECONDS))

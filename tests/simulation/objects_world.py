@@ -50,8 +50,8 @@ OUT_OF_SIGHT_SECONDS = 1.5
 """What the queue can look ahead in some worlds: a call for later is woken several times before its time."""
 
 DELETING_SHARE, DEADLY_SHARE, UPGRADING_SHARE, SHORT_SIGHT_SHARE, TORN_SHARE = 0.2, 0.15, 0.2, 0.3, 0.2
-KINDS = (Worlds.MIXED,) * 7 + (Worlds.RESULTS,) * 2 + (Worlds.SLOW,)
-STEPS, STEPS_OF_RESULTS = (300, 3_000, 30_000), (30_000, 100_000)
+KINDS = (Worlds.MIXED,) * 6 + (Worlds.SOON,) + (Worlds.RESULTS,) * 2 + (Worlds.SLOW,)
+STEPS, STEPS_OF_RESULTS, STEPS_SOON = (300, 3_000, 30_000), (30_000, 100_000), (1_000, 3_000)
 SLOW_STEPS = (5, 20, 60)
 OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
 ATTEMPTS_OF_SLOW = 2
@@ -91,11 +91,12 @@ class ObjectsWorld:
         self.tasks = Tasks()
 
     def _set_up(self, kind: Worlds) -> None:
-        world, random, slow = self.world, self.world.random, kind is Worlds.SLOW
-        world.fault_rates.left = 0 if random.random() < 0.3 or slow else faults(random.choice((3, 6)))
-        world.step_microseconds_max = random.choice(STEPS_OF_RESULTS if kind is Worlds.RESULTS else STEPS)
+        world, random, slow, soon = self.world, self.world.random, kind is Worlds.SLOW, kind is Worlds.SOON
+        world.fault_rates.left = 0 if random.random() < 0.3 or slow or soon else faults(random.choice((3, 6)))
+        steps = {Worlds.RESULTS: STEPS_OF_RESULTS, Worlds.SOON: STEPS_SOON}
+        world.step_microseconds_max = random.choice(steps.get(kind, STEPS))
         world.time_jumps = (0.05, 0.2, 1.0) if slow else (0.05, 0.2, 1.0, 70.0)
-        world.time_jumps_left = random.choice((0, 3, 8))
+        world.time_jumps_left = 0 if soon else random.choice((0, 3, 8))
         world.queue.ahead_seconds = random.choice((0.0, 0.05, 0.3))
         world.task_handlers |= {"user": self._user_task, "logs": self._turn}
         world.queue.on_reuse = self._check_reuse

@@ -32,6 +32,7 @@ from tests.simulation import (
     faults_transforms,
     faults_verify,
     faults_watch,
+    faults_write_backs,
 )
 from tests.simulation.faults import Fault
 from tests.simulation.world import Violation
@@ -47,7 +48,8 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     + faults_documents.FAULTS
     + faults_late.FAULTS
     + faults_groups.FAULTS
-    + faults_large.FAULTS,
+    + faults_large.FAULTS
+    + faults_write_backs.FAULTS,
     "objects": faults_objects.FAULTS,
     "outbox": faults_outbox.FAULTS,
     "sections": faults_sections.FAULTS,

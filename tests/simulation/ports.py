@@ -26,19 +26,19 @@ class SimulatedStore:
         self._world = world
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
-        return self._call(lambda: f"read {' '.join(paths)}", lambda: self._world.store.read(*paths, fields=fields))
+        return self._read(lambda: f"read {' '.join(paths)}", lambda: self._world.store.read(*paths, fields=fields))
 
     def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
         def some() -> tuple[Snapshot, ...]:
             return self._world.store.read_some(needed, others, bytes_max)
 
-        return self._call(lambda: f"read {' '.join(needed)} and some of {' '.join(others)}", some)
+        return self._read(lambda: f"read {' '.join(needed)} and some of {' '.join(others)}", some)
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
-        return self._call(lambda: f"query {query.collection} {query.where}", lambda: self._world.store.query(query))
+        return self._read(lambda: f"query {query.collection} {query.where}", lambda: self._world.store.query(query))
 
     def count(self, query: Query) -> int:
-        return self._call(lambda: f"count {query.collection}", lambda: self._world.store.count(query))
+        return self._read(lambda: f"count {query.collection}", lambda: self._world.store.count(query))
 
     def commit(self, writes: Sequence[Write]) -> Committed:
         return self._call(lambda: f"commit {_named(writes)}", lambda: self._world.store.commit(writes))
@@ -55,6 +55,12 @@ class SimulatedStore:
 
     def new_id(self) -> str:
         return self._world.store.new_id()
+
+    def _read(self, what: Callable[[], str], call: Callable[[], Answer]) -> Answer:
+        """Make one round trip that reads; a commit that lands meanwhile may be found half applied."""
+        store = self._world.store
+        commits = store.commits
+        return self._call(what, lambda: store.answer_beside(commits, call))
 
     def _call(self, what: Callable[[], str], call: Callable[[], Answer]) -> Answer:
         return _call(self._world, what, call)

@@ -19,6 +19,7 @@ FAILURES_KEPT = "tasks kept as failures"
 FAILURES_RETRIED = "failures retried"
 ADJUSTMENTS = "adjustments of busy standings"
 THRESHOLDS = "thresholds of standings crossed"
+HALF_COMMITS = "reads that found half a commit"
 TASKS_REFUSED = "tasks refused because the installation was incomplete"
 
 CALLS_GIVEN_UP = "starts of calls that kill their process"

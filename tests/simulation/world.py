@@ -16,10 +16,10 @@ from random import Random
 from typing import Any
 
 from shared.core.operations.ports import Ports, Snapshot
-from shared.testing.memory_store import MemoryStore
 from tests.simulation.events import Events
 from tests.simulation.expiry import Expiry
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.half_commits import HalfCommitStore
 from tests.simulation.ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
 from tests.simulation.processes import Processes
 from tests.simulation.reach import OUTAGES, REACHED
@@ -62,7 +62,8 @@ class World:
         self.trace = trace
         self.epoch = EPOCH
         self._microseconds = 0
-        self.store = MemoryStore(self.now, self._observed, self._new_id, server_time_strays(seed))
+        self.store = HalfCommitStore(self.now, self._observed, self._new_id, server_time_strays(seed))
+        self.store.draw_from(seed)
         self.observers: list[Callable[[str, Snapshot, Snapshot], None]] = []
         self.processes = Processes(self)
         self.queue = TaskQueue(self)

@@ -9,7 +9,7 @@ from shared.adapters.http.responses import Response, problem_body, unavailable_b
 from shared.adapters.http.routes import Request
 from shared.core.rules.effects import Json
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadPrecondition, Problem, UnsupportedMediaType
+from shared.core.rules.problems import BadPrecondition, BadQuery, Problem, UnsupportedMediaType
 from shared.documents.operations.bulk import BulkPutResult
 from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules.bulk import BulkPutRequest
@@ -56,7 +56,16 @@ def patch_request(request: Request, key: str) -> PatchRequest:
         accepted = ", ".join(NULLS)
         detail = f"Content-Type must be one of {accepted}, not {request.media_type[:80]!r}."
         raise UnsupportedMediaType(detail, headers={"Accept-Patch": accepted})
-    return PatchRequest.from_request(key, request.json(), NULLS[request.media_type], request.precondition)
+    null, write_back = NULLS[request.media_type], _flag(request, "write_back")
+    return PatchRequest.from_request(key, request.json(), null, request.precondition, write_back=write_back)
+
+
+def _flag(request: Request, name: str) -> bool:
+    """Return whether a parameter is set. Raises `BadQuery`."""
+    text = request.query.get(name, "")
+    if text not in ("", "true"):
+        raise BadQuery(f"`{name}` must be true.", field=name)
+    return bool(text)
 
 
 def written_response(stored: StoredDocument) -> Response:

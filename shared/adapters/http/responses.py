@@ -10,7 +10,7 @@ from typing import Any
 import flask
 
 from shared.adapters.http.json_text import render
-from shared.core.rules.problems import Problem, Unavailable
+from shared.core.rules.problems import InvalidFields, Problem, Unavailable
 
 EntryPoint = Callable[[flask.Request], flask.Response]
 """What functions-framework calls."""
@@ -53,8 +53,10 @@ def problem_response(problem: Problem) -> flask.Response:
 
 def problem_body(problem: Problem) -> Body:
     """Return the members of a problem document."""
-    field_member = {} if problem.field is None else {"field": problem.field}
-    return _body(problem.status, problem.slug(), problem.title, detail=problem.detail, **field_member)
+    members: Body = {} if problem.field is None else {"field": problem.field}
+    if isinstance(problem, InvalidFields):
+        members["errors"] = [{"field": each.field, "detail": each.detail} for each in problem.errors]
+    return _body(problem.status, problem.slug(), problem.title, detail=problem.detail, **members)
 
 
 def unavailable_response(error: Unavailable) -> flask.Response:
@@ -74,7 +76,7 @@ def internal_error_response() -> flask.Response:
     return _response(_body(500, "internal", "Internal error"), {})
 
 
-def _body(status: int, slug: str, title: str, **more: str) -> Body:
+def _body(status: int, slug: str, title: str, **more: Any) -> Body:
     return {"type": f"urn:signalbox:problem:{slug}", "title": title, "status": status} | more
 
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from shared.batches.operations import counting, pages, propagation
+from shared.batches.operations import cancellation, counting, pages, propagation
 from shared.batches.operations.headers import no_such_batch, read_header
 from shared.batches.rules import ends
 from shared.batches.rules import pages as page_rules
 from shared.batches.rules.batch_run import COLLECTION, BatchRun, header_path
 from shared.batches.rules.header import BatchEnd, Counts, Header, header_of, header_of_run
 from shared.batches.rules.pages import EndMark
-from shared.batches.rules.requests import BatchesQuery, BatchSpec, SealRequest, check_batch_id
+from shared.batches.rules.queries import BatchesQuery
+from shared.batches.rules.requests import BatchSpec, SealRequest, check_batch_id
 from shared.batches.rules.status import BatchStatus, header_to_json
 from shared.batches.rules.units import PlacedUnit
 from shared.core.operations.perform import Writes, perform
@@ -44,6 +45,8 @@ def populate(ports: Ports, batch: str, spec: BatchSpec, parent: PlacedUnit | Non
     """
     cut = page_rules.cut(spec.units)
     run, header, created = _create(ports, check_batch_id(batch), spec, len(cut), parent)
+    if header.state == "open" and parent and not cancellation.parent_goes_on(ports, parent):
+        header = cancellation.end_with_parent(ports, run) or header
     if header.state == "open":
         _load_first_pages(ports, run, header, cut)
     if not spec.sealed or header.ended:
@@ -77,6 +80,8 @@ def _create(
             on_complete=spec.on_complete,
             failures_max=spec.failures_max,
             parent=parent,
+            concurrency=spec.concurrency,
+            queues=tuple(spec.queues),
         )
         effects = header.deadline_effects(BatchRun(batch, incarnation), spec.deadline_seconds)
         return Decision((Put(header_path(batch), header.to_record(), Must.NOT_EXIST),), (header, True), effects)
@@ -161,7 +166,10 @@ def find(ports: Ports, request: BatchesQuery) -> BatchesPage:
 
 
 def cancel(ports: Ports, batch: str) -> BatchStatus:
-    """End a batch that has not ended; units that have not started do not run. Raises `NotFound`."""
+    """End a batch that has not ended, and its sub-batches: units that have not started do not run.
+
+    Raises `NotFound`.
+    """
     run, _ = read_header(ports, batch)
     counts = counting.counts(ports, run)
     header = propagation.end(ports, run, lambda _: ends.cancellation(counts))

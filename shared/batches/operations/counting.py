@@ -24,6 +24,16 @@ def loaded(ports: Ports, run: BatchRun) -> tuple[int, int]:
     return 0, 0
 
 
+def page_of(ports: Ports, run: BatchRun, index: int) -> PageNode | None:
+    """Return the node of the page that a unit is on, or None if there is none."""
+    up_to = Condition(("first",), "<=", index)
+    for found in ports.store.query(Query(run.counters_path, (up_to,), (LAST_PAGE_FIRST,), limit=1)):
+        assert found.data is not None, "a query finds only records that exist"
+        node = PageNode.from_record(found.data)
+        return node if index < node.end else None
+    return None
+
+
 def counts(ports: Ports, run: BatchRun) -> Counts:
     """Count all units of a batch, and those with an outcome.
 

@@ -56,7 +56,7 @@ def load(ports: Ports, run: BatchRun, header: Header, number: int, first: int, u
 
 def _records(run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> list[Write]:
     size = len(units)
-    page = Page.holding(units, first, header.task)
+    page = Page.holding(units, first, header)
     page_node = PageNode(number, first, size, header.failures_max, {})
     nodes = map(run.node_path, counter_tree.nodes_created_by(number))
     counters = [run.counter_path(number, counter) for counter in range(counter_tree.counters(size))]

@@ -7,14 +7,14 @@ case the process that was to do so died.
 
 from dataclasses import dataclass
 
-from shared.batches.operations import counting, propagation
+from shared.batches.operations import chains, counting, propagation
 from shared.batches.operations.headers import read_header
 from shared.batches.rules import ends, outcomes, tree_records
 from shared.batches.rules.batch_run import BatchRun, header_path
 from shared.batches.rules.header import REPLACED, Header, header_of, header_of_run
 from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
-from shared.batches.rules.requests import UnitsQuery
-from shared.batches.rules.tree_records import CounterRecord, PageNode
+from shared.batches.rules.queries import UnitsQuery
+from shared.batches.rules.tree_records import CounterRecord
 from shared.batches.rules.units import PlacedUnit
 from shared.batches.rules.watch import ENDED_AT
 from shared.core.operations.perform import pause
@@ -41,10 +41,14 @@ UNITS, FAILURES = ("units",), ("failures",)
 
 
 def complete_unit(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
-    """Record a unit's outcome, once; a no-op if the batch was removed. Raises `Unavailable`."""
+    """Record a unit's outcome, once, and enqueue the unit that waits for it; a no-op if the batch was removed.
+
+    Raises `Unavailable`.
+    """
     try:
         if not _create(ports, unit, outcome):
             _complete_again(ports, unit, outcome)
+        chains.follow(ports, unit)
     except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
 
@@ -97,7 +101,7 @@ def _overwritten(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Sna
 def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
     """Return whether a redelivered unit need not run: it has its outcome, or a sub-batch that will be its outcome.
 
-    If it has its outcome, this propagates along its path.
+    If it has its outcome, this propagates along its path, and enqueues the unit that waits for it.
     """
     held, counter, child = ports.store.read(unit.path, unit.counter_path, header_path(unit.sub_batch_id()))
     if counter.data is None:
@@ -106,6 +110,7 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
         return _has_sub_batch(ports, unit, header_of(child.data))
     try:
         _propagate_if_full(ports, unit, CounterRecord.from_record(counter.data))
+        chains.follow(ports, unit)
     except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
     return True
@@ -135,11 +140,9 @@ def complete_by_index(ports: Ports, batch: str, index: int, outcome: UnitOutcome
 def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
     """Return a unit with its place. Raises `NotFound`."""
     run, _ = read_header(ports, batch)
-    up_to = Condition(("first",), "<=", index)
-    for node in ports.store.query(Query(run.counters_path, (up_to,), (counting.LAST_PAGE_FIRST,), limit=1)):
-        assert node.data is not None, "a query finds only records that exist"
-        if unit := PageNode.from_record(node.data).unit(run, index):
-            return unit
+    node = counting.page_of(ports, run, index)
+    if node and (unit := node.unit(run, index)):
+        return unit
     raise NotFound(f"The batch {batch!r} has no unit {index}.", field="index")
 
 

@@ -27,6 +27,11 @@ class BatchRun:
         return header_path(self.batch)
 
     @property
+    def key(self) -> str:
+        """Return a short text that no other run has: by it a batch's sub-batches are found."""
+        return self.task_name("run")
+
+    @property
     def pages_path(self) -> str:
         return f"{self.header_path}/pages"
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 
-from shared.batches.rules.header import REPLACED, BatchEnd, Counts, Header
+from shared.batches.rules.header import OF_PARENT, REPLACED, BatchEnd, Counts, Header
 
 
 def completion(header: Header, failed: int) -> BatchEnd | None:
@@ -26,6 +26,11 @@ def failure_end(header: Header, counts: Counts) -> BatchEnd | None:
 def cancellation(counts: Counts) -> BatchEnd:
     """Return the end of a batch that a caller cancels."""
     return BatchEnd("cancelled", counts, "cancelled")
+
+
+def end_with_parent(counts: Counts) -> BatchEnd:
+    """Return the end of a sub-batch whose parent batch was cancelled."""
+    return BatchEnd("cancelled", counts, OF_PARENT)
 
 
 def deadline_end(counts: Counts, missing: Sequence[int]) -> BatchEnd:

@@ -23,6 +23,9 @@ from shared.core.rules.limits import LIMITS
 REPLACED = "replaced"
 """The reason for which a sub-batch ends that was not sealed before its unit's task returned another."""
 
+OF_PARENT = "parent"
+"""The reason for which a sub-batch ends whose parent batch was cancelled."""
+
 State = Literal["open", "sealed", "completed", "cancelled", "removed"]
 
 
@@ -55,7 +58,8 @@ class Header:
     """The header. `pages` and `size` are None until the seal; `succeeded` and `failed` are counted at the end.
 
     `first_pages` is the number of pages of the creating call, which no other call may load. `due_at` is when the
-    sweeper handles the batch next. `parent` is the unit whose work this batch is.
+    sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
+    once, through `queues` in turn; None, or none: all, through the queue of `task`.
     """
 
     incarnation: str
@@ -74,16 +78,20 @@ class Header:
     reason: str = ""
     missing: tuple[int, ...] = ()
     parent: PlacedUnit | None = None
+    concurrency: int | None = None
+    queues: tuple[str, ...] = ()
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_record` returned."""
+        stored = {name: value for name, value in record.items() if name != "parent_run"}
         return cls(
-            **dict(record)
+            **stored
             | {
                 "task": _call(record["task"]),
                 "on_complete": _call(record["on_complete"]),
                 "missing": tuple(record["missing"]),
+                "queues": tuple(record.get("queues", ())),
                 "parent": record["parent"] and PlacedUnit.from_record(record["parent"]),
             }
         )
@@ -94,7 +102,9 @@ class Header:
             "task": self.task and self.task.to_record(),
             "on_complete": self.on_complete and self.on_complete.to_record(),
             "missing": list(self.missing),
+            "queues": list(self.queues),
             "parent": self.parent and self.parent.to_record(),
+            "parent_run": self.parent and self.parent.run.key,
         }
 
     @property
@@ -148,11 +158,11 @@ class Header:
     def end_effects(self, run: BatchRun, now: datetime) -> tuple[Effect, ...]:
         """Return the tasks that follow the end of a batch: its `on_complete`, and completing its parent's unit.
 
-        Nothing follows the end of a sub-batch that another replaces.
+        If it was cancelled, its sub-batches are: that alone follows the end of a sub-batch that another replaces.
         """
+        effects = [run.effect_for("cancel", "", after="")] if self.state == "cancelled" else []
         if self.reason == REPLACED:
-            return ()
-        effects = []
+            return tuple(effects)
         if self.on_complete is not None:
             completion = {"id": run.batch, **self.summary()}
             effects.append(self.on_complete.effect(run.task_name("complete"), now, batch=completion))

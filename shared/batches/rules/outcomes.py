@@ -83,7 +83,7 @@ class UnitRecord:
 
     def to_record(self) -> dict[str, Any]:
         """Return the record's data."""
-        return {**self.unit.to_record(), "state": self.outcome.state, "text": self.outcome.text}
+        return {**self.unit.place(), "state": self.outcome.state, "text": self.outcome.text}
 
     def to_json(self) -> dict[str, Any]:
         """Return the unit as an answer shows it."""

@@ -7,9 +7,10 @@ an end mark under the next number: a page and the seal compete for one record.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from shared.batches.rules.chains import first_runs
 from shared.batches.rules.header import Header
 from shared.batches.rules.units import PlacedUnit
 from shared.core.rules import values
@@ -20,24 +21,33 @@ from shared.core.rules.problems import BatchSealed, OtherBody, PageOutOfOrder
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as its record holds it. `first` is the index of its first unit; `text` is its payloads as JSON."""
+    """A page as its record holds it. `first` is the index of its first unit; `text` is its payloads as JSON.
+
+    `task`, `concurrency` and `queues` are the header's, so that an expansion need not read it.
+    """
 
     first: int
     size: int
     text: str
     digest: str
     task: Call | None
+    concurrency: int | None = None
+    queues: tuple[str, ...] = ()
 
     @classmethod
-    def holding(cls, units: Sequence[Any], first: int, task: Call | None) -> Self:
+    def holding(cls, units: Sequence[Any], first: int, header: Header) -> Self:
         """Return the page of these units."""
-        return cls(first, len(units), json_text(list(units)), digest(list(units)), task)
+        text = json_text(list(units))
+        return cls(first, len(units), text, digest(list(units)), header.task, header.concurrency, header.queues)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_record` returned."""
         task = record["task"] and Call.from_record(record["task"])
-        return cls(record["first"], record["size"], record["units"], record["digest"], task)
+        queues = tuple(record.get("queues", ()))
+        return cls(
+            record["first"], record["size"], record["units"], record["digest"], task, record.get("concurrency"), queues
+        )
 
     def to_record(self) -> dict[str, Any]:
         """Return the record's data."""
@@ -47,7 +57,19 @@ class Page:
             "units": self.text,
             "digest": self.digest,
             "task": self.task and self.task.to_record(),
+            "concurrency": self.concurrency,
+            "queues": list(self.queues),
         }
+
+    def holds(self, index: int) -> bool:
+        """Return whether the unit with this index is on this page."""
+        return self.first <= index < self.first + self.size
+
+    def call_of(self, index: int) -> Call | None:
+        """Return the call that executes a unit: through the page's queues in turn, if it names some."""
+        if self.task is None or not self.queues:
+            return self.task
+        return replace(self.task, queue=self.queues[index % len(self.queues)])
 
     def payloads(self) -> list[Any]:
         """Return the payloads of the page's units."""
@@ -56,8 +78,9 @@ class Page:
 
     def units(self, batch: str, incarnation: str, number: int) -> list[PlacedUnit]:
         """Return the page's units with their places, in the order of their indexes."""
+        chain = first_runs(self.concurrency)
         return [
-            PlacedUnit(batch, incarnation, self.first + offset, 0, number, offset, self.size)
+            PlacedUnit(batch, incarnation, self.first + offset, 0, number, offset, self.size, chain)
             for offset in range(self.size)
         ]
 

@@ -1,22 +1,20 @@
 """The requests on batches, as HTTP and the kit build them. Each type checks itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from shared.batches.rules.pages import cut, digest, json_text
 from shared.core.rules.calls import Call
 from shared.core.rules.keys import valid_key
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.listings import Listing
-from shared.core.rules.problems import BadBatch, BadKey, BadQuery, TooLarge
+from shared.core.rules.problems import BadBatch, BadKey, TooLarge
 from shared.core.rules.request_fields import RequestFields
-
-STATES = ("open", "sealed", "completed", "cancelled")
-"""Of the batches that people see: one that is being removed is none."""
 
 NUMBER_MAX = 10**9
 """Of a page, a unit, or a tolerated number of failures: more than any batch holds."""
+
+_NUMBERS = ("failures_max", "deadline_seconds", "concurrency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +30,36 @@ class BatchSpec:
     sealed: bool = False
     failures_max: int | None = None
     deadline_seconds: int = LIMITS.batch_deadline_seconds
+    concurrency: int | None = None
+    queues: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        fields = RequestFields({"failures_max": self.failures_max, "deadline_seconds": self.deadline_seconds}, BadBatch)
+        fields = RequestFields({one: getattr(self, one) for one in _NUMBERS}, BadBatch)
         fields.integer("failures_max", 0, NUMBER_MAX, default=None)
         fields.integer("deadline_seconds", 1, LIMITS.batch_deadline_seconds_max)
+        fields.integer("concurrency", 1, LIMITS.concurrency_max, default=None)
+        self._check_dispatch()
         _check_units(self.units, self.task, LIMITS.call_units_max)
+
+    def _check_dispatch(self) -> None:
+        for name, value in (("concurrency", self.concurrency), ("queues", self.queues)):
+            if value and self.task is None:
+                raise BadBatch(f"`{name}` is for a batch with a task: others are completed from outside.", field=name)
+        if len(self.queues) > LIMITS.batch_queues_max:
+            raise BadBatch(f"A batch has at most {LIMITS.batch_queues_max} queues.", field="queues")
+        for call in self.calls_by_queue():
+            call.checked("queues")
+
+    def calls_by_queue(self) -> list[Call]:
+        """Return the call of a unit through each of `queues`. Raises `BadBatch` for what is no name."""
+        if not all(isinstance(queue, str) for queue in self.queues):
+            raise BadBatch("`queues` must be a list of names.", field="queues")
+        return [] if self.task is None else [replace(self.task, queue=queue) for queue in self.queues]
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Self:
         """Parse the body of a call that creates a batch; its `id` is not part of it. Raises a `Problem`."""
-        fields = RequestFields(body, BadBatch).only(
-            "id", "units", "task", "on_complete", "sealed", "failures_max", "deadline_seconds"
-        )
+        fields = RequestFields(body, BadBatch).only("id", "units", "task", "on_complete", "sealed", *_NUMBERS, "queues")
         return cls(
             units=fields.items("units", default=()),
             task=_call(fields, "task"),
@@ -52,12 +67,17 @@ class BatchSpec:
             sealed=fields.flag("sealed"),
             failures_max=fields.value("failures_max", default=None),
             deadline_seconds=fields.value("deadline_seconds", default=LIMITS.batch_deadline_seconds),
+            concurrency=fields.value("concurrency", default=None),
+            queues=tuple(fields.items("queues", default=())),
         )
 
     def digest(self) -> str:
         """Return a hash of the whole: the same spec under the same id is a repeat."""
         calls = [_canonical(self.task), _canonical(self.on_complete)]
-        return digest(list(self.units), *calls, self.sealed, self.failures_max, self.deadline_seconds)
+        options = {"concurrency": self.concurrency, "queues": list(self.queues)}
+        chosen = [{name: value for name, value in options.items() if value}]
+        numbers = [self.sealed, self.failures_max, self.deadline_seconds]
+        return digest(list(self.units), *calls, *numbers, *filter(None, chosen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,55 +122,29 @@ class SealRequest:
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """The units to retry, by index; None: all that failed. Raises `BadBatch` or `TooLarge`."""
+    """The units to retry, by index; None: all that failed. Raises `BadBatch` or `TooLarge`.
+
+    `payload` is merged over the payload of each, for this attempt.
+    """
 
     units: Sequence[int] | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.units or ()) > LIMITS.retry_units_max:
             raise TooLarge(f"At most {LIMITS.retry_units_max:,} units; none means all that failed.", field="units")
         for index in self.units or ():
             RequestFields({"units": index}, BadBatch).integer("units", 0, NUMBER_MAX)
+        if not isinstance(self.payload, dict):
+            raise BadBatch("`payload` must be an object: the arguments that change.", field="payload")
+        if len(json_text(self.payload)) > LIMITS.task_bytes_max:
+            raise TooLarge(f"A payload has at most {LIMITS.task_bytes_max:,} bytes.", field="payload")
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Self:
-        """Parse ``{"units"?: [index…]}``. Raises `BadBatch` or `TooLarge`."""
-        return cls(RequestFields(body, BadBatch).only("units").items("units", default=None))
-
-
-@dataclass(frozen=True, slots=True)
-class BatchesQuery:
-    """A page of the batches by id: those in `state`, or all."""
-
-    state: str
-    listing: Listing
-
-    @classmethod
-    def from_request(cls, query: Mapping[str, str]) -> Self:
-        """Parse ``state=``, ``limit=`` and ``page_token=``. Raises `BadQuery`."""
-        state = query.get("state", "")
-        if state not in ("", *STATES):
-            raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
-        return cls(state, Listing.from_request(query, f"batches {state}", LIMITS.batches_listed_max))
-
-
-@dataclass(frozen=True, slots=True)
-class UnitsQuery:
-    """The units with an outcome to list: those in `state`, or all; those behind one in the
-    order of the records' ids, or from the first."""
-
-    state: str = ""
-    after: int | None = None
-
-    @classmethod
-    def from_request(cls, query: Mapping[str, str]) -> Self:
-        """Parse ``state=`` and ``page_token=``. Raises `BadQuery`."""
-        state, page_token = query.get("state", ""), query.get("page_token", "")
-        if state not in ("", "succeeded", "failed"):
-            raise BadQuery("`state` must be succeeded or failed.", field="state")
-        if page_token and not (page_token.isascii() and page_token.isdecimal() and len(page_token) < 10):
-            raise BadQuery("Invalid page_token.", field="page_token")
-        return cls(state, int(page_token) if page_token else None)
+        """Parse ``{"units"?: [index…], "payload"?: {…}}``. Raises `BadBatch` or `TooLarge`."""
+        fields = RequestFields(body, BadBatch).only("units", "payload")
+        return cls(fields.items("units", default=None), fields.value("payload", default={}))
 
 
 def check_batch_id(batch: str) -> str:

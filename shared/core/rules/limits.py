@@ -118,6 +118,20 @@ class Limits:
 
     query_limit_default: int = 100
 
+    resource_items_max: int = query_limit_max
+    """Items in one answer of a resource, also if the request names no limit: pages that know no paging show all of a
+    list that is not longer."""
+
+    resource_sorted_max: int = 1_000
+    """Items of a resource that the function sorts and filters itself where Firestore lacks the composite index: each
+    costs a read. In a larger one the index is required."""
+
+    resource_offset_max: int = 10_000
+    """Items that a list may skip (`_start`, `_page`): each costs a read. `page_token` skips none."""
+
+    cascade_items_max: int = 1_000
+    """Items that one DELETE takes along. Where more depend on an item, it is answered 503, and the next goes on."""
+
     verify_page_documents_max: int = 50
     """Documents that one task of a verification compares, if they are small (`read_bytes_max`)."""
 
@@ -171,6 +185,12 @@ class Limits:
 
     page_bytes_max: int = 900_000
     """A page is one record, and must fit with its id and times into Firestore's 1 MiB."""
+
+    concurrency_max: int = 5_000
+    """Units of a batch that run at once, where it is limited: as many tasks as one queue of Cloud Tasks dispatches."""
+
+    batch_queues_max: int = 20
+    """Queues of one batch: 20 of 500 dispatches a second are more than one batch's records take."""
 
     call_units_max: int = 10_000
     """Units of one call: a hundred pages, each a commit, take much less than a function's minute."""
@@ -341,9 +361,6 @@ class Limits:
 
     mailbox_page: int = 50
     """Messages that one turn applies: a header is written about five times a second at most, so 250 calls a second."""
-
-    mailbox_ahead_seconds: float = 1
-    """A message for later counts as waiting so long before its time, so that no call overtakes it."""
 
     turn_seconds: float = 10
     """A turn begins no further call after so long; what is left is for the next one."""

@@ -79,5 +79,8 @@ def settled(page: Sequence[Waiting]) -> list[Waiting]:
 
 
 def blocks(message: Waiting, now: datetime) -> bool:
-    """Return whether a call that begins at `now` must not be applied before this message."""
-    return message.due_at is None or message.due_at <= now + timedelta(seconds=LIMITS.mailbox_ahead_seconds)
+    """Return whether a call that begins at `now` must not be applied before this message, the first by `since`.
+
+    One for later that is due in a moment may hide one that has come: its `since` lies so little ahead of its commit.
+    """
+    return message.due_at is None or message.due_at <= now + timedelta(seconds=LIMITS.since_ahead_seconds)

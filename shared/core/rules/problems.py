@@ -6,7 +6,8 @@ rendered as RFC 9457 (problem details for HTTP APIs) by ``shared/adapters/http/r
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 
 class Problem(Exception):
@@ -29,6 +30,25 @@ class Problem(Exception):
     def slug(cls) -> str:
         """Return the last part of the problem's type: ``BadKey`` is ``bad-key``."""
         return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One field of a request that is wrong, and why."""
+
+    field: str
+    detail: str
+
+
+class InvalidFields(Problem):
+    """Several fields may be wrong at once: `errors` names each, and `field` the first."""
+
+    title = "Invalid fields"
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        detail = "; ".join(f"`{each.field}` {each.detail}" for each in errors)
+        super().__init__(f"{detail}.", field=errors[0].field)
+        self.errors = tuple(errors)
 
 
 class IncompleteBody(Problem):
@@ -102,6 +122,16 @@ class Gone(Problem):
 class EditsACopy(Problem):
     status = 409
     title = "A copy cannot be edited; edit its source document"
+
+
+class StaleCopy(Problem):
+    status = 409
+    title = "The copy is stale; read the document again"
+
+
+class CannotWriteBack(Problem):
+    status = 409
+    title = "The edit of a copy cannot be written back"
 
 
 class PreconditionFailed(Problem):

@@ -16,6 +16,12 @@ def instant(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
+def slot_end(moment: datetime, slot_seconds: float) -> datetime:
+    """Return the end of the time slot of that width that a moment lies in; a moment between two lies in the later."""
+    width = round(slot_seconds * 1_000_000)
+    return moment + timedelta(microseconds=width - microseconds(moment) % width)
+
+
 def rfc3339(moment: datetime) -> str:
     """Format a time as RFC 3339 in UTC, ending in ``Z``."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

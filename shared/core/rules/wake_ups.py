@@ -17,7 +17,7 @@ from typing import Any, Self
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadTaskEnvelope
-from shared.core.rules.times import microseconds, rfc3339
+from shared.core.rules.times import microseconds, rfc3339, slot_end
 
 TASK = "turn"
 PATH = "/turns"
@@ -53,14 +53,8 @@ def completed(effects: Iterable[Effect], committed_at: datetime) -> tuple[Effect
 
 def _completed(effect: Effect, committed_at: datetime) -> Effect:
     furthest = committed_at + timedelta(seconds=LIMITS.delay_seconds_max)
-    until = effect.not_before or slot_end(committed_at)
+    until = effect.not_before or slot_end(committed_at, LIMITS.wake_up_slot_seconds)
     at = min(until, furthest)
     payload = {**effect.payload, "at": rfc3339(at), "until": rfc3339(until)}
     due = at + timedelta(seconds=LIMITS.wake_up_margin_seconds)
     return replace(effect, name=name_of(effect.name, microseconds(at)), payload=payload, not_before=due, wakes=False)
-
-
-def slot_end(moment: datetime) -> datetime:
-    """Return the end of the time slot that a server's time lies in."""
-    width = round(LIMITS.wake_up_slot_seconds * 1_000_000)
-    return moment + timedelta(microseconds=width - microseconds(moment) % width)

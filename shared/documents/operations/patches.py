@@ -16,6 +16,7 @@ from shared.documents.operations import link_inputs
 from shared.documents.operations.document_reads import DocumentRead, Loaded
 from shared.documents.operations.document_writes import put_write
 from shared.documents.operations.stored_documents import StoredDocument, check_precondition
+from shared.documents.operations.write_backs import write_back
 from shared.documents.rules import documents, patches
 from shared.documents.rules.documents import Content
 from shared.documents.rules.requests import PatchRequest
@@ -23,6 +24,8 @@ from shared.documents.rules.requests import PatchRequest
 
 def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
     """Merge JSON into a document, or create it. Raises a `Problem` for what cannot be merged or stored."""
+    if request.write_back:
+        return write_back(ports, request)
     needed = link_inputs.input_paths(request.patch)
     for _ in range(LIMITS.rounds_max):
         stored, needed = _merge(ports, request, needed)

@@ -25,6 +25,9 @@ from shared.core.rules.values import Path, same
 from shared.documents.rules.documents import Content
 from shared.transforms.rules import botl, transforms
 
+CUT_MARKS = frozenset({"link_cycle", "link_too_deep", "link_too_large"})
+"""Marks of copies whose target may hold more than they show."""
+
 Sources = Mapping[str, Content | None]
 """Contents by key, as read at one instant; None: there is no document under that key."""
 

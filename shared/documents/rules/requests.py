@@ -35,19 +35,26 @@ class PutRequest:
 
 @dataclass(frozen=True, slots=True)
 class PatchRequest:
-    """Merge `patch` into the document `key`, or create it."""
+    """Merge `patch` into the document `key`, or create it. With `write_back`, edits of copies go to their sources."""
 
     key: str
     patch: Content
     null: Null = Null.IS_A_VALUE
     precondition: Precondition = UNCONDITIONAL
+    write_back: bool = False
 
     @classmethod
     def from_request(
-        cls, key: str, body: Any, null: Null = Null.IS_A_VALUE, precondition: Precondition = UNCONDITIONAL
+        cls,
+        key: str,
+        body: Any,
+        null: Null = Null.IS_A_VALUE,
+        precondition: Precondition = UNCONDITIONAL,
+        *,
+        write_back: bool = False,
     ) -> Self:
         """Check a key and a patch. Raises a `Problem` for what cannot be merged."""
-        return cls(key, check_body(keys.check_key(key), body), null, precondition)
+        return cls(key, check_body(keys.check_key(key), body), null, precondition, write_back)
 
 
 def own_key(body: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from shared.core.rules.calls import CALL_OBJECT, Call
 from shared.core.rules.effects import name_of
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import GaveUp
 from shared.objects.rules.addresses import ObjectAddress
 from shared.objects.rules.messages import Message
 from shared.tasks.rules.errors import ErrorText
@@ -24,3 +25,8 @@ def call_payload(address: ObjectAddress, method: str, arguments: Mapping[str, An
     """Return the payload of the kit's task that calls a method."""
     place = {"class_name": address.class_name, "key": address.key}
     return {**place, "method": method, "arguments": dict(arguments)}
+
+
+def is_call_given_up(failure: Mapping[str, Any]) -> bool:
+    """Return whether the record of a failure is of a call that was given up."""
+    return bool(failure["call"]["task"] == CALL_OBJECT and failure["problem"] == GaveUp.slug())

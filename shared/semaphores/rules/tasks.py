@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.times import microseconds
+from shared.core.rules.times import microseconds, slot_end
 from shared.semaphores.rules.leases import LeaseRecord
 from shared.semaphores.rules.semaphores import path_of
 from shared.semaphores.rules.waiters import Waiter
@@ -19,15 +19,9 @@ QUEUE = "admit"
 FUNCTION = "semaphore_admit"
 
 
-def slot_end(moment: datetime) -> datetime:
-    """Return the end of the slot that a server's time lies in."""
-    width = round(LIMITS.admit_slot_seconds * 1_000_000)
-    return moment + timedelta(microseconds=width - microseconds(moment) % width)
-
-
 def nudge_task(name: str, incarnation: int, moment: datetime) -> Effect:
     """Return the admit run that sees what was committed at `moment`: one run for all of a slot."""
-    ends_at = slot_end(moment)
+    ends_at = slot_end(moment, LIMITS.admit_slot_seconds)
     task = name_of(path_of(name), incarnation, "admit", microseconds(ends_at))
     return _admit_task(task, name, ends_at, ends_at + timedelta(seconds=LIMITS.admit_margin_seconds))
 

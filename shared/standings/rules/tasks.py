@@ -8,7 +8,7 @@ from typing import Any
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
-from shared.core.rules.times import microseconds
+from shared.core.rules.times import microseconds, slot_end
 from shared.standings.rules.declarations import Threshold
 from shared.standings.rules.keys import StandingKey
 from shared.standings.rules.standings import Standing
@@ -17,15 +17,9 @@ QUEUE = "standings"
 FUNCTION = "standing_fold"
 
 
-def slot_end(moment: datetime) -> datetime:
-    """Return the end of the slot that a server's time lies in."""
-    width = round(LIMITS.fold_slot_seconds * 1_000_000)
-    return moment + timedelta(microseconds=width - microseconds(moment) % width)
-
-
 def fold_task(key: StandingKey, moment: datetime) -> Effect:
     """Return the fold run that sees what was committed at `moment`: one run for all of a slot."""
-    ends_at = slot_end(moment)
+    ends_at = slot_end(moment, LIMITS.fold_slot_seconds)
     payload: Mapping[str, Any] = {"standing": key.text, "at": ends_at.isoformat()}
     due_at = ends_at + timedelta(seconds=LIMITS.fold_margin_seconds)
     return Effect(name_of(key.path, "fold", microseconds(ends_at)), QUEUE, FUNCTION, "fold", payload, not_before=due_at)

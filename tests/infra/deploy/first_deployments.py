@@ -107,7 +107,7 @@ def _tried(steps: Flow) -> tuple[bool, str]:
 
 
 def _calling(functions: Deployment) -> Any:
-    """Let a deployment in memory answer the smoke test; its delays count from the first call."""
+    """Send the smoke test to a deployment in memory; its delays count from the first call."""
 
     def client(*_: object) -> httpx.Client:
         return httpx.Client(transport=httpx.MockTransport(functions.from_now_on()))

@@ -66,7 +66,7 @@ class Gcloud:
         self.answer()
 
     def answer(self, **changes: Any) -> None:
-        """Answer as a prepared project does, but for these changes."""
+        """Write the answers of a prepared project, with these changes."""
         self._answers.write_text(json.dumps(answers() | {"info": str(self.folder)} | changes))
 
     @property

@@ -55,7 +55,7 @@ class Delays:
         self._lock = threading.Lock()
 
     def refusal(self, kind: str, value: Value) -> Refused | None:
-        """Let the time of an operation pass, and return why a create is refused, if it is."""
+        """Wait for as long as an operation takes, and return why a create is refused, if it is."""
         refused = next(self._refusals(kind, value), None)
         self.clock.sleep(STEP_SECONDS.get(kind, 0.5) if refused is None or refused.made else 0.5)
         if refused is None:
@@ -64,7 +64,7 @@ class Delays:
 
     @contextmanager
     def making(self, kind: str) -> Iterator[bool]:
-        """Let a new database make its first field; yield whether another one is made at the same time."""
+        """Wait while a new database makes its first field; yield whether another one is made at the same time."""
         field = kind.startswith("google_firestore_f")
         with self._lock:
             contends = field and self._first_field == "being made"

@@ -17,6 +17,7 @@ import grpc
 from tests.infra.google_provider.delays import Delays
 from tests.infra.google_provider.protocol import provider_calls
 from tests.infra.google_provider.servicer import Cloud, Servicer
+from tests.infra.state_server import StateServer
 
 SCHEMA = Path(__file__).with_name("schema.json")
 SOURCE = "registry.terraform.io/hashicorp/google"  # the address that the files name: nothing is fetched from it
@@ -25,11 +26,12 @@ THREADS = 16
 
 
 class GoogleProvider:
-    """A provider with a cloud of its own, which may have `delays`; enter it to serve."""
+    """A provider with a cloud of its own, which may have `delays`; enter it to serve. `states` are Terraform's."""
 
     def __init__(self, delays: Delays | None = None) -> None:
         self._servicer = Servicer(json.loads(SCHEMA.read_text("utf-8")))
         self._servicer.cloud.delays = delays
+        self.states = StateServer()
         self._folder = tempfile.TemporaryDirectory(prefix="google-provider-")
         self._socket = f"{self._folder.name}/socket"
         self._server = grpc.server(futures.ThreadPoolExecutor(THREADS), options=UNBOUNDED)
@@ -38,10 +40,12 @@ class GoogleProvider:
 
     def __enter__(self) -> Self:
         self._server.start()
+        self.states.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.stop(0)
+        self.states.__exit__()
         self._folder.cleanup()
 
     @property
@@ -65,6 +69,7 @@ class GoogleProvider:
             "TF_IN_AUTOMATION": "1",
             "TF_VAR_rights_seconds": "0",  # here a right is true at once
             "CHECKPOINT_DISABLE": "1",
+            "GOGC": "400",  # Terraform collects garbage in a quarter of its time; this lets it use more memory instead
         }
 
 

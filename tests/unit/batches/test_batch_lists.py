@@ -6,7 +6,7 @@ import pytest
 
 from shared.adapters.meter import Cost, measure
 from shared.batches.operations import batches
-from shared.batches.rules.requests import BatchesQuery
+from shared.batches.rules.queries import BatchesQuery
 from shared.core.operations.ports import Change
 from tests.unit.batches.batch_harness import TASK, BatchHarness
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.batches.rules.requests import BatchSpec, PageRequest, RetryRequest, SealRequest, UnitsQuery
+from shared.batches.rules.queries import UnitsQuery
+from shared.batches.rules.requests import BatchSpec, PageRequest, RetryRequest, SealRequest
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Problem

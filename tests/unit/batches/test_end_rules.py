@@ -95,7 +95,8 @@ def test_an_end_keeps_disjoint_counts_and_enqueues_its_tasks() -> None:
     end = ends.deadline_end(Counts(5, 2, 1), [3, 4])
     ended = header(state="sealed", size=5, pages=1, on_complete=CALL, parent=UNIT).ended_with(end, NOW)
     assert ended.due_at == NOW + timedelta(seconds=LIMITS.batch_keep_seconds)
-    completion, child = ended.end_effects(RUN, NOW)
+    cancel, completion, child = ended.end_effects(RUN, NOW)
+    assert cancel.task == "cancel"
     assert completion.context["batch"] == {
         "id": "b",
         "state": "cancelled",

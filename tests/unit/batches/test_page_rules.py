@@ -12,12 +12,14 @@ from shared.batches.rules.pages import EndMark, Page
 from shared.core.rules.problems import BatchSealed, OtherBody, PageOutOfOrder, Problem
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PAGE = Page.holding(["a", "b"], 7, None)
 
 
 def header(**more: Any) -> Header:
     given: dict[str, Any] = {"incarnation": "i", "digest": "", "deadline_at": NOW, "due_at": NOW, "first_pages": 0}
     return Header(**given | more)
+
+
+PAGE = Page.holding(["a", "b"], 7, header())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from unittest import mock
 
-from examples.standings import __main__ as example
+from examples.local import standings as example
 from shared.standings.rules.tallies import Tally
 
 

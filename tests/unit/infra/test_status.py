@@ -1,7 +1,7 @@
 """`make status`: what a deployment and a local stack say of themselves, and that a part that fails hides no other."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,13 @@ from infra.catalogue import load
 from infra.deploy.commands import Outcome
 from infra.deploy.target import Target
 from infra.local.running_stack import NoStack, RunningStack
+from infra.status import local
 from infra.status.cloud import CloudSource
 from infra.status.local import LocalSource
-from infra.status.report import lines_of
+from infra.status.report import Objects, lines_of
+from shared.objects.rules.messages import method_call
+from tests.unit.objects.accounts import Objects as ObjectsInMemory
+from tests.unit.operations_platform import OperationsPlatform
 
 TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})
 
@@ -63,28 +67,49 @@ class Gcloud:
         return Outcome(0, answer if isinstance(answer, str) else json.dumps(answer))
 
 
-def documents(ages: Sequence[float], stuck: Sequence[str]) -> Any:
-    """Return what answers queries: records of the outbox of these ages, and flows that are stuck."""
-    records: list[dict[str, Any]] = [{"document": {"createTime": ago(age)}} for age in ages]
-    flows = [{"document": {"name": f"projects/p/databases/d/documents/flows/{each}"}} for each in stuck]
-
-    def fetch(url: str, token: str, body: Any) -> Any:
-        collection = body["structuredQuery"]["from"][0]["collectionId"]
-        return (records if collection == "outbox" else flows) or [{"readTime": ago(0)}]
-
-    return fetch
+DOCUMENTS = "projects/demo-project/databases/dev/documents"
 
 
-def shown(gcloud: Gcloud, *ages: float, stuck: Sequence[str] = ()) -> dict[str, tuple[str, bool]]:
-    source = CloudSource(TARGET, gcloud, documents(ages, stuck))
-    return {line.name: (line.text, line.well) for line in lines_of(source)}
+def failure(task: str, problem: str) -> dict[str, Any]:
+    call = {"task": {"stringValue": task}, "delay_seconds": {"integerValue": "0"}}
+    fields: dict[str, Any] = {"call": {"mapValue": {"fields": call}}, "problem": {"stringValue": problem}}
+    return {"fields": fields}
+
+
+class Firestore:
+    """Answers queries by their collection, and counts by the record that they are below."""
+
+    def __init__(self, **records: Sequence[Mapping[str, Any]]) -> None:
+        self._records = records
+        self.waiting: dict[str, int] = {}
+
+    def __call__(self, url: str, _: str, body: Mapping[str, Any]) -> Any:
+        if url.endswith(":runAggregationQuery"):
+            below = url.partition("/documents/")[2].partition(":")[0]
+            return [{"result": {"aggregateFields": {"n": {"integerValue": str(self.waiting[below])}}}}]
+        [source] = body["structuredQuery"]["from"]
+        found: list[Any] = [{"document": each} for each in self._records.get(source["collectionId"], ())]
+        return found or [{"readTime": ago(0)}]
+
+
+def lines_by_name(gcloud: Gcloud, firestore: Firestore) -> dict[str, tuple[str, bool]]:
+    return {line.name: (line.text, line.well) for line in lines_of(CloudSource(TARGET, gcloud, firestore))}
+
+
+def shown(gcloud: Gcloud, *ages: float) -> dict[str, tuple[str, bool]]:
+    return lines_by_name(gcloud, Firestore(outbox=[{"createTime": ago(age)} for age in ages]))
+
+
+def stuck_flows(*ids: str) -> tuple[str, bool]:
+    cards = [{"name": f"{DOCUMENTS}/flows/{each}"} for each in ids]
+    return lines_by_name(Gcloud(), Firestore(flows=cards))["stuck flows"]
 
 
 def test_flows_that_are_stuck_are_counted_and_the_first_are_named() -> None:
-    assert shown(Gcloud())["stuck flows"] == ("none", True)
-    assert shown(Gcloud(), stuck=["checkout~7"])["stuck flows"] == ("1: checkout/7", False)
+    assert stuck_flows() == ("none", True)
+    assert stuck_flows("checkout~7") == ("1: checkout/7", False)
     many = [f"checkout~{number}" for number in range(5)]
-    assert shown(Gcloud(), stuck=many)["stuck flows"] == ("5: checkout/0, checkout/1, checkout/2, …", False)
+    assert stuck_flows(*many) == ("5: checkout/0, checkout/1, checkout/2, …", False)
 
 
 def test_a_deployment_shows_its_functions_queues_outbox_sweep_and_errors() -> None:
@@ -110,6 +135,30 @@ def test_a_part_that_cannot_be_read_says_why_and_hides_no_other() -> None:
     lines = shown(Gcloud(**{"tasks queues list": None}))
     assert "cannot be read: ERROR: tasks queues list" in lines["queues"][0]
     assert lines["last sweep"] == ("30 s ago", True)
+
+
+def test_waiting_calls_of_objects_are_counted_and_those_given_up_are_not_well() -> None:
+    cards = [{"name": f"{DOCUMENTS}/objects/Account~{key}"} for key in ("a", "b c")]
+    given_up = [failure("call_object", "gave-up"), failure("call_object", "not-found"), failure("send", "gave-up")]
+    firestore = Firestore(objects=cards, failures=given_up)
+    firestore.waiting = {"objects/Account~a": 3, "objects/Account~b%20c": 4}
+    assert lines_by_name(Gcloud(), firestore)["objects"] == ("2, 7 calls wait at them, 1 given up", False)
+    assert shown(Gcloud())["objects"] == ("none", True)
+    firestore = Firestore(objects=cards[:1] * 50)
+    firestore.waiting = {"objects/Account~a": 0}
+    assert lines_by_name(Gcloud(), firestore)["objects"] == ("50+, 0 calls wait at them, 0 given up", True)
+
+
+def test_a_local_stack_counts_waiting_calls_of_objects_in_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = ObjectsInMemory(OperationsPlatform())
+    monkeypatch.setattr(local, "local_store", lambda _: objects.ports.store)
+    source = LocalSource(RunningStack("", 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
+    assert source.objects() == Objects(0, 0, 0)
+    for key in ("a", "b"):
+        objects.call(key, "c", "add", who="x")
+    objects.post("a", "p", method_call("add", {"who": "y"}))
+    objects.post("b", "p", method_call("add", {"who": "y"}), delay_seconds=60)
+    assert source.objects() == Objects(2, 2, 0)
 
 
 def test_the_log_of_a_deployment_is_of_its_functions_and_the_newest_comes_last() -> None:

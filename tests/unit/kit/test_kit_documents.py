@@ -8,7 +8,16 @@ import pytest
 from shared.core.operations.ports import Committed, Write
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadCall, BadKey, BadPrecondition, BadQuery, PreconditionFailed, TooLarge
+from shared.core.rules.problems import (
+    BadCall,
+    BadKey,
+    BadPrecondition,
+    BadQuery,
+    CannotWriteBack,
+    EditsACopy,
+    PreconditionFailed,
+    TooLarge,
+)
 from shared.kit import Call, Function, NotFound, Problem, Request, Transaction, Unavailable, documents, transaction
 from shared.testing import Harness
 from shared.testing.fixtures import harness as harness
@@ -50,6 +59,23 @@ def test_many_documents_are_read_at_one_instant() -> None:
         documents.get_many(str(number) for number in range(LIMITS.bulk_puts_max + 1))
     with pytest.raises(BadKey):
         documents.get_many(["a/b"])
+
+
+@pytest.mark.usefixtures("harness")
+def test_an_edit_of_a_copy_is_written_back_only_on_request_and_on_condition() -> None:
+    documents.put("rome", {"name": "Rome"})
+    documents.put("ann", {"home": {"key": "rome"}})
+    edit = {"home": {"name": "Roma"}}
+    with pytest.raises(EditsACopy):
+        documents.patch("ann", edit)
+    _, etag = documents.get_with_etag("ann")
+    assert documents.patch("ann", edit, write_back=True, if_match=etag)["home"]["name"] == "Roma"
+    assert documents.get("rome")["name"] == "Roma"
+    with pytest.raises(PreconditionFailed):
+        documents.patch("ann", {"n": 1}, if_match=etag)
+    documents.delete("rome")
+    with pytest.raises(CannotWriteBack):
+        documents.patch("ann", {"home": {"name": "x"}}, write_back=True)
 
 
 @pytest.mark.usefixtures("harness")

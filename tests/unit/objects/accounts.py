@@ -1,7 +1,9 @@
 """Classes of objects for tests, and the ports that run them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from shared.core.operations.ports import Ports
@@ -65,6 +67,20 @@ def function_of(class_name: str) -> str:
 CODE = Code("counters", COUNTER.apply, function_of)
 
 
+def result_of(call: CallRecord) -> Any:
+    """Return the result of a call that ended well."""
+    assert call.outcome is not None, "it has no outcome yet"
+    assert call.outcome.error is None, call.outcome.error
+    return call.outcome.result
+
+
+def error_of(call: CallRecord) -> Mapping[str, Any]:
+    """Return the error that a call ended with."""
+    assert call.outcome is not None, "it has no outcome yet"
+    assert call.outcome.error is not None, call.outcome.result
+    return call.outcome.error
+
+
 @dataclass
 class Objects:
     """Objects on a platform whose tasks a test delivers: wake-ups to the operation, others nowhere."""
@@ -98,9 +114,18 @@ class Objects:
 
     def run_all(self) -> None:
         """Deliver wake-ups, each at its time, until none waits."""
-        while woken := [task for task in self.world.tasks if task.task == "turn"]:
-            first = min(woken, key=lambda task: (task.not_before, task.name))
-            self.world.tasks.remove(first)
-            assert first.not_before is not None
-            self.world.pass_time(max(0.0, (first.not_before - self.world.now).total_seconds()))
-            self.run(first)
+        while woken := self.wake_ups():
+            self.world.tasks.remove(woken[0])
+            self.world.pass_time(max(0.0, (due_at(woken[0]) - self.world.now).total_seconds()))
+            self.run(woken[0])
+
+    def wake_ups(self) -> list[Effect]:
+        """Return the wake-ups that wait, the first that is due first."""
+        woken = (task for task in self.world.tasks if task.task == "turn")
+        return sorted(woken, key=lambda task: (due_at(task), task.name))
+
+
+def due_at(task: Effect) -> datetime:
+    """Return the time before which a wake-up is not delivered."""
+    assert task.not_before is not None, "a wake-up has a time"
+    return task.not_before

@@ -35,7 +35,7 @@ def add(who: str = "x") -> Message:
 
 def run_all_due(world: Objects) -> Cost:
     """Return what the run of the wake-up that waits costs."""
-    [task] = [each for each in world.world.tasks if each.task == "turn"]
+    [task] = world.wake_ups()
     world.world.tasks.remove(task)
     world.world.pass_time(10)
     return cost_of(world, lambda: world.run(task))
@@ -56,9 +56,9 @@ def test_a_call_that_sends_a_message_wakes_whom_it_sends_to(world: Objects) -> N
 
 def test_a_post_costs_a_record_and_a_wake_up_that_posts_of_its_slot_share(world: Objects) -> None:
     expected = Cost(round_trips=3, writes=2, deletes=1, tasks=1)
-    for id_ in ("p", "q"):
-        assert cost_of(world, lambda id_=id_: world.post("a", id_, add())) == expected  # type: ignore[misc]
-    assert len([task for task in world.world.tasks if task.task == "turn"]) == 1
+    assert cost_of(world, lambda: world.post("a", "p", add())) == expected
+    assert cost_of(world, lambda: world.post("a", "q", add())) == expected
+    assert len(world.wake_ups()) == 1
 
 
 def test_a_call_that_finds_others_waiting_is_posted(world: Objects) -> None:
@@ -118,6 +118,6 @@ def test_the_status_of_an_object_is_a_read_and_a_count(world: Objects) -> None:
 
 def test_a_second_delivery_of_a_wake_up_costs_a_look(world: Objects) -> None:
     world.post("a", "p", add())
-    [task] = [each for each in world.world.tasks if each.task == "turn"]
+    [task] = world.wake_ups()
     run_all_due(world)
     assert cost_of(world, lambda: world.run(task)) == Cost(round_trips=1, reads=1)

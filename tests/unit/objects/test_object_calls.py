@@ -1,14 +1,18 @@
 """Calls of objects: at once or posted, in order, each once; what is sent; what follows on a call."""
 
+from datetime import datetime
+
 import pytest
 
 from shared.adapters.meter import Cost
 from shared.core.rules.calls import Call
 from shared.core.rules.problems import OtherBody
 from shared.objects.operations.runs import Code
-from shared.objects.rules.messages import call_on_result, continuation_message, deletion, method_call
+from shared.objects.rules.addresses import ObjectAddress
+from shared.objects.rules.messages import Message, call_on_result, continuation_message, deletion, method_call
+from shared.objects.rules.methods import Applied
 from tests.unit.objects import accounts
-from tests.unit.objects.accounts import Objects
+from tests.unit.objects.accounts import Objects, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -17,15 +21,10 @@ def objects() -> Objects:
     return Objects(OperationsPlatform())
 
 
-def result(call: object) -> object:
-    outcome = call.outcome  # type: ignore[attr-defined]
-    return outcome and (outcome.error or outcome.result)
-
-
 def test_a_call_that_nobody_waits_before_is_applied_at_once_for_two_round_trips(objects: Objects) -> None:
     objects.call("a", "c0", "add", who="x")
     cost = objects.world.cost_of(lambda: objects.call("a", "c1", "add", who="y", amount=5))
-    assert result(objects.get("a", "c1")) == 6
+    assert result_of(objects.get("a", "c1")) == 6
     assert cost == Cost(round_trips=2, reads=1, writes=2)
 
 
@@ -35,25 +34,25 @@ def test_a_post_is_applied_by_a_run_in_order_and_a_call_does_not_overtake_it(obj
     assert cost == Cost(round_trips=3, writes=2, deletes=1, tasks=1)
     assert objects.call("a", "c1", "add", who="behind").outcome is None
     objects.run_all()
-    assert [result(objects.get("a", each)) for each in ("c0", "p1", "c1")] == [1, 2, 3]
+    assert [result_of(objects.get("a", each)) for each in ("c0", "p1", "c1")] == [1, 2, 3]
 
 
 def test_a_repeated_call_is_applied_once_and_another_call_under_its_id_is_refused(objects: Objects) -> None:
-    assert result(objects.call("a", "c", "add", who="x")) == 1
-    assert result(objects.call("a", "c", "add", who="x")) == 1
+    assert result_of(objects.call("a", "c", "add", who="x")) == 1
+    assert result_of(objects.call("a", "c", "add", who="x")) == 1
     with pytest.raises(OtherBody):
         objects.call("a", "c", "add", who="y")
     objects.post("b", "p", method_call("add", {"who": "x"}))
     objects.run_all()
-    assert result(objects.post("b", "p", method_call("add", {"who": "x"}))) == 1
+    assert result_of(objects.post("b", "p", method_call("add", {"who": "x"}))) == 1
 
 
 def test_a_method_that_raises_leaves_the_state_and_its_error_is_the_result(objects: Objects) -> None:
     objects.call("a", "c0", "add", who="x")
-    assert objects.call("a", "c1", "add", who="x", amount=-1).outcome.error["detail"] == "Only upwards."  # type: ignore[union-attr,index]
-    assert objects.call("a", "c2", "fail").outcome.error["type"] == "method-failed"  # type: ignore[union-attr,index]
-    assert objects.call("a", "c3", "nothing").outcome.error["type"] == "no-such-method"  # type: ignore[union-attr,index]
-    assert result(objects.call("a", "c4", "add", who="x")) == 2
+    assert error_of(objects.call("a", "c1", "add", who="x", amount=-1))["detail"] == "Only upwards."
+    assert error_of(objects.call("a", "c2", "fail"))["type"] == "method-failed"
+    assert error_of(objects.call("a", "c3", "nothing"))["type"] == "no-such-method"
+    assert result_of(objects.call("a", "c4", "add", who="x")) == 2
 
 
 def test_what_a_method_sends_takes_effect_with_the_call(objects: Objects) -> None:
@@ -61,7 +60,7 @@ def test_what_a_method_sends_takes_effect_with_the_call(objects: Objects) -> Non
     assert cost.round_trips <= 5
     assert [task.task for task in objects.world.tasks] == ["printed", "turn"]
     objects.run_all()
-    assert result(objects.call("b", "c", "add", who="x")) == 2
+    assert result_of(objects.call("b", "c", "add", who="x")) == 2
 
 
 def test_a_continuation_runs_with_the_outcome_whether_it_is_set_before_or_after(objects: Objects) -> None:
@@ -81,8 +80,8 @@ def test_calls_on_a_result_that_is_not_there_yet_reach_the_object_in_order(objec
         objects.post("a", who, call_on_result("opened", "add", {"who": who}))
     objects.post("a", "third", call_on_result("first", "add", {"who": "on a number"}))
     objects.run_all()
-    assert [result(objects.get("a", each)) for each in ("first", "second")] == [1, 2]
-    assert result(objects.get("a", "third"))["type"] == "no-object"  # type: ignore[index]
+    assert [result_of(objects.get("a", each)) for each in ("first", "second")] == [1, 2]
+    assert error_of(objects.get("a", "third"))["type"] == "no-object"
 
 
 def test_a_deleted_object_starts_anew_and_its_revision_grows(objects: Objects) -> None:
@@ -91,7 +90,7 @@ def test_a_deleted_object_starts_anew_and_its_revision_grows(objects: Objects) -
     objects.post("a", "gone", deletion())
     objects.run_all()
     assert objects.world.record("objects/Counter~a") is None
-    assert result(objects.call("a", "c1", "add", who="x")) == 1
+    assert result_of(objects.call("a", "c1", "add", who="x")) == 1
     assert objects.world.record("objects/Counter~a/mailbox/!")["revision"] > revision
     assert objects.world.record("objects/Counter~a")["key"] == "a"
 
@@ -99,24 +98,24 @@ def test_a_deleted_object_starts_anew_and_its_revision_grows(objects: Objects) -
 def test_a_call_for_a_year_ahead_is_woken_though_the_queue_cannot_look_so_far(objects: Objects) -> None:
     objects.post("a", "later", method_call("add", {"who": "x"}), delay_seconds=366 * 24 * 3600)
     objects.run_all()
-    assert result(objects.get("a", "later")) == 1
+    assert result_of(objects.get("a", "later")) == 1
 
 
 def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(objects: Objects) -> None:
     for number in range(3):
         objects.post("a", f"p{number}", method_call("add", {"who": str(number)}))
-    [task] = [each for each in objects.world.tasks if each.task == "turn"]
+    [task] = objects.wake_ups()
     objects.world.pass_time(10)
     deaths = 0
 
-    def deadly(address: object, state: object, message: object, now: object) -> object:
+    def deadly(address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
         nonlocal deaths
-        if message.body["arguments"]["who"] == "1":  # type: ignore[attr-defined]
+        if message.body["arguments"]["who"] == "1":
             deaths += 1
             raise KeyboardInterrupt
-        return code.apply(address, state, message, now)  # type: ignore[arg-type]
+        return code.apply(address, state, message, now)
 
-    code, accounts.CODE = accounts.CODE, Code("counters", deadly, accounts.function_of)  # type: ignore[arg-type]
+    code, accounts.CODE = accounts.CODE, Code("counters", deadly, accounts.function_of)
     try:
         for delivery in range(20):
             try:
@@ -128,5 +127,5 @@ def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(ob
         accounts.CODE = code
     objects.run_all()
     assert deaths == 12
-    assert result(objects.get("a", "p1"))["type"] == "gave-up"  # type: ignore[index]
-    assert [result(objects.get("a", each)) for each in ("p0", "p2")] == [1, 2]
+    assert error_of(objects.get("a", "p1"))["type"] == "gave-up"
+    assert [result_of(objects.get("a", each)) for each in ("p0", "p2")] == [1, 2]

@@ -2,10 +2,11 @@
 
 In the ordered mode every meal is eaten, and the server's times show that no neighbours ate at once. In the naive mode
 all take one fork and wait for the other: the deadlock is shown, and that it ends when the leases expire. The exit code
-is 0 only if it happened so.
+is 0 only if it happened so. `MODE`, `SEATS` and `ROUNDS` in the environment, where make puts them, are options too.
 """
 
 import argparse
+import os
 import secrets
 import sys
 import tempfile
@@ -94,7 +95,7 @@ def naive(dinner: Dinner, watch: Callable[[Callable[[], bool], float], bool], co
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a dinner on a local stack and return the exit code."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args([*_of_make(), *sys.argv[1:]] if arguments is None else arguments)
     console = Console()
     with (
         tempfile.TemporaryDirectory(prefix="signalbox-dinner-") as folder,
@@ -122,8 +123,14 @@ def _watched(dinner: Dinner, console: Console, is_done: Callable[[], bool], seco
     return False
 
 
+def _of_make() -> Sequence[str]:
+    """Return what the environment sets, as options."""
+    return [f"--{name.lower()}={os.environ[name]}" for name in ("MODE", "SEATS", "ROUNDS") if os.environ.get(name)]
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m examples.dinner", description=(__doc__ or "").splitlines()[0])
+    description = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m examples.local.philosophers", description=description)
     parser.add_argument("--mode", choices=("ordered", "naive"), default="ordered")
     parser.add_argument("--seats", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)

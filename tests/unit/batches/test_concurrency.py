@@ -1,0 +1,180 @@
+"""A batch that runs at most so many units at once, and one whose units go through several queues."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from shared.adapters.meter import Cost, measure
+from shared.batches.operations import batches, units
+from shared.batches.operations.pages import add_page
+from shared.batches.operations.tasks import run_batch_task
+from shared.batches.rules.batch_run import BatchRun
+from shared.batches.rules.chains import Retries, retries_in_ranges
+from shared.batches.rules.outcomes import failed, succeeded
+from shared.batches.rules.requests import BatchSpec, PageRequest, SealRequest
+from shared.batches.rules.units import PlacedUnit
+from shared.core.rules.effects import Effect
+from shared.core.rules.problems import BadBatch, BadCall
+from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness, Work, batch, broken_at, squares
+
+
+@pytest.fixture
+def harness() -> BatchHarness:
+    return BatchHarness()
+
+
+def run(harness: BatchHarness, do: Work = lambda _: succeeded(None)) -> int:
+    """Run all tasks, the oldest first; return how many tasks of units were enqueued at once at most."""
+    most = 0
+
+    def watched(effect: Effect) -> Any:
+        nonlocal most
+        most = max(most, 1 + sum(task.task == "paint" for task in harness.tasks))
+        return do(effect)
+
+    harness.run_tasks(watched)
+    return most
+
+
+def indexes(harness: BatchHarness) -> list[int]:
+    return sorted(effect.context["unit"]["index"] for effect in harness.ran)
+
+
+@pytest.mark.parametrize(("size", "concurrency"), [(1, 1), (7, 1), (7, 3), (130, 10), (130, 120), (7, 50)])
+def test_no_more_units_are_enqueued_than_may_run(harness: BatchHarness, size: int, concurrency: int) -> None:
+    harness.request("POST", "/", batch(size, concurrency=concurrency))
+    assert run(harness) == min(size, concurrency)
+    assert indexes(harness) == list(range(size))
+    assert [completion["succeeded"] for completion in harness.completions] == [size]
+
+
+def test_units_of_pages_of_any_size_follow_each_other(harness: BatchHarness) -> None:
+    harness.request("POST", "/", {"id": "b", "task": TASK, "on_complete": ANNOUNCE, "concurrency": 4})
+    for number, size in enumerate((1, 5, 2, 1, 7, 3)):
+        add_page(harness.ports, "b", PageRequest(number, squares(size)))
+        if number % 2:
+            assert run(harness) <= 4  # all that is loaded ends before the next page: its expansion goes on
+    batches.seal(harness.ports, "b", SealRequest(6))
+    assert run(harness) <= 4
+    assert indexes(harness) == list(range(19))
+    assert len(harness.completions) == 1
+
+
+def test_a_failed_unit_is_followed_too(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(5, concurrency=1))
+    run(harness, broken_at(0, 3))
+    assert [(each["succeeded"], each["failed"]) for each in harness.completions] == [(3, 2)]
+
+
+def test_retries_of_all_that_failed_run_as_few_at_once(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(110, concurrency=3))
+    run(harness, lambda _: failed("dry brush"))
+    harness.ran.clear()
+    harness.request("POST", "/b/retry", {})
+    assert run(harness) <= 3
+    assert indexes(harness) == list(range(110))
+    assert harness.request("GET", "/b/units?state=failed")[1] == {"units": []}
+
+
+def test_retries_of_named_units_run_as_few_at_once_and_what_succeeded_is_left_out(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(20, concurrency=2))
+    run(harness, broken_at(1, 2, 3, 4, 5, 6, 7, 19))
+    harness.ran.clear()
+    harness.request("POST", "/b/retry", {"units": [0, 1, 3, 5, 7, 19, 400]})
+    assert run(harness) <= 2
+    assert indexes(harness) == [1, 3, 5, 7, 19]
+
+
+def test_what_fails_again_is_not_retried_for_the_same_call(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(9, concurrency=2))
+    run(harness, lambda _: failed("dry brush"))
+    harness.ran.clear()
+    harness.request("POST", "/b/retry", {})
+    run(harness, lambda _: failed("no brush"))
+    assert indexes(harness) == list(range(9))
+
+
+@pytest.mark.parametrize("chains", [1, 2, 3, 7, 16, 1_000])
+def test_the_ranges_of_retries_hold_every_unit_once(chains: int) -> None:
+    ranges = retries_in_ranges(Retries("call", 0, {}), "i", chains)
+    ids = [BatchRun("b", "i").unit_id(index) for index in (*range(300), 799_999)]
+    held = Counter(id_ for id_ in ids for one in ranges if one.after < id_ <= one.until)
+    assert held == Counter(ids)
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_a_retry_may_change_arguments(harness: BatchHarness, limit: int | None) -> None:
+    harness.request("POST", "/", batch(3, concurrency=limit))
+    run(harness, broken_at(0, 2))
+    harness.ran.clear()
+    assert harness.request("POST", "/b/retry", {"units": [2, 0], "payload": {"color": "blue"}})[0] == 202
+    run(harness)
+    assert [effect.payload for effect in harness.ran] == [{"color": "blue", "square": n} for n in (0, 2)]
+    harness.request("POST", "/b/retry", {"payload": {"color": "green"}})
+    assert run(harness) == 0
+
+
+def test_units_go_through_the_queues_in_turn(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(110, queues=["one", "two", "three"]))
+    run(harness)
+    assert Counter(effect.queue for effect in harness.ran) == {"one": 37, "two": 37, "three": 36}
+
+
+def test_chains_and_queues_go_together(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(100, queues=["one", "two"], concurrency=7))
+    assert run(harness) == 7
+    assert Counter(effect.queue for effect in harness.ran) == {"one": 50, "two": 50}
+
+
+@pytest.mark.parametrize("more", [{"concurrency": 2}, {"queues": ["tasks"]}])
+def test_units_completed_from_outside_have_neither(more: dict[str, Any]) -> None:
+    with pytest.raises(BadBatch):
+        BatchSpec(units=[1], **more)
+
+
+@pytest.mark.parametrize("queues", [["NO"], [1], ["a"] * 21])
+def test_queues_that_are_none_are_refused(queues: list[Any]) -> None:
+    with pytest.raises((BadBatch, BadCall)):
+        BatchSpec.from_request({"task": TASK, "queues": queues})
+
+
+def test_a_limit_is_part_of_what_a_repeat_must_repeat(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(1))
+    assert harness.request("POST", "/", batch(1))[0] == 200
+    assert harness.request("POST", "/", batch(1, concurrency=1))[0] == 409
+
+
+# --- costs ---
+
+
+def test_a_unit_that_another_waits_for_costs_two_round_trips_and_a_read_more(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(100, concurrency=1))
+    run_batch_task(harness.ports, "expand", harness.tasks.pop(0).payload)
+    [unit] = [PlacedUnit.from_record(task.context["unit"]) for task in harness.tasks if task.task == "paint"]
+    with measure() as cost:
+        units.complete_unit(harness.ports, unit, succeeded(None))
+    assert cost == Cost(reads=1, writes=2, tasks=1, round_trips=3)
+
+
+def test_expanding_a_page_with_a_limit_reads_the_units_before(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(100, concurrency=10))
+    with measure() as cost:
+        run_batch_task(harness.ports, "expand", harness.tasks[0].payload)
+    assert cost == Cost(reads=91, tasks=10, round_trips=3)
+
+
+def test_a_batch_with_a_limit_costs_two_reads_a_unit_more_and_no_task() -> None:
+    free, limited = whole(None), whole(10)
+    assert limited.reads - free.reads == 2 * 200
+    assert (limited.writes, limited.deletes, limited.tasks) == (free.writes, free.deletes, free.tasks)
+
+
+def whole(limit: int | None) -> Cost:
+    """Return the cost of a batch of 200 units."""
+    harness = BatchHarness()
+    with measure() as cost:
+        batches.populate(harness.ports, "b", BatchSpec.from_request(batch(200, concurrency=limit)))
+        harness.run_tasks()
+    assert len(harness.completions) == 1
+    return cost

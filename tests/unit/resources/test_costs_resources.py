@@ -1,0 +1,88 @@
+"""Costs of resources: what each request reads and writes, as its log line says.
+
+A figure that falls is good news and is to be written here; one that grows is a defect.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+
+from shared.adapters.meter import Cost
+from shared.kit import Function, RefersTo, add_resource
+from shared.testing import Harness
+from shared.testing.fixtures import harness as harness
+
+Logged = Callable[..., Cost]
+
+
+class Country:
+    name: str
+
+
+class City:
+    name: str
+    population: int = 0
+    country: Annotated[str, RefersTo("countries", on_delete="cascade")] | None = None
+
+
+@pytest.fixture
+def cost(harness: Harness) -> Logged:
+    """Return a function that sends a request and returns what it cost."""
+    app = Function("atlas")
+    add_resource(app, Country, "/countries", ids_from_clients=True)
+    add_resource(app, City, "/cities", ids_from_clients=True)
+    harness.add(app)
+    for code in ("FR", "IT"):
+        harness.put(f"atlas/countries/{code}", json={"name": code})
+        harness.put(f"atlas/cities/{code}-1", json={"name": code, "country": code})
+    harness.run()
+
+    def cost_of(method: str, path: str, **request: Any) -> Cost:
+        lines = len(harness.log.infos)
+        assert harness.request(method, f"atlas/{path}", **request).status < 400
+        return harness._cost(lines)
+
+    return cost_of
+
+
+def test_an_item_without_references_is_created_and_changed_by_one_read_and_one_write(cost: Logged) -> None:
+    assert cost("POST", "countries", json={"name": "DE"}) == Cost(round_trips=2, reads=1, writes=1)
+    assert cost("PUT", "countries/DE", json={"name": "DE"}) == Cost(round_trips=2, reads=1, writes=1)
+    assert cost("PUT", "countries/DE", json={"name": "Germany"}) == Cost(round_trips=2, reads=1, writes=1)
+
+
+def test_an_item_with_a_reference_reads_its_target_and_the_fields_transform_too(cost: Logged) -> None:
+    new = {"name": "Rome", "country": "IT"}
+    assert cost("POST", "cities", json=new) == Cost(round_trips=2, reads=1 + 1 + 1, writes=1)
+
+
+def test_a_change_that_names_no_reference_reads_the_item_again_with_what_it_refers_to(cost: Logged) -> None:
+    assert cost("PUT", "cities/IT-1", json={"population": 1}) == Cost(round_trips=3, reads=1 + (1 + 1 + 1), writes=1)
+    whole = {"population": 2, "country": "IT"}
+    assert cost("PUT", "cities/IT-1", json=whole) == Cost(round_trips=2, reads=1 + 1 + 1, writes=1)
+
+
+def test_an_item_is_read_once(cost: Logged) -> None:
+    assert cost("GET", "cities/IT-1") == Cost(round_trips=1, reads=1)
+
+
+def test_a_list_reads_what_it_shows_and_a_total_is_counted_not_read(cost: Logged) -> None:
+    assert cost("GET", "cities") == Cost(round_trips=1, reads=2)
+    assert cost("GET", "cities?country=IT") == Cost(round_trips=1, reads=1)
+    assert cost("GET", "cities?_start=0&_end=1") == Cost(round_trips=2, reads=1 + 1)
+
+
+def test_what_a_list_skips_is_read(cost: Logged) -> None:
+    assert cost("GET", "cities?_start=1&_end=2") == Cost(round_trips=3, reads=1 + 1 + 1)
+
+
+def test_a_delete_asks_once_what_goes_along(cost: Logged) -> None:
+    assert cost("DELETE", "cities/IT-1") == Cost(round_trips=3, reads=1 + 1, deletes=1)
+
+
+def test_what_goes_along_is_read_by_the_page_and_each_kind_of_it_is_asked_once_whether_more_does(cost: Logged) -> None:
+    for number in range(2, 11):
+        cost("PUT", f"cities/IT-{number}", json={"name": "x", "country": "IT"})
+    pages = 10 + 1  # and once more: nothing is left
+    assert cost("DELETE", "countries/IT") == Cost(round_trips=6, reads=1 + pages + 1, deletes=10 + 1)
