@@ -40,7 +40,7 @@ from shared.core.rules.problems import BadArgument
 from shared.documents.operations import documents
 from shared.documents.rules.requests import PutRequest
 from shared.history.rules.selection import HISTORY, HistoryRule
-from shared.kit import Function, objects
+from shared.kit import Function, flow, objects
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
 from shared.tasks.operations import failures
@@ -84,8 +84,14 @@ class Counter:
         return self.total
 
 
+@counters.flow
+def count(amount: int = 1) -> Any:
+    """A flow: likewise, its routes."""
+    return (yield flow.event("a")) or amount
+
+
 def application() -> DispatcherMiddleware:
-    """Return the functions of the catalogue, and one with objects."""
+    """Return the functions of the catalogue, and one with objects and flows."""
     app = mounted(load())
     assert isinstance(app, DispatcherMiddleware)
     app.mounts["/counters"] = loading.application(counters)
@@ -93,7 +99,7 @@ def application() -> DispatcherMiddleware:
 
 
 APP = application()
-NAMED = {"function": "counters", "class_name": "Counter", "method": "add"}
+NAMED = {"function": "counters", "class_name": "Counter", "method": "add", "flow": "count"}
 """Path parameters of which only one value leads anywhere."""
 
 
@@ -138,6 +144,7 @@ def filled(created: Harness) -> Harness:
         failures.keep(ports, attempt, Start(1), BadArgument("no"))
     for name in TAKEN:
         objects("Counter", name).with_(id=name).add()
+        count.start(name)
     for name in TAKEN:  # the second one waits for the first
         semaphores.wait(ports, "a", WaitRequest(name, paint, permits=2))
     return created

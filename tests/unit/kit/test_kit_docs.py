@@ -43,7 +43,7 @@ def named(example: Example) -> str:
     return f"{example.page}:{example.line}"
 
 
-NAMES = ("kit.md", "objects.md", "resources.md", "flows.md", "flow-patterns.md", "tutorial.md")
+NAMES = ("kit.md", "objects.md", "flows.md", "flow-patterns.md", "resources.md", "tutorial.md")
 PAGES = [example for page in NAMES for example in examples(page)]
 
 
