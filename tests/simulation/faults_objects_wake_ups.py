@@ -13,15 +13,15 @@ from shared.core.operations.mailbox import Mailbox
 from shared.core.operations.ports import AlreadyExists, Ports, Put, Snapshot
 from shared.core.rules import wake_ups
 from shared.core.rules.effects import Effect, name_of
-from shared.core.rules.mailbox import Waiting
+from shared.core.rules.mailbox import Waiting, has_read
 from shared.core.rules.problems import Unavailable
 from shared.core.rules.wake_ups import WakeUp, completed
 from shared.objects.operations import calls, records, runs
-from shared.objects.rules.turns import Turn, has_read
+from shared.objects.rules.turns import Turn
 from tests.simulation.faults_objects_planting import in_objects
 
 effects_of, complete, commit, run = records.effects_of, wake_ups._completed, outbox.commit, runs.run
-post, is_over = mailbox.post, runs._is_over
+post, is_over = mailbox.post, mailbox.is_over
 
 
 def _posted_without_outbox(ports: Ports, message: Put, wake: Effect) -> Any:
@@ -51,7 +51,7 @@ def _committed_since(wake: WakeUp, header: Snapshot) -> bool:
 
 def _read_since(wake: WakeUp, header: Snapshot) -> bool:
     """The turn that made the header does, too."""
-    return wake.of_slot and has_read(records.revision_of(header), wake.at)
+    return wake.of_slot and has_read(mailbox.revision_of(header), wake.at)
 
 
 def _of_any_time(wake: WakeUp, header: Snapshot) -> bool:
@@ -88,9 +88,9 @@ FAULTS = (
     in_objects("obj-5", "the slot of the commit", outbox, "commit", _slot_before_commit),
     in_objects("obj-5", "a run that comes early comes again", runs, "check_due", _not_checked),
     in_objects("obj-6", "asking for another run", runs, "effects_of", _asks_for_no_more),
-    in_objects("obj-6", "what another turn has read, not written", runs, "_is_over", _committed_since),
-    in_objects("obj-6", "only what landed before its time", runs, "_is_over", _of_any_time),
-    in_objects("obj-6", "no trust in the turn that made the header", runs, "_is_over", _read_since),
+    in_objects("obj-6", "what another turn has read, not written", runs, "is_over", _committed_since),
+    in_objects("obj-6", "only what landed before its time", runs, "is_over", _of_any_time),
+    in_objects("obj-6", "no trust in the turn that made the header", runs, "is_over", _read_since),
     in_objects("obj-11", "waiting for the time", mailbox, "due_messages", _always_due),
     in_objects("obj-11", "waking again", runs, "_wake_again", _not_again),
     in_objects("obj-11", "the next time in the name", wake_ups, "_completed", _named_by_its_end),

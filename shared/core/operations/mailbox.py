@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from shared.core.operations import outbox
 from shared.core.operations.ports import SERVER_TIME, AlreadyExists, Must, Order, Ports, Put, Query, Snapshot, Store
 from shared.core.rules.effects import Effect
+from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import (
     HEADER,
     HEADER_SINCE,
@@ -15,6 +16,7 @@ from shared.core.rules.mailbox import (
     blocks,
     collection_of,
     due_messages,
+    has_read,
     header_path,
     message_path,
     settled,
@@ -90,6 +92,21 @@ def check_due(wake: WakeUp, mailbox: Mailbox) -> None:
     """Raise `Unavailable` for a wake-up that comes early: done now, it would miss the messages of its slot."""
     if mailbox.read_time < wake.at:
         raise Unavailable("woken before its time")
+
+
+def is_over(wake: WakeUp, header: Snapshot) -> bool:
+    """Return whether a turn has read behind the time of a wake-up: what waits has a wake-up of its own.
+
+    The turn that made the header is none: a call at once looks for messages before it reads a header's time.
+    """
+    if not wake.of_slot or header.create_time == header.update_time:
+        return False
+    return has_read(revision_of(header), wake.at + timedelta(seconds=LIMITS.wake_up_margin_seconds))
+
+
+def revision_of(header: Snapshot) -> int:
+    """Return the revision of a header; 0 where there is none."""
+    return 0 if header.data is None else int(header.data["revision"])
 
 
 def wake_again(ports: Ports, next_wake: Effect, wake: WakeUp, mailbox: Mailbox) -> None:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.times import EPOCH
+from shared.core.rules.times import EPOCH, microseconds
 
 MAILBOX = "mailbox"
 HEADER = "!"
@@ -84,3 +84,13 @@ def blocks(message: Waiting, now: datetime) -> bool:
     One for later that is due in a moment may hide one that has come: its `since` lies so little ahead of its commit.
     """
     return message.due_at is None or message.due_at <= now + timedelta(seconds=LIMITS.since_ahead_seconds)
+
+
+def next_revision(before: int, read_time: datetime) -> int:
+    """Return the revision that a turn writes: it grows with every turn, also after a deletion, so it can fence."""
+    return max(before + 1, microseconds(read_time))
+
+
+def has_read(revision: int, moment: datetime) -> bool:
+    """Return whether the turn that wrote this revision read its mailbox at `moment` or later."""
+    return revision >= microseconds(moment)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from shared.core.operations.mailbox import header_put, message_put
+from shared.core.operations.mailbox import header_put, message_put, revision_of
 from shared.core.operations.outbox import to_record as outbox_record
 from shared.core.operations.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Snapshot, Write
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.mailbox import Waiting, message_path
+from shared.core.rules.mailbox import Waiting, message_path, next_revision
 from shared.core.rules.problems import TooLarge
 from shared.flows.operations.asking import Asked
 from shared.flows.operations.logs import Log, extended, left_behind
@@ -20,7 +20,6 @@ from shared.flows.rules.messages import Result, to_record
 from shared.flows.rules.next_headers import check_log, new_entries, next_header
 from shared.flows.rules.tasks import release_effect, wake_flow
 from shared.flows.rules.turns import FlowTurn
-from shared.objects.rules.turns import next_revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +87,7 @@ class TurnCommit:
 
 def header_write(snapshot: Snapshot, header: FlowHeader, now: datetime) -> Put:
     """Return the write of a header over the one that was read, under its guard."""
-    before = 0 if snapshot.data is None else int(snapshot.data["revision"])
-    return header_put(snapshot, header.to_record(), next_revision(before, now))
+    return header_put(snapshot, header.to_record(), next_revision(revision_of(snapshot), now))
 
 
 def taken_messages(address: FlowAddress, taken: Sequence[Waiting], now: datetime) -> Iterator[Write]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shared.core.operations.mailbox import check_due, read_mailbox, wake_again
+from shared.core.operations.mailbox import Mailbox, check_due, is_over, read_mailbox, wake_again
 from shared.core.operations.perform import Contended, pause
 from shared.core.operations.ports import Conflict, Ports
 from shared.core.rules.limits import LIMITS
@@ -34,12 +34,19 @@ def run(ports: Ports, flows: Flows, delivery: Run) -> None:
     for lost in range(LIMITS.rounds_max):
         mailbox = read_mailbox(ports.store, base, LIMITS.mailbox_page)
         check_due(delivery.wake, mailbox)
+        if is_over(delivery.wake, mailbox.header):
+            return _wake_again(ports, flows, delivery, mailbox)
         try:
             _advance(ports, flows, delivery, FlowMailbox(delivery.address, mailbox))
-            return wake_again(ports, wake_flow(base, flows.function, delivery.wake.until), delivery.wake, mailbox)
+            return _wake_again(ports, flows, delivery, mailbox)
         except Conflict:
             pause(ports, lost)
     raise Contended(f"{base} is written by many at once")
+
+
+def _wake_again(ports: Ports, flows: Flows, delivery: Run, mailbox: Mailbox) -> None:
+    wake = delivery.wake
+    wake_again(ports, wake_flow(wake.mailbox, flows.function, wake.until), wake, mailbox)
 
 
 def _advance(ports: Ports, flows: Flows, delivery: Run, read: FlowMailbox) -> None:

@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 from itertools import accumulate, repeat
 
 from shared.core.operations import outbox
-from shared.core.operations.mailbox import check_same_body, message_put, post, read_if_free
+from shared.core.operations.mailbox import check_same_body, message_put, post, read_if_free, revision_of
 from shared.core.operations.ports import Conflict, Ports, Snapshot
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.mailbox import header_path, message_path
+from shared.core.rules.mailbox import header_path, message_path, next_revision
 from shared.core.rules.problems import NotFound, Unavailable
-from shared.objects.operations.records import FunctionOf, TurnWrites, effects_of, revision_of, state_of, wake_object
+from shared.objects.operations.records import FunctionOf, TurnWrites, effects_of, state_of, wake_object
 from shared.objects.operations.runs import Code
 from shared.objects.rules.addresses import ObjectAddress
 from shared.objects.rules.messages import CallRecord, Message
-from shared.objects.rules.turns import Turn, next_revision
+from shared.objects.rules.turns import Turn
 
 FORWARDS_MAX = 20
 """Objects that a call on results may pass through, one behind the other, in one answer."""

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from shared.core.operations.mailbox import revision_of
 from shared.core.operations.ports import ID, Condition, Order, Ports, Query, Store
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import collection_of, header_path
 from shared.objects.operations.calls import Placeholder, post_call
-from shared.objects.operations.records import FunctionOf, revision_of, state_of
+from shared.objects.operations.records import FunctionOf, state_of
 from shared.objects.rules.addresses import COLLECTION, ObjectAddress
 from shared.objects.rules.messages import deletion
 

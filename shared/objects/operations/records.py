@@ -31,11 +31,6 @@ def state_of(header: Snapshot) -> str | None:
     return None if header.data is None else header.data["state"]
 
 
-def revision_of(header: Snapshot) -> int:
-    """Return the revision of a header; 0 where there is none."""
-    return 0 if header.data is None else int(header.data["revision"])
-
-
 @dataclass(frozen=True, slots=True)
 class TurnWrites:
     """What a turn commits: the header it read, and the calls that have no record yet, with their messages.

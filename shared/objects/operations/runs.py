@@ -10,22 +10,20 @@ bears a mark already, a run goes carefully: it marks one call, applies it, and g
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from shared.core.operations import outbox
-from shared.core.operations.mailbox import Mailbox, check_due, read_mailbox, wake_again
+from shared.core.operations.mailbox import Mailbox, check_due, is_over, read_mailbox, revision_of, wake_again
 from shared.core.operations.perform import Contended, pause
-from shared.core.operations.ports import SERVER_TIME, Change, Conflict, Ports, Put, Snapshot
+from shared.core.operations.ports import SERVER_TIME, Change, Conflict, Ports, Put
 from shared.core.operations.time_budgets import Budget, OutOfTime
 from shared.core.rules.limits import LIMITS
-from shared.core.rules.mailbox import Waiting, message_path
+from shared.core.rules.mailbox import Waiting, message_path, next_revision
 from shared.core.rules.problems import Unavailable
 from shared.core.rules.wake_ups import WakeUp
 from shared.objects.operations.records import (
     FunctionOf,
     TurnWrites,
     effects_of,
-    revision_of,
     state_of,
     wake_object,
 )
@@ -34,7 +32,7 @@ from shared.objects.rules.failures import failure_of
 from shared.objects.rules.marks import Mark
 from shared.objects.rules.messages import CallRecord, Kind, targets_of
 from shared.objects.rules.methods import Apply
-from shared.objects.rules.turns import Turn, has_read, next_revision
+from shared.objects.rules.turns import Turn
 from shared.tasks.rules.failures import path_of
 
 
@@ -71,7 +69,7 @@ def run(ports: Ports, code: Code, delivery: Run, budget: Budget) -> None:
     while lost < LIMITS.rounds_max:
         mailbox = read_mailbox(ports.store, delivery.wake.mailbox, LIMITS.mailbox_page)
         check_due(delivery.wake, mailbox)
-        if not mailbox.waiting or _is_over(delivery.wake, mailbox.header):
+        if not mailbox.waiting or is_over(delivery.wake, mailbox.header):
             return _wake_again(ports, code, delivery.wake, mailbox)
         try:
             if not _turn(ports, code, delivery, mailbox, out_of_time):
@@ -80,16 +78,6 @@ def run(ports: Ports, code: Code, delivery: Run, budget: Budget) -> None:
             pause(ports, lost)
             lost += 1
     raise Contended(f"{delivery.wake.mailbox} is written by many at once")
-
-
-def _is_over(wake: WakeUp, header: Snapshot) -> bool:
-    """Return whether a turn has read behind the time of a wake-up: what waits has a wake-up of its own.
-
-    The turn that made the header is none: a call at once looks for messages before it reads a header's time.
-    """
-    if not wake.of_slot or header.create_time == header.update_time:
-        return False
-    return has_read(revision_of(header), wake.at + timedelta(seconds=LIMITS.wake_up_margin_seconds))
 
 
 def _wake_again(ports: Ports, code: Code, wake: WakeUp, mailbox: Mailbox) -> None:

@@ -12,7 +12,6 @@ from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import CallTooLate, GaveUp, NoObject, NotFound, Problem, TooLarge
-from shared.core.rules.times import microseconds
 from shared.objects.rules.addresses import ObjectAddress
 from shared.objects.rules.messages import (
     CallRecord,
@@ -199,16 +198,6 @@ class Turn:
         body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}
         self.posted.append(Posted(address, place.id, message(*target, body["method"], body["arguments"], **others)))
         self._end(id_, since, replace(call, forwarded=place))
-
-
-def next_revision(before: int, read_time: datetime) -> int:
-    """Return the revision that a turn writes: it grows with every turn, also after a deletion, so it can fence."""
-    return max(before + 1, microseconds(read_time))
-
-
-def has_read(revision: int, moment: datetime) -> bool:
-    """Return whether the turn that wrote this revision read its mailbox at `moment` or later."""
-    return revision >= microseconds(moment)
 
 
 def _too_many() -> CallOutcome:
