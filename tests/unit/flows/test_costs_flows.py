@@ -69,7 +69,7 @@ def test_a_steps_end_and_the_next_ones_beginning() -> None:
     assert of(shop, "work") == Cost(round_trips=4, reads=1, writes=2, deletes=1, tasks=1)
 
 
-@pytest.mark.parametrize("steps", [300, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [300, pytest.param(3_000, marks=(pytest.mark.slow, pytest.mark.timeout(900)))])
 def test_a_step_of_a_long_flow_on_average(steps: int) -> None:
     shop = Shop(flows_of(chain), {"work": lambda _: "x" * 500})
     shop.start("chain", count=steps)
