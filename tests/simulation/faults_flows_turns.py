@@ -115,10 +115,16 @@ def _permanent(*arguments: Any) -> None:
         return
 
 
+def _drops_one_page(*_: Any) -> list[Effect]:
+    """What came for a flow that has ended is dropped a page at a time, and nobody asks for the next."""
+    return []
+
+
 FAULTS = (
     in_flows("flow-1", "the header's guard", (records, "header_put", _unguarded)),
     in_flows("flow-1", "what was told leaves the mailbox in the same commit", (turns, "outbox", TwoCommits)),
     in_flows("flow-1", "asking for another run", (records.TurnCommit, "_own_wake", _asks_for_no_more)),
+    in_flows("flow-1", "another run where messages are dropped", (turns, "_next_run", _drops_one_page)),
     in_flows("flow-1", "the tasks of a start in its outbox", (starts, "outbox", NoOutbox)),
     in_flows("flow-1", "the tasks of a turn in its outbox", (turns, "outbox", NoOutbox)),
     in_flows("flow-1", "no definite no", (runs, "run", _permanent)),

@@ -5,6 +5,7 @@ for the one that is gone bears its life, and is dropped; a lease among it is giv
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from shared.core.operations import outbox
 from shared.core.operations.perform import Contended, pause
@@ -12,12 +13,14 @@ from shared.core.operations.ports import Conflict, Delete, Ports, Query, Snapsho
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import HEADER, collection_of, header_path
 from shared.core.rules.problems import FlowCancelled, FlowRunning, NoFlow
+from shared.flows.operations.posts import cancel
 from shared.flows.operations.records import card, end_messages, end_tasks, header_of, header_write
 from shared.flows.rules.addresses import FlowAddress
+from shared.flows.rules.commands import SubFlow
 from shared.flows.rules.ends import End
 from shared.flows.rules.headers import FlowHeader
-from shared.flows.rules.messages import Result, from_record
-from shared.flows.rules.tasks import release_effect
+from shared.flows.rules.messages import Place, Result, from_record
+from shared.flows.rules.tasks import own_id, release_effect
 from shared.objects.rules.outcomes import CallOutcome
 
 
@@ -38,11 +41,21 @@ def _ended(ports: Ports, address: FlowAddress) -> FlowHeader:
             return header
         if not header.stuck:
             raise FlowRunning("Cancel the flow, or wait for its end; then it can be deleted.")
+        _cancel_inner(ports, header)
         try:
             return _end_by_hand(ports, read, header)
         except Conflict:
             pause(ports, lost)
     raise Contended(f"{address.base} is written by many at once")
+
+
+def _cancel_inner(ports: Ports, header: FlowHeader) -> None:
+    """Cancel the flows that a stuck one waits for: nobody will."""
+    for path, each in header.pending.items():
+        kind, _, name = each.signature.partition(" ")
+        if kind == SubFlow.kind:
+            with suppress(NoFlow):
+                cancel(ports, FlowAddress(name, own_id(header.address, Place(header.life, path))))
 
 
 def _end_by_hand(ports: Ports, read: Snapshot, header: FlowHeader) -> FlowHeader:

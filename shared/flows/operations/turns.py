@@ -12,6 +12,7 @@ from typing import Any
 from shared.core.operations import outbox
 from shared.core.operations.mailbox import Mailbox
 from shared.core.operations.ports import Ports
+from shared.core.rules.effects import Effect
 from shared.core.rules.mailbox import Waiting
 from shared.core.rules.problems import TooLarge
 from shared.core.rules.times import rfc3339
@@ -22,7 +23,7 @@ from shared.flows.rules.definitions import Flows
 from shared.flows.rules.failures import Stuck, too_large
 from shared.flows.rules.headers import FlowHeader
 from shared.flows.rules.messages import Result, from_record
-from shared.flows.rules.tasks import release_effect
+from shared.flows.rules.tasks import release_effect, wake_flow
 from shared.flows.rules.turns import FlowTurn
 
 
@@ -101,10 +102,16 @@ def _take(turn: FlowTurn, page: Sequence[Waiting], own: Result | None) -> Sequen
 def _drop_all(ports: Ports, read: FlowMailbox, function: str) -> None:
     """Take out what came for a flow that has ended or is not there. A lease that was granted is given back."""
     base = read.address.base
-    effects = [release_effect(base, function, lease) for lease in leases_of(read.mailbox.waiting)]
+    leases = leases_of(read.mailbox.waiting)
+    effects = [release_effect(base, function, lease) for lease in leases] + _next_run(base, function, read)
     writes = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time))
     if writes or effects:
         outbox.commit(ports, writes, effects)
+
+
+def _next_run(base: str, function: str, read: FlowMailbox) -> list[Effect]:
+    """Return the wake-up of another run if the page was not all."""
+    return [wake_flow(base, function)] if read.mailbox.more else []
 
 
 def leases_of(messages: Sequence[Waiting]) -> list[dict[str, Any]]:

@@ -1,11 +1,15 @@
 """Flows run to their ends: steps, events, sleeps, locks, sub-flows, batches, cancels; and what makes them stuck."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shared.core.operations.mailbox import header_put
+from shared.core.operations.ports import Order, Query
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.mailbox import HEADER, collection_of, header_path
 from shared.core.rules.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, OtherBody, Problem, Unavailable
 from shared.core.rules.task_context import Lease
 from shared.flows.operations import flows as flow_operations
@@ -15,6 +19,8 @@ from shared.flows.rules import flow
 from shared.flows.rules.addresses import FlowAddress
 from shared.flows.rules.commands import SubFlow
 from shared.flows.rules.definitions import FlowDefinition
+from shared.flows.rules.ends import End
+from shared.objects.rules.outcomes import CallOutcome
 from shared.semaphores.operations import semaphores
 from shared.semaphores.rules.requests import SemaphoreSettings
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
@@ -354,6 +360,25 @@ def test_a_flow_tells_how_it_ended() -> None:
     assert ended == [{"called": {"flow": "checkout", "id": "1"}, "call": "1", "result": ["charge", "pack", "label"]}]
 
 
+def test_what_comes_for_a_flow_that_has_ended_is_dropped_page_by_page() -> None:
+    shop = Shop(flows_of(checkout))
+    shop.start("checkout", order=1)
+    for number in range(12):
+        shop.event("checkout", "x", id_=str(number))
+        shop.world.pass_time(0.1)
+    shop.world.tasks[:] = [each for each in shop.world.tasks if each.task != "turn"]
+    ended = replace(flow_operations.get(shop.ports, FlowAddress("checkout", "1")).header, begun=True)
+    after = ended.ended(End("completed", CallOutcome(None), shop.world.now))
+    shop.world.store.commit(
+        [header_put(shop.world.store.read(header_path(after.address.base))[0], after.to_record(), 5)]
+    )
+    with LIMITS.replaced(mailbox_page=4):
+        posts.resume(shop.ports, after.address)
+        shop.settle()
+    waiting = Query(collection_of(after.address.base), order_by=(Order(("since",)),))
+    assert [each.id for each in shop.world.store.query(waiting)] == [HEADER]
+
+
 def test_a_flow_that_has_ended_is_removed_after_a_week_and_its_id_is_free() -> None:
     shop = Shop(flows_of(checkout))
     shop.start("checkout", order=1)
@@ -386,6 +411,28 @@ def test_a_stuck_flow_can_be_deleted_and_gives_its_locks_back() -> None:
     removal.delete(shop.ports, FlowAddress("broken", "1"))
     shop.settle()
     assert leases(shop) == 0
+
+
+def test_a_stuck_flow_that_is_deleted_has_the_flows_in_it_cancelled() -> None:
+    def outer() -> Any:
+        yield [SubFlow(FUNCTION, "inner", {}), breaking()]
+
+    def breaking() -> Any:
+        yield flow.event("x")
+        raise KeyError("x")
+
+    def inner() -> Any:
+        yield flow.event("never")
+
+    shop = Shop(flows_of(outer, inner))
+    shop.start("outer")
+    shop.settle()
+    shop.event("outer", "x")
+    shop.settle()
+    removal.delete(shop.ports, FlowAddress("outer", "1"))
+    shop.settle()
+    [child] = flow_operations.list_flows(shop.ports, "inner").flows
+    assert child["state"] == "cancelled"
 
 
 def test_the_log_is_shown_page_by_page() -> None:
