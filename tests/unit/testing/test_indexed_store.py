@@ -16,6 +16,7 @@ from shared.core.rules.problems import BadQuery, NeedsIndex, Unavailable
 from shared.testing.index_check import IndexedStore
 from shared.testing.memory_store import MemoryStore
 from tests.simulation.__main__ import WORLDS
+from tests.simulation.half_commits import HalfCommitStore
 
 QUERY = Query("documents", (Condition(("a", "zip"), "==", 1),), (Order(("n",), descending=True),))
 ENTRY = 'documents-a-zip-n: {collection: documents, fields: ["a.zip", "-n"]}'
@@ -72,7 +73,7 @@ def asked() -> list[Query]:
     """The queries that the kit makes in some worlds of each kind."""
     queries: list[Query] = []
 
-    class Listening(MemoryStore):
+    class Listening(HalfCommitStore):
         def query(self, query: Query) -> tuple[Snapshot, ...]:
             queries.append(query)
             return super().query(query)
@@ -81,7 +82,7 @@ def asked() -> list[Query]:
             queries.append(query)
             return super().count(query)
 
-    with mock.patch("tests.simulation.world.MemoryStore", Listening):
+    with mock.patch("tests.simulation.world.HalfCommitStore", Listening):
         for run in WORLDS.values():
             for seed in range(20):
                 run(seed)
