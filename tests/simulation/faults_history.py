@@ -20,8 +20,9 @@ from shared.documents.rules.documents import Document, path_of
 from shared.documents.rules.preconditions import UNCONDITIONAL
 from shared.documents.rules.requests import PutRequest
 from shared.history.operations import compaction
-from shared.history.rules import versions
-from shared.history.rules.versions import COLLECTION, Recorded, Segment, State
+from shared.history.rules import entries, versions
+from shared.history.rules.entries import COLLECTION, Segment
+from shared.history.rules.versions import Recorded, State
 from tests.simulation import history_world
 from tests.simulation.faults import Fault
 
@@ -43,7 +44,7 @@ commit = outbox.commit
 def _as_if_known(state: State, *given: Any) -> Recorded:
     """The log is taken to hold what the document holds."""
     if state.mark is not None and state.content is not None:
-        state = replace(state, mark=replace(state.mark, digest=versions.digest(state.content)))
+        state = replace(state, mark=replace(state.mark, digest=entries.digest(state.content)))
     return record(state, *given)
 
 

@@ -16,8 +16,8 @@ from shared.documents.operations.large_inputs import GroupedEmbedding
 from shared.documents.rules import documents, links
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content
+from shared.history.rules.entries import header_path
 from shared.history.rules.selection import HISTORY
-from shared.history.rules.versions import header_path
 
 
 def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:

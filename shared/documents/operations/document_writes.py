@@ -14,10 +14,11 @@ from shared.documents.operations.follow_ups import follow_up
 from shared.documents.operations.stored_documents import StoredDocument, tag_of_stamp
 from shared.documents.rules import documents, links
 from shared.documents.rules.documents import Author, Content, Document
-from shared.history.rules import versions
+from shared.history.rules import entries, versions
 from shared.history.rules.authors import AUTHOR
+from shared.history.rules.entries import Action, Mark
 from shared.history.rules.selection import HISTORY, HistoryRule
-from shared.history.rules.versions import Action, Mark, Recorded, State
+from shared.history.rules.versions import Recorded, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def deletion(snapshot: Snapshot, header: Snapshot | None = None) -> Deletion:
     recorded = _recorded(snapshot, before, None, "delete", rule, header)
     assert recorded.mark, "a deletion is a version"
     kept = recorded.mark.in_header().to_record()
-    last = () if header else (Put(versions.header_path(snapshot.id), kept),)
+    last = () if header else (Put(entries.header_path(snapshot.id), kept),)
     writes = (write, *version_writes(snapshot.id, recorded, header), *last)
     return Deletion(writes, (*follow_up(snapshot, None), *versions.compaction_task(snapshot.id, recorded)))
 
@@ -135,9 +136,9 @@ def _recorded(
 
 def version_writes(key: str, recorded: Recorded, header: Snapshot | None = None) -> tuple[Write, ...]:
     """Return the writes of new versions, of which none may be there, and of the header that they go on from."""
-    collection = versions.collection_of(key)
+    collection = entries.collection_of(key)
     writes = [
-        Put(f"{collection}/{versions.id_of(entry.version)}", entry.to_record(), Must.NOT_EXIST)
+        Put(f"{collection}/{entries.id_of(entry.version)}", entry.to_record(), Must.NOT_EXIST)
         for entry in recorded.entries
     ]
     if header is not None and recorded.mark is not None:

@@ -23,8 +23,8 @@ from shared.documents.rules.documents import COLLECTION, Content, path_of
 from shared.documents.rules.preconditions import UNCONDITIONAL, Precondition
 from shared.documents.rules.queries import CountRequest, FindRequest
 from shared.documents.rules.requests import PutRequest
+from shared.history.rules.entries import Action
 from shared.history.rules.selection import HISTORY
-from shared.history.rules.versions import Action
 
 
 def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocument:

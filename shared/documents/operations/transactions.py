@@ -27,8 +27,8 @@ from shared.documents.operations.document_writes import deletion, goes_on_from_h
 from shared.documents.operations.stored_documents import StoredDocument
 from shared.documents.rules.documents import Content, path_of
 from shared.documents.rules.requests import PutRequest
+from shared.history.rules.entries import header_path
 from shared.history.rules.selection import HISTORY
-from shared.history.rules.versions import header_path
 
 Returned = TypeVar("Returned")
 Kind = TypeVar("Kind", bound="Transaction")

@@ -25,7 +25,7 @@ from shared.documents.rules import documents, links, write_backs
 from shared.documents.rules.copies import Embedding
 from shared.documents.rules.documents import Content
 from shared.documents.rules.requests import PatchRequest
-from shared.history.rules import versions
+from shared.history.rules import entries
 
 Outcome = tuple[StoredDocument | None, list[str]]
 """The document as stored, or None and the paths that a next attempt must read."""
@@ -77,7 +77,7 @@ class _Plan:
         self.missing: list[str] = []
         self._request = request
         self._read = {one.path: one for one in read}
-        logs = versions.COLLECTION
+        logs = entries.COLLECTION
         self._inputs = link_inputs.embedding_from(one for one in self._read.values() if not one.path.startswith(logs))
         self._patches: dict[str, list[Content]] = {}
         self._sources: dict[str, list[str]] = {}
@@ -108,13 +108,13 @@ class _Plan:
             written = {source: each.content for source, each in made.items()}
             embedding = Embedding({**self._inputs.sources, **written}, self._inputs.transforms)
             embedded = links.embed_links(key, merged[key], embedding)
-            header = self._read.get(versions.header_path(key))
+            header = self._read.get(entries.header_path(key))
             made[key] = put_write(self._read[documents.path_of(key)], embedded, header=header)
         return list(made.values())
 
     def _lacks_header(self, key: str, merged: Content) -> bool:
         """Note that the header of a document's log has not been read, if it must be."""
-        path = versions.header_path(key)
+        path = entries.header_path(key)
         lacks = path not in self._read and goes_on_from_header(self._read[documents.path_of(key)], merged)
         self.missing += [path] if lacks else []
         return lacks

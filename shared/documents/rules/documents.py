@@ -26,7 +26,7 @@ from shared.core.rules.problems import KeyMismatch, NotAnObject, ReservedField, 
 from shared.core.rules.times import microseconds
 from shared.documents.rules import sizes
 from shared.documents.rules.sizes import Size
-from shared.history.rules.versions import Mark
+from shared.history.rules.entries import Mark
 
 Content = dict[str, Any]
 Author = Literal["put", "refresh"]

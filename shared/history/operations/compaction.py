@@ -9,8 +9,8 @@ from shared.core.operations.record_sizes import is_full
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import BadValue
 from shared.core.rules.queries import ID
-from shared.history.rules import json_patch, versions
-from shared.history.rules.versions import Entry, Mark
+from shared.history.rules import entries, json_patch
+from shared.history.rules.entries import Entry, Mark
 
 GROUP = 100
 """Versions that are read and deleted at once."""
@@ -27,8 +27,8 @@ def run(ports: Ports, work: Mapping[str, Any]) -> None:
 
 def delete_before(ports: Ports, key: str, version: int) -> None:
     """Delete the versions before one. A repeat finds none."""
-    older = (Condition(ID, ">", versions.id_of(version)),)
-    query = Query(versions.collection_of(key), older, (), GROUP, (), LIMITS.read_bytes_max)
+    older = (Condition(ID, ">", entries.id_of(version)),)
+    query = Query(entries.collection_of(key), older, (), GROUP, (), LIMITS.read_bytes_max)
     while True:
         page = ports.store.query(query)
         if page:
@@ -39,7 +39,7 @@ def delete_before(ports: Ports, key: str, version: int) -> None:
 
 def forget(ports: Ports, key: str) -> None:
     """Delete all versions of a document. What it holds becomes a version again with its next change."""
-    delete_before(ports, key, versions.LAST)
+    delete_before(ports, key, entries.LAST)
 
 
 def note_deletion(ports: Ports, key: str, path: str, mark: Mark) -> None:
@@ -47,14 +47,14 @@ def note_deletion(ports: Ports, key: str, path: str, mark: Mark) -> None:
 
     If the document is there again, its creation has gone before: then nothing is recorded.
     """
-    latest = ports.store.query(Query(versions.collection_of(key), limit=1))
-    if not latest or versions.version_of(latest[0].id) != mark.version:
+    latest = ports.store.query(Query(entries.collection_of(key), limit=1))
+    if not latest or entries.version_of(latest[0].id) != mark.version:
         return
-    found, header = ports.store.read(path, versions.header_path(key))
+    found, header = ports.store.read(path, entries.header_path(key))
     if found.data is None:
         gone = Entry(mark.version + 1, "delete", "", json_patch.to_nothing(), whole=True)
-        at = f"{versions.collection_of(key)}/{versions.id_of(gone.version)}"
-        after = versions.mark_after(mark, gone.version)
+        at = f"{entries.collection_of(key)}/{entries.id_of(gone.version)}"
+        after = entries.mark_after(mark, gone.version)
         kept = Put(header.path, after.in_header().to_record(), header.guard)
         with suppress(Conflict):
             ports.store.commit([Put(at, gone.to_record(), Must.NOT_EXIST), kept])

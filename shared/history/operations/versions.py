@@ -13,9 +13,10 @@ from shared.core.rules.listings import Listing
 from shared.core.rules.problems import NotFound
 from shared.core.rules.queries import ID
 from shared.core.rules.times import rfc3339
+from shared.history.rules import entries as log_entries
 from shared.history.rules import json_patch, versions
+from shared.history.rules.entries import Content, Entry
 from shared.history.rules.references import Reference
-from shared.history.rules.versions import Content, Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Changes:
 def find(ports: Ports, key: str, listing: Listing) -> VersionsPage:
     """Return a page of a document's versions; none, if it has no history."""
     query = Query(
-        versions.collection_of(key), limit=listing.limit, after=listing.after, bytes_max=LIMITS.read_bytes_max
+        log_entries.collection_of(key), limit=listing.limit, after=listing.after, bytes_max=LIMITS.read_bytes_max
     )
     page = ports.store.query(query)
     token = page_tokens.write(listing.mark, [], page[-1].id) if page and is_full(query, page) else ""
@@ -107,11 +108,11 @@ def read(ports: Ports, key: str, reference: Reference) -> VersionContent:
 
 def _back_from(ports: Ports, key: str, latest: int) -> Iterator[Snapshot]:
     """Iterate over the entries of versions up to one, the latest first, in pages that can be held."""
-    begin = (Condition(ID, ">=", versions.id_of(latest)),)
+    begin = (Condition(ID, ">=", log_entries.id_of(latest)),)
     after: tuple[str, ...] = ()
     while True:
         query = Query(
-            versions.collection_of(key), begin, (), LIMITS.history_segment_versions, after, LIMITS.read_bytes_max
+            log_entries.collection_of(key), begin, (), LIMITS.history_segment_versions, after, LIMITS.read_bytes_max
         )
         page = ports.store.query(query)
         yield from page

@@ -18,110 +18,19 @@ and writes the header under the guard of its read: a document that is missing at
 between.
 """
 
-import base64
-import hashlib
-import json
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any
 
 from shared.core.rules import values
 from shared.core.rules.effects import Effect, name_of
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.times import instant, microseconds
 from shared.history.rules import json_patch
+from shared.history.rules.entries import COLLECTION, Action, Content, Entry, Mark, Segment, digest, mark_after
 from shared.history.rules.json_patch import Patch
 from shared.history.rules.selection import HistoryRule
-
-Content = dict[str, Any]
-Action = Literal["put", "delete", "restore", "found"]
-
-COLLECTION = "histories"
-ACTIONS = ("put", "delete", "restore", "found")
-
-LAST = 10**18 - 1
-"""More microseconds than any time has."""
-
-
-def header_path(key: str) -> str:
-    """Return the path of a log's header."""
-    return f"{COLLECTION}/{key}"
-
-
-def collection_of(key: str) -> str:
-    """Return the collection of a document's versions."""
-    return f"{COLLECTION}/{key}/versions"
-
-
-def id_of(version: int) -> str:
-    """Return the id of a version's entry: the later, the smaller."""
-    return f"{LAST - version:018d}"
-
-
-def version_of(entry_id: str) -> int:
-    """Undo `id_of`."""
-    return LAST - int(entry_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Entries that are read without others: the version of the first, and how many there are."""
-
-    first: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What the log knows of its document: the last version, its digest, and the segments of this life, at least one."""
-
-    version: int
-    digest: str
-    segments: tuple[Segment, ...]
-
-    @classmethod
-    def from_record(cls, data: object) -> Self | None:
-        """Return the mark in a reserved map, or None if there is none."""
-        match data:
-            case {"version": int(version), "digest": str(digest), "firsts": list(firsts), "counts": list(counts)}:
-                return cls(version, digest, tuple(map(Segment, firsts, counts)))
-        return None
-
-    def in_header(self) -> "Mark":
-        """Return the mark as the header of a log keeps it: what the document holds by then is not known."""
-        return replace(self, digest="")
-
-    def to_record(self) -> dict[str, Any]:
-        """Return what `from_record` reads."""
-        firsts, counts = ([getattr(each, name) for each in self.segments] for name in ("first", "count"))
-        return {"version": self.version, "digest": self.digest, "firsts": firsts, "counts": counts}
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One version: what made it, who, and a patch against the version before, or against nothing if it is `whole`."""
-
-    version: int
-    action: Action
-    author: str
-    patch: Patch
-    whole: bool
-
-    @classmethod
-    def from_record(cls, entry_id: str, data: Mapping[str, Any]) -> Self:
-        """Return the entry of a record."""
-        text = _unpacked(data["patch"]) if data.get("packed") else data["patch"]
-        return cls(version_of(entry_id), data["action"], data["author"], json.loads(text), data["whole"])
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the record: the patch as text, so that it may hold any JSON; a long one is compressed."""
-        text = values.canonical(self.patch)
-        record = {"action": self.action, "author": self.author, "whole": self.whole, "patch": text}
-        if len(text) <= LIMITS.history_text_letters_max:
-            return record
-        return {**record, "patch": _packed(text), "packed": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +55,6 @@ class Recorded:
     obsolete_before: int = 0
 
 
-def digest(content: Content) -> str:
-    """Return a hash that equal contents, and only they, share."""
-    return hashlib.sha256(values.canonical(content).encode()).hexdigest()[:32]
-
-
 def record(state: State, after: Content | None, action: Action, author: str, rule: HistoryRule) -> Recorded:
     """Return what to record with a write that leaves `after` (None: it deletes). Contents have links as bare keys."""
     log = _Log(state, rule)
@@ -161,12 +65,6 @@ def record(state: State, after: Content | None, action: Action, author: str, rul
     if (before is None) != (after is None) or not values.same(before, after):
         log.add(microseconds(state.read_time), action, author, after)
     return log.recorded()
-
-
-def mark_after(mark: Mark, version: int) -> Mark:
-    """Return the mark after a deletion that begins no segment."""
-    *closed, last = mark.segments
-    return Mark(version, "", (*closed, Segment(last.first, last.count + 1)))
 
 
 class _Log:
@@ -256,11 +154,3 @@ def compaction_task(key: str, recorded: Recorded) -> tuple[Effect, ...]:
     event_id = name_of(COLLECTION, key, recorded.entries[-1].version)
     work = {"compact": key, "before": recorded.obsolete_before}
     return (Effect(event_id, "links", "link_refresh", "refresh", {"event": event_id, "work": work}),)
-
-
-def _packed(text: str) -> str:
-    return base64.b64encode(zlib.compress(text.encode())).decode()
-
-
-def _unpacked(text: str) -> str:
-    return zlib.decompress(base64.b64decode(text)).decode()
