@@ -39,7 +39,7 @@ RUN_philosophers = examples.dinner --mode=$(or $(MODE),ordered) --seats=$(or $(S
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## Run the five stages of the demo on real input, on the local emulators (CITIES=all or a number)
+demo: $(READY) ## Run the six stages of the demo on real input, on the local emulators (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
 example: $(READY) ## Run an example on a local stack (NAME=quilt, standings with INPUT=cities or ratings, or philosophers with MODE=naive or ordered, SEATS=5)
