@@ -37,7 +37,7 @@ EXAMPLES := $(patsubst examples/local/%.py,%,$(wildcard examples/local/*.py))
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## Run the five stages of the demo on real input, on the local emulators (CITIES=all or a number)
+demo: $(READY) ## Run the six stages of the demo on real input, on the local emulators (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
 example: $(READY) ## Run an example on a local stack (NAME=quilt, todos, atlas, standings with INPUT=cities or ratings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)

@@ -1,4 +1,4 @@
-"""Run all five stages on a local stack (`make demo`), or against functions that are deployed (`--base-url`).
+"""Run all six stages on a local stack (`make demo`), or against functions that are deployed (`--base-url`).
 
 The exit code is 0 only if every check held; 1 if one did not, or the service did not answer; 2 for a wrong call.
 """

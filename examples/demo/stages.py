@@ -1,9 +1,9 @@
-"""The five stages of the demo. The first three run steps of the gazetteer's job, grouped under a heading."""
+"""The six stages of the demo. The first three run steps of the gazetteer's job, grouped under a heading."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from examples.demo import batches, philosophers
+from examples.demo import batches, philosophers, standings
 from examples.gazetteer.client import Documents
 from examples.gazetteer.data import Document
 from examples.gazetteer.job import LOAD_DOCUMENTS, Job, OnProgress, Result, Site
@@ -14,7 +14,7 @@ RunStage = Callable[[Documents, Site, OnProgress], Iterator[Result]]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One of the five, with what it shows in a sentence."""
+    """One of the six, with what it shows in a sentence."""
 
     name: str
     summary: str
@@ -22,7 +22,7 @@ class Stage:
 
 
 def stages(documents: dict[str, Document], run_id: str) -> Sequence[Stage]:
-    """Return all five; `run_id` is a word that no other run on the same store has used."""
+    """Return all six; `run_id` is a word that no other run on the same store has used."""
     steps = {step.name: step for step in plan(documents)}
     changes = [step for name, step in steps.items() if name not in ("load", "query by copies", "verify all")]
     queries = [steps["query by copies"], steps["verify all"]]
@@ -33,6 +33,7 @@ def stages(documents: dict[str, Document], run_id: str) -> Sequence[Stage]:
         Stage("Query", "by fields of copies, and read everything back", _job(queries)),
         Stage("Semaphores", "dining philosophers as continuations: no process waits", philosophers.stage(run_id)),
         Stage("Batches", "a fan-out that completes exactly once", batches.stage(run_id)),
+        Stage("Standings", "counts and sums that follow, and end exact", standings.stage(run_id)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The demo's five stages, as `make demo` runs them; and what a deployment refuses that could not be carried out."""
+"""The demo's six stages, as `make demo` runs them; and what a deployment refuses that could not be carried out."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ KITS_OWN = {"function": "link_refresh", "task": "eat", "payload": {}}
 NO_QUEUE = {"function": "quilt", "task": "paint", "payload": {}, "queue": "fast"}
 
 
-def test_the_five_stages_pass_on_the_embedded_store_and_in_a_log() -> None:
+def test_the_six_stages_pass_on_the_embedded_store_and_in_a_log() -> None:
     environment = {**os.environ, "SIGNALBOX_STORE": "embedded", "CITIES": "20", "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "examples.demo"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
@@ -28,6 +28,7 @@ def test_the_five_stages_pass_on_the_embedded_store_and_in_a_log() -> None:
         "Query:",
         "Semaphores:",
         "Batches:",
+        "Standings:",
     ]
     assert "checks hold." in lines[-1]
     assert "FAILED" not in done.stdout

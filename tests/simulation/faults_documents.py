@@ -27,8 +27,8 @@ from tests.simulation.faults import Fault, in_links
 from tests.simulation.links_kinds import FOREIGN, VERSATILE
 
 
-def _unguarded_put(*read: Any) -> DocumentWrite:
-    made = put_write(*read)
+def _unguarded_put(*read: Any, **header: Any) -> DocumentWrite:
+    made = put_write(*read, **header)
     return replace(made, write=replace(made.write, guard=None))
 
 
