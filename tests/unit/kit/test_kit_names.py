@@ -36,7 +36,7 @@ def test_an_unknown_name_is_an_import_error() -> None:
     ("names", "loaded"),
     [
         ("Function, Lease, Problem, semaphore", "batches core semaphores tasks"),
-        ("Function, documents", "batches core documents semaphores tasks"),
+        ("Function, documents", "batches core documents history semaphores tasks"),
         ("Function, objects", "batches core objects semaphores tasks"),
         ("Function, flows", "batches core flows objects semaphores tasks"),
         ("yokes", "batches core semaphores standings tasks"),
