@@ -24,8 +24,8 @@ def _transactions(clause: str, without: str, module: object, name: str, instead:
     return Fault(clause, without, partial(mock.patch.object, module, name, instead), transactions_world.run)
 
 
-def _put_blindly(*given: Any) -> Any:
-    made = put_write(*given)
+def _put_blindly(*given: Any, **header: Any) -> Any:
+    made = put_write(*given, **header)
     return replace(made, write=replace(made.write, guard=None))
 
 
