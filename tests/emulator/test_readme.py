@@ -61,14 +61,15 @@ def test_the_first_calls_answer_as_the_readme_shows(dev: Dev) -> None:
 
 def test_queries_merges_loads_and_transforms_answer_as_the_http_page_shows(dev: Dev) -> None:
     process, port = dev
-    loaded, found, counted, merged, _ = run_calls(block("run: documents", "docs/http.md"), port)
+    loaded, found, counted, merged, written_back, _ = run_calls(block("run: documents", "docs/http.md"), port)
     assert [each["status"] for each in loaded["results"]] == [201, 201]
     assert [each["name"] for each in found["documents"]] == ["Ann"]
     assert counted == {"count": 1}
     assert (merged["name"], merged["phone"]) == ("Ann", {"home": "555-0101"})
+    assert written_back["address"]["city"] == "somewheretown"
     ann = f"http://127.0.0.1:{port}/documents/ann"
     assert processes.wait_until(
-        lambda: httpx.get(ann).json()["address"] == {"key": "town-hall", "label": "stuffville 54321"},
+        lambda: httpx.get(ann).json()["address"] == {"key": "town-hall", "label": "somewheretown 54321"},
         process,
         timeout_seconds=FOLLOW_SECONDS_MAX,
     )

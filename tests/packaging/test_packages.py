@@ -86,8 +86,9 @@ def test_a_zip_holds_its_folder_its_part_of_shared_and_requirements_and_nothing_
     own = {path.relative_to(function.folder).as_posix() for path in function.folder.glob("*.py")}
     assert own | {"requirements.txt"} <= names
     others = names - own - {"requirements.txt"}
-    assert {path for path in others if not (path.startswith("shared/") and path.endswith(".py"))} == set()
-    assert not [path for path in names if path.rpartition("/")[2].startswith("test_")]
+    folder = {path.relative_to(function.folder).as_posix() for path in function.folder.rglob("*") if path.is_file()}
+    assert {path for path in others - folder if not (path.startswith("shared/") and path.endswith(".py"))} == set()
+    assert not [path for path in names if path.rpartition("/")[2].startswith(("test_", "README", "package"))]
 
 
 def test_entries_are_sorted_stored_and_have_one_time_and_one_mode(project: Project, packaged: Packaged) -> None:
