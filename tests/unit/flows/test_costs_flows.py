@@ -9,6 +9,7 @@ import pytest
 from shared.adapters.meter import Cost
 from shared.core.rules.calls import Call
 from shared.core.rules.limits import LIMITS
+from shared.core.rules.wake_ups import TASK
 from shared.flows.operations import flows, posts
 from shared.flows.rules import flow
 from shared.flows.rules.addresses import FlowAddress
@@ -35,6 +36,11 @@ def nap() -> Any:
 def approval() -> Any:
     yield flow.event("approved")
     yield step("work")
+
+
+def events() -> Any:
+    for _ in range(9):
+        yield flow.event("approved")
 
 
 def of_start(shop: Shop, name: str, **arguments: Any) -> Cost:
@@ -149,3 +155,22 @@ def test_a_cancel_is_posted_behind_a_look() -> None:
     cost = shop.world.cost_of(lambda: posts.cancel(shop.ports, FlowAddress("approval", "1")))
     assert cost == Cost(round_trips=4, reads=1, writes=2, deletes=1, tasks=1)
     assert LIMITS.flow_siblings_max < 20
+
+
+def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_something_waits() -> None:
+    """So the runs of a rush of events do not lose their guards to each other, and are not taken for deaths."""
+    shop = Shop(flows_of(events))
+    shop.start("events")
+    wake_ups = []
+    for number in range(5):
+        shop.event("events", "approved", id_=f"e{number}")
+        wake_ups.append(shop.take(TASK))
+        shop.world.pass_time(0.25)
+    first, *_, last = wake_ups
+    shop.world.pass_time(10)
+    shop.deliver(last)
+    shop.event("events", "approved", id_="newer")
+    assert shop.world.cost_of(lambda: shop.deliver(first)) == Cost(round_trips=1, reads=2)
+    assert shop.status("events")["told"] == 5
+    shop.deliver(shop.take(TASK))
+    assert shop.status("events")["told"] == 6
