@@ -101,8 +101,8 @@ def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[St
             return Decision((), (None, needed))
         embedded = read.embed(content)
         _check_references(request, before, read, embedded)
-        made = put_write(read.own, embedded)
-        return Decision((made.write,), (_stored(request.resource, made.stored), needed), made.effects)
+        made = put_write(read.own, embedded, header=read.header)
+        return Decision(made.writes, (_stored(request.resource, made.stored), needed), made.effects)
 
     return perform(ports, DocumentRead(request.key, paths, content_of), decide)[0]
 
