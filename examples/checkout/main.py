@@ -132,7 +132,7 @@ def charge(order: str, amount: int) -> str:
 
 @app.task
 def undo(order: str) -> bool:
-    """Give the money back, if any was taken; return whether the order is undone, which it is not if it was shipped."""
+    """Refund what was charged, if anything was; return whether the order is undone: not if it was shipped."""
     return moved(order, "charged", "undone") or moved(order, "new", "undone")
 
 
@@ -161,7 +161,7 @@ def pack(order: str, item: str) -> str:
 
 @app.task
 def hand_over(order: str, label: str) -> str:
-    """Let the parcel go. From here on nothing is undone."""
+    """Record that the parcel has left. From here on nothing is undone."""
     if not moved(order, "charged", "shipped"):
         raise TooLate("The order was undone before.")
     return f"parcel of {order}, {label}"

@@ -116,7 +116,7 @@ def remember(name: str, number: int, state: str) -> None:
 
 @app.http("POST", "/provider")
 def open_provider(_: Request) -> Response:
-    """Say how many machines the provider changes at once."""
+    """Set how many machines the provider changes at once."""
     semaphore("provider").ensure(permits=CHANGES_AT_ONCE, lease_seconds=600)
     return Response(202, {"changes_at_once": CHANGES_AT_ONCE})
 

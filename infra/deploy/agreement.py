@@ -1,4 +1,4 @@
-"""Ask before a change, and stop where it is not agreed to."""
+"""Request agreement before a change, and stop without it."""
 
 from collections.abc import Callable
 

@@ -76,7 +76,7 @@ class FlowRoutes:
         return Response(202, {"flow": flow, "id": id})
 
     def resume(self, _: Request, flow: str, id: str) -> Response:  # noqa: A002
-        """Let a stuck run try again."""
+        """Wake a stuck run, so that it tries again."""
         posts.resume(runtime.ports(), self._run(flow, id))
         return Response(202, {"flow": flow, "id": id})
 

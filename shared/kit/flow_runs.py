@@ -99,7 +99,7 @@ class FlowRun:
         posts.cancel(runtime.ports(), self._address, reason)
 
     def resume(self) -> None:
-        """Let a run that is stuck try again now."""
+        """Wake a stuck run, so that it tries again now."""
         posts.resume(runtime.ports(), self._address)
 
     def status(self) -> FlowStatus:

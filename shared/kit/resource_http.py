@@ -49,7 +49,7 @@ class ResourceRoutes:
     at: str
 
     def list(self, request: Request) -> Response:
-        """Answer a page of items as an array; where there is another, `Link` has its address."""
+        """Return a page of items as an array; where there is another, `Link` has its address."""
         self._permit(request, "list", None)
         narrowed = self.hooks.narrow(request) if self.hooks.narrow else ()
         base = conditions_of(self.resource, self._owner(request), narrowed)
@@ -68,7 +68,7 @@ class ResourceRoutes:
         return self._write(request, repeatable or runtime.ports().store.new_id(), "create")
 
     def read(self, request: Request, id: str) -> Response:  # noqa: A002  as the address names it
-        """Answer an item."""
+        """Return an item."""
         stored = self._found(request, id)
         self._permit(request, "read", self._fields(stored.item))
         request.precondition.check_match(stored.etag)
@@ -93,11 +93,11 @@ class ResourceRoutes:
         return Response(204)
 
     def meta(self, _: Request) -> Response:
-        """Answer the fields and their types."""
+        """Return the fields and their types."""
         return Response(200, openapi.meta(self.resource))
 
     def description(self, _: Request) -> Response:
-        """Answer the OpenAPI description."""
+        """Return the OpenAPI description."""
         return Response(200, openapi.description(self.resource, self.at, self._address("")))
 
     # --- a write ---

@@ -1,4 +1,4 @@
-"""Tell a flow's code the log of a run, to see whether the run can go on with it.
+"""Check whether a run of a flow can go on with new code, by a replay of the run's log.
 
     replay(checkout, json.loads(Path("tests/logs/order-7.json").read_text()))
 
@@ -24,7 +24,7 @@ class DoesNotFit(AssertionError):
 
 
 def replay(flow: Flow[Any, Any], log: Mapping[str, Any]) -> None:
-    """Tell a flow's code a log. Raises `DoesNotFit` if a run with this log would be stuck with this code."""
+    """Replay a log with a flow's code. Raises `DoesNotFit` if a run with this log would be stuck with this code."""
     entries = [entry_of(each) for each in log["entries"]][: log.get("told")]
     try:
         with closing(FlowTurn.begin(flow.definition, _header(log, len(entries)), entries, None)):

@@ -148,7 +148,7 @@ def _totals(stage: Stage, objects: int) -> int:
 
 
 def drained(stage: Stage, waiting: int) -> Measured:
-    """Let calls wait for an account of the example, and wake its stack's run by one more."""
+    """Post calls for an account of the example that wait, and wake its run by one more."""
     account = ObjectAddress("Account", f"drained-{time.time_ns()}")
     message = method_call("deposit", {"amount": 1}).to_record()
     writes = [message_put(account.base, f"c{number}", message) for number in range(waiting)]

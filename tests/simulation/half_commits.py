@@ -51,7 +51,7 @@ class HalfCommitStore(MemoryStore):
         self._random = Random(f"half commits {seed}")
 
     def answer_beside(self, commits: int, call: Callable[[], Answer]) -> Answer:
-        """Answer a call that began when the store had so many commits; perhaps amid the last."""
+        """Return the result of a call that began when the store had so many commits; perhaps of one amid the last."""
         beside = self._seen > 0 or self.commits > commits
         if not beside or len(self._applied) < 2 or self._random.random() >= _Share.now:
             self._seen = 0  # whoever comes later finds no less
@@ -63,7 +63,7 @@ class HalfCommitStore(MemoryStore):
             return call()
 
     def apply_slowly(self, step: Callable[[str], None]) -> None:
-        """Let others take steps before the answer of the last commit, if reads may find half of it."""
+        """Run other processes' steps before the answer of the last commit, if reads may find half of it."""
         if _Share.now == 0 or len(self._applied) < 2:
             return
         self._seen, commits = 1, self.commits

@@ -47,7 +47,7 @@ SUBJECTS = {
     "objects": ("core", "tasks"),
     "flows": ("core", "tasks", "objects", "semaphores", "batches"),
     "standings": ("core",),
-    "resources": ("core", "documents", "transforms"),
+    "resources": ("core", "documents", "history", "transforms"),
 }
 """Which other subjects a subject may import; each may import itself."""
 

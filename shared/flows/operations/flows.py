@@ -1,10 +1,9 @@
 """Look at flows: one, its log, a list of them."""
 
-from bisect import bisect
 from dataclasses import dataclass
-from itertools import accumulate, repeat
 from typing import Any
 
+from shared.core.operations.polling import poll
 from shared.core.operations.ports import ID, Condition, Ports, Query, Snapshot
 from shared.core.rules import page_tokens
 from shared.core.rules.limits import LIMITS
@@ -16,9 +15,6 @@ from shared.flows.rules.headers import STATES, FlowHeader
 
 BEHIND_IDS = "\x7f"
 """Sorts right behind the ``~`` between name and id."""
-
-FIRST_POLLS_SECONDS = (0.1, 0.2, 0.4)
-POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +59,7 @@ def get(ports: Ports, address: FlowAddress) -> FlowStatus:
 
 def wait(ports: Ports, address: FlowAddress, seconds: float) -> FlowStatus:
     """Return the status of a flow when it has ended, or as it is after so many seconds. Raises `NoFlow`."""
-    status = get(ports, address)
-    for pause in _pauses(seconds):
-        if status.ended:
-            break
-        ports.clock.sleep(pause)
-        status = get(ports, address)
-    return status
-
-
-def _pauses(seconds: float) -> list[float]:
-    """Return the pauses between looks: short ones first, a second at most, within `seconds` in all."""
-    pauses = [*FIRST_POLLS_SECONDS, *repeat(POLL_SECONDS, round(seconds))]
-    return pauses[: bisect(list(accumulate(pauses)), seconds)]
+    return poll(ports.clock, lambda: get(ports, address), lambda status: status.ended, seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Run:
 
 
 def run(ports: Ports, flows: Flows, delivery: Run) -> None:
-    """Tell a flow what is due. Raises `Unavailable` if the wake-up is to be delivered again."""
+    """Apply what is due to a flow. Raises `Unavailable` if the wake-up is to be delivered again."""
     base = delivery.wake.mailbox
     for lost in range(LIMITS.rounds_max):
         mailbox = read_mailbox(ports.store, base, LIMITS.mailbox_page)

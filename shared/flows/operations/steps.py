@@ -88,7 +88,7 @@ def _is_known(ports: Ports, step: StepOfFlow) -> bool:
 
 
 def _told_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) -> bool:
-    """Tell the flow in a turn of one's own; return whether it was told, or nobody waits for it."""
+    """Run a turn that records the outcome in hand; return whether it is recorded, or nobody waits for it."""
     if step.address.flow not in flows.definitions or step.together > LIMITS.flow_siblings_max:
         return False
     for _ in range(LIMITS.fast_rounds_max):

@@ -89,7 +89,7 @@ def _turn(ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log
 
 
 def _take(turn: FlowTurn, page: Sequence[Waiting], own: Result | None) -> Sequence[Waiting]:
-    """Tell messages until the turn is over; return those taken."""
+    """Apply messages until the turn is over; return those taken."""
     for number, each in enumerate(page):
         if turn.is_over:
             return page[:number]

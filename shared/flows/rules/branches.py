@@ -32,7 +32,7 @@ class Branch:
         return place_of(self._code)
 
     def got(self, _: int, outcome: Ended) -> None:
-        """Let the code go on with the outcome of what it waited for."""
+        """Resume the code with the outcome of what it waited for."""
         if self._cancel_due and not self._yields:
             outcome, self._cancel_due = self._cancel_due, None
         self._waits = None

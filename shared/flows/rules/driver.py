@@ -69,7 +69,7 @@ class Driver:
         return self._run()
 
     def tell(self, entry: Entry) -> "Driver":
-        """Tell the code one entry of the log."""
+        """Advance the code by one entry of the log."""
         self.position.advance(entry.at)
         match entry:
             case ResultEntry():
@@ -170,7 +170,7 @@ class Driver:
             self.sent.append(call)
 
     def release(self, path: str) -> bool:
-        """Give back the lease of a lock; return whether it was held."""
+        """Release the lease of a lock; return whether it was held."""
         return not self.dropped and self.held.pop(path, None) is not None
 
     def show(self, progress: Any) -> None:

@@ -107,7 +107,7 @@ def _settled(outcome: Ended) -> Settled:
 
 
 def _give_back(result: Any) -> None:
-    """Give back a lock that the code will never see."""
+    """Release a lock that the code will never see."""
     held = result.result if isinstance(result, Settled) else result
     if isinstance(held, HeldLock):
         held.release()

@@ -37,7 +37,7 @@ class HeldLock:
         return cls(lease["semaphore"], lease["id"], lease["token"], ends_at, path, holder)
 
     def release(self) -> bool:
-        """Give the permits back; return whether they were held until now, as far as the flow knows."""
+        """Release the permits; return whether they were held until now, as far as the flow knows."""
         return self._holder.release(self._path)
 
     def __enter__(self) -> Self:

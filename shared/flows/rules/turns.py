@@ -98,7 +98,7 @@ class FlowTurn:
                 raise changed(f"At {path} {was}, and now the code asks for {now_for}.", place)
 
     def take(self, message: FlowMessage) -> None:
-        """Tell a message, or drop it if nobody waits for it. Raises `Stuck`."""
+        """Apply a message, or drop it if nobody waits for it. Raises `Stuck`."""
         if self.driver.ended is not None:
             self._drop(message)
             return

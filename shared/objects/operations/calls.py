@@ -4,13 +4,12 @@ A call that is applied at once takes two round trips: it reads the header with w
 its own record. One that is posted is a record of the mailbox: the answer is its placeholder.
 """
 
-from bisect import bisect
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import accumulate, repeat
 
 from shared.core.operations import outbox
 from shared.core.operations.mailbox import check_same_body, message_put, post, read_if_free, revision_of
+from shared.core.operations.polling import poll
 from shared.core.operations.ports import Conflict, Ports, Snapshot
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import header_path, message_path, next_revision
@@ -23,9 +22,6 @@ from shared.objects.rules.turns import Turn
 
 FORWARDS_MAX = 20
 """Objects that a call on results may pass through, one behind the other, in one answer."""
-
-FIRST_POLLS_SECONDS = (0.1, 0.2, 0.4)
-POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +116,4 @@ def _read_call(ports: Ports, placeholder: Placeholder) -> CallRecord:
 
 def wait_for_call(ports: Ports, placeholder: Placeholder, seconds: float) -> CallRecord:
     """Return a call when it has its outcome, or as it is after so many seconds. Raises `NotFound`."""
-    call = get_call(ports, placeholder)
-    for pause in _pauses(seconds):
-        if call.outcome is not None:
-            break
-        ports.clock.sleep(pause)
-        call = get_call(ports, placeholder)
-    return call
-
-
-def _pauses(seconds: float) -> list[float]:
-    """Return the pauses between looks: short ones first, a second at most, within `seconds` in all."""
-    pauses = [*FIRST_POLLS_SECONDS, *repeat(POLL_SECONDS, round(seconds))]
-    return pauses[: bisect(list(accumulate(pauses)), seconds)]
+    return poll(ports.clock, lambda: get_call(ports, placeholder), lambda call: call.outcome is not None, seconds)

@@ -4,19 +4,20 @@ What goes along is found by `goes_with` in the items themselves (`items.py`), so
 function. An item that is created while the one that it refers to is deleted may stay, with a reference that is missing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shared.core.operations import outbox
 from shared.core.operations.perform import Contended, pause
 from shared.core.operations.ports import Condition, Conflict, Delete, Ports, Query, Snapshot, WriteResult
-from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
-from shared.documents.operations.follow_ups import follow_up
+from shared.documents.operations.document_reads import log_header
+from shared.documents.operations.document_writes import Deletion, deletion
 from shared.documents.operations.stored_documents import check_precondition
 from shared.documents.rules.documents import COLLECTION, path_of
 from shared.documents.rules.preconditions import Precondition
+from shared.history.rules.selection import HISTORY
 from shared.resources.operations.items import existing, own_item
 from shared.resources.rules.items import Item, Resource
 from shared.resources.rules.references import META, SEPARATOR, key_of
@@ -42,16 +43,32 @@ def delete(
     for attempt in range(LIMITS.rounds_max):
         [read] = ports.store.read(path)
         item = existing(resource, id_, own_item(resource, read, owner))
-        more = [path_of(key) for key in check(item)]
+        more = list(check(item))
         check_precondition(precondition, read)
         _Cascade(ports).run(read.id)
         try:
-            outbox.commit(ports, [*map(Delete, more), Delete(path, read.guard)], follow_up(read, None))
+            _commit(ports, [*_deletions(ports, more), deletion(read, log_header(ports.store, read, None))])
         except Conflict:
             pause(ports, attempt)
         else:
             return
     raise Contended(f"{path} is written by many at once")
+
+
+def _deletions(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
+    """Iterate over the deletions of documents, which are read only where they may have a history."""
+    logged = [path_of(key) for key in keys if HISTORY.may_apply(key)]
+    read = {found.id: found for found in (ports.store.read(*logged) if logged else ()) if found.data is not None}
+    for key in keys:
+        if found := read.get(key):
+            yield deletion(found, log_header(ports.store, found, None))
+        else:
+            yield Deletion((Delete(path_of(key)),), ())
+
+
+def _commit(ports: Ports, deletions: Sequence[Deletion]) -> None:
+    writes = [write for each in deletions for write in each.writes]
+    outbox.commit(ports, writes, [effect for each in deletions for effect in each.effects])
 
 
 class _Cascade:
@@ -85,15 +102,20 @@ class _Cascade:
         return self._resources[resource]
 
     def _delete(self, found: Sequence[Snapshot]) -> None:
-        """Delete those that are still as they were read; the others are read again."""
-        plain = [Delete(each.path, each.guard) for each in found if not follow_up(each, None)]
+        """Delete those that are still as they were read; the others are read again.
+
+        What needs a task or has versions is a commit of its own.
+        """
+        made = [deletion(each, log_header(self._ports.store, each, None)) for each in found]
+        plain = [each.writes[0] for each in made if _is_one_write(each)]
         for outcome in self._ports.store.write_each(plain) if plain else ():
             if not isinstance(outcome, WriteResult | Conflict):
                 raise outcome
-        for each in found:
-            if effects := follow_up(each, None):
-                self._delete_large(each, effects)
+        for each in made:
+            if not _is_one_write(each):
+                with suppress(Conflict):  # it is read again
+                    _commit(self._ports, [each])
 
-    def _delete_large(self, found: Snapshot, effects: tuple[Effect, ...]) -> None:
-        with suppress(Conflict):  # it is read again
-            outbox.commit(self._ports, [Delete(found.path, found.guard)], effects)
+
+def _is_one_write(made: Deletion) -> bool:
+    return len(made.writes) == 1 and not made.effects

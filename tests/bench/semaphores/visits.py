@@ -59,7 +59,7 @@ def most_inside(visits: Sequence[Visit]) -> int:
 
 
 def run(way: str, clients: int, pairs: int, act: Act, seconds_max: float = RUN_SECONDS_MAX) -> Run:
-    """Let clients do so many pairs in all, each one after the other; end early when the time is over."""
+    """Run so many pairs in all, each client one after the other; end early when the time is over."""
     numbers = itertools.count()
     visits: list[Visit] = []
     refusals: Counter[str] = Counter()

@@ -65,7 +65,7 @@ def random_code(seed: int) -> Callable[[], Generated]:
                 return "?"
 
         def sub(drawn: float, depth: int) -> Generated:
-            """Have a generator of its own: two branches must not share what they draw from."""
+            """Make a generator of random numbers: two branches must not share what they draw from."""
             inner = Random(drawn)
             for _ in range(inner.randint(1, 2)):
                 yield step(inner.choice("ab"))
