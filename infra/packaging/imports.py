@@ -32,8 +32,9 @@ class Reference:
     certain: bool = True
 
 
+@lru_cache(maxsize=64)
 def parsed(path: str, source: bytes) -> ast.Module:
-    """Parse and compile a file, which finds all syntax errors."""
+    """Parse and compile a file, which finds all syntax errors. Cached, since each check of a function reads its files."""
     try:
         tree = ast.parse(source, path)
         compile(tree, path, "exec", dont_inherit=True)
@@ -50,13 +51,15 @@ def shared_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes
     siblings = {PurePosixPath(path).parts[0].removesuffix(".py") for path in sources}
     library = _library(project)
     found: dict[str, bytes] = {}
+    followed: set[tuple[str, bool]] = set()
     pending = dict(sources)
     while pending:
         path, source = pending.popitem()
-        for reference in references(path, source):
-            for needed in _files_of(reference, library, siblings):
-                if needed not in found:
-                    found[needed] = pending[needed] = (project / needed).read_bytes()
+        new = [each for each in references(path, source) if (each.module, each.certain) not in followed]
+        followed.update((each.module, each.certain) for each in new)
+        for needed in (file for each in new for file in _files_of(each, library, siblings)):
+            if needed not in found:
+                found[needed] = pending[needed] = (project / needed).read_bytes()
     return found
 
 
