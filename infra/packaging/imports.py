@@ -34,7 +34,7 @@ class Reference:
 
 @lru_cache(maxsize=64)
 def parsed(path: str, source: bytes) -> ast.Module:
-    """Parse and compile a file, which finds all syntax errors. Cached, since each check of a function reads its files."""
+    """Parse and compile a file, which finds all syntax errors. Cached: each check of a function reads its files."""
     try:
         tree = ast.parse(source, path)
         compile(tree, path, "exec", dont_inherit=True)
