@@ -32,8 +32,9 @@ class Reference:
     certain: bool = True
 
 
+@lru_cache(maxsize=64)
 def parsed(path: str, source: bytes) -> ast.Module:
-    """Parse and compile a file, which finds all syntax errors."""
+    """Parse and compile a file, which finds all syntax errors. Cached: each check of a function reads its files."""
     try:
         tree = ast.parse(source, path)
         compile(tree, path, "exec", dont_inherit=True)
@@ -48,15 +49,23 @@ def shared_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes
     The keys of `sources` are paths from the root of the zip (``main.py``).
     """
     siblings = {PurePosixPath(path).parts[0].removesuffix(".py") for path in sources}
+    library = _library(project)
     found: dict[str, bytes] = {}
+    followed: set[tuple[str, bool]] = set()
     pending = dict(sources)
     while pending:
         path, source = pending.popitem()
-        for reference in references(path, source):
-            for needed in _files_of(reference, project, siblings):
-                if needed not in found:
-                    found[needed] = pending[needed] = (project / needed).read_bytes()
+        new = [each for each in references(path, source) if (each.module, each.certain) not in followed]
+        followed.update((each.module, each.certain) for each in new)
+        for needed in (file for each in new for file in _files_of(each, library, siblings)):
+            if needed not in found:
+                found[needed] = pending[needed] = (project / needed).read_bytes()
     return found
+
+
+def _library(project: Path) -> frozenset[str]:
+    """Return the paths of the Python files in ``shared/``: looked up once, as thousands of imports name them."""
+    return frozenset(each.relative_to(project).as_posix() for each in (project / SHARED).rglob("*.py"))
 
 
 @lru_cache(maxsize=1024)
@@ -67,11 +76,12 @@ def references(path: str, source: bytes) -> tuple[Reference, ...]:
 
 def _references(path: str, tree: ast.Module) -> Iterator[Reference]:
     tables = _tables(tree)
-    loads = {node: _loaded(node, tables) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    nodes = list(ast.walk(tree))
+    loads = {node: _loaded(node, tables) for node in nodes if isinstance(node, ast.Call)}
     followed = {id(call.func) for call, modules in loads.items() if modules}
     for call, modules in loads.items():
         yield from (Reference(module, f"{path}:{call.lineno}") for module in modules)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (Reference(alias.name, f"{path}:{node.lineno}") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -132,29 +142,29 @@ def _refuse_loader(node: ast.Name | ast.Attribute, path: str) -> None:
         raise PackagingError(f"{path}:{node.lineno} uses {name} with a name that cannot be read: use a plain import")
 
 
-def _files_of(reference: Reference, project: Path, siblings: set[str]) -> Iterator[str]:
+def _files_of(reference: Reference, library: frozenset[str], siblings: set[str]) -> Iterator[str]:
     parts = reference.module.split(".")
     if parts[0] in LEFT_BEHIND - siblings:
         raise PackagingError(f"{reference.where} imports {parts[0]}/, which is not in the zip: move it to {SHARED}/")
     if parts[0] != SHARED:
         return
     if parts[-1] == "*":
-        _refuse_star(reference, project.joinpath(*parts[:-1]))
+        _refuse_star(reference, library, "/".join(parts[:-1]))
         return
-    own = _module_file(project, parts)
+    own = _module_file(library, parts)
     if own is None and reference.certain:
         raise PackagingError(f"{reference.where} imports {reference.module}, which does not exist")
     if own is not None:
         yield own
-        yield from (f for depth in range(1, len(parts)) if (f := _module_file(project, parts[:depth])))
+        yield from (f for depth in range(1, len(parts)) if (f := _module_file(library, parts[:depth])))
 
 
-def _refuse_star(reference: Reference, module: Path) -> None:
-    if module.is_dir():
+def _refuse_star(reference: Reference, library: frozenset[str], module: str) -> None:
+    if any(path.startswith(f"{module}/") for path in library):
         raise PackagingError(f"{reference.where} imports * from a package: name what it needs")
 
 
-def _module_file(project: Path, parts: list[str]) -> str | None:
+def _module_file(library: frozenset[str], parts: list[str]) -> str | None:
     stem = "/".join(parts)
     candidates = (f"{stem}/__init__.py", f"{stem}.py")
-    return next((candidate for candidate in candidates if (project / candidate).is_file()), None)
+    return next((candidate for candidate in candidates if candidate in library), None)
