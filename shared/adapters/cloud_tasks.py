@@ -14,7 +14,6 @@ Google's client is imported with the first task: functions that enqueue none sta
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from google.api_core import exceptions as google
@@ -29,10 +28,7 @@ from shared.core.rules.problems import DeploymentCannotEnqueue, EnqueueUnconfirm
 from shared.core.rules.task_envelope import TaskEnvelope
 
 if TYPE_CHECKING:
-    from google.cloud.tasks_v2 import CloudTasksClient
-
-CREATE_SECONDS_MAX = 10.0
-"""Timeout of one attempt. A named task takes some ten milliseconds; a caller should not wait longer than this."""
+    from shared.adapters.task_creator import TaskCreator
 
 RETRY_PAUSES_SECONDS = (0.05, 0.25)
 """Before a second and a third attempt while the service is unavailable: enough to replace a closed connection."""
@@ -40,8 +36,8 @@ RETRY_PAUSES_SECONDS = (0.05, 0.25)
 DISPATCH_SECONDS_MAX = 600
 """For a function to respond to a task: Cloud Tasks' default, explicit because a redelivery begins when it ends."""
 
-AT_ONCE_MAX = 16
-"""Concurrent create calls of one process. The hundred tasks of an outbox record take a few rounds."""
+AT_ONCE_MAX = 100
+"""Concurrent create calls of one `create`: the tasks of an outbox record, and the streams of one connection."""
 
 OF_THE_INSTALLATION = (
     google.NotFound,
@@ -98,42 +94,40 @@ class CloudTasksQueue:
     def __init__(self, settings: Settings, log: Log) -> None:
         self._settings = settings
         self._log = log
-        self._pool = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="cloud-tasks")
         self._connecting = threading.Lock()
-        self._connected: CloudTasksClient | None = None
+        self._connected: TaskCreator | None = None
 
     def create(self, effects: Sequence[Effect]) -> None:
         """Enqueue all, even when one fails. Raises as `raise_for`."""
         trace = current_trace()
         requests = [task_request(self._settings, effect, effect.trace or trace) for effect in effects]
-        outcomes = map(self._attempt, requests) if len(requests) < 2 else self._pool.map(self._attempt, requests)
-        raise_for(dict(zip((effect.name for effect in effects), outcomes, strict=True)), self._log)
+        raise_for(dict(zip((effect.name for effect in effects), self._outcomes(requests), strict=True)), self._log)
 
-    def _attempt(self, request: dict[str, Any]) -> Exception | None:
-        try:
-            self._send(request)
-        except google.AlreadyExists:
-            return None
-        except (google.GoogleAPIError, GoogleAuthError) as error:
-            return error
-        return None
-
-    def _send(self, request: dict[str, Any]) -> None:
+    def _outcomes(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
+        """Send all; return the error of each, or None for one that is enqueued."""
+        outcomes = self._attempts(requests)
         for pause_seconds in RETRY_PAUSES_SECONDS:
-            try:
-                return self._create(request)
-            except google.ServiceUnavailable:
+            again = [at for at, error in enumerate(outcomes) if isinstance(error, google.ServiceUnavailable)]
+            if again:
                 time.sleep(pause_seconds)
-        return self._create(request)
+                for at, outcome in zip(again, self._attempts([requests[at] for at in again]), strict=True):
+                    outcomes[at] = outcome
+        return [None if isinstance(error, google.AlreadyExists) else error for error in outcomes]
 
-    def _create(self, request: dict[str, Any]) -> None:
-        self._client.create_task(request=request, timeout=CREATE_SECONDS_MAX, retry=None)
+    def _attempts(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
+        chunks = [requests[at : at + AT_ONCE_MAX] for at in range(0, len(requests), AT_ONCE_MAX)]
+        try:
+            return [error for chunk in chunks for error in self._creator.attempts(chunk)]
+        except GoogleAuthError as error:
+            return [error] * len(requests)
 
     @property
-    def _client(self) -> "CloudTasksClient":
+    def _creator(self) -> "TaskCreator":
         with self._connecting:
             if self._connected is None:
-                self._connected = _connect(self._settings.tasks_emulator)
+                from shared.adapters.task_creator import TaskCreator  # with Google's client
+
+                self._connected = TaskCreator(self._settings.tasks_emulator)
             return self._connected
 
 
@@ -161,16 +155,3 @@ def _http_request(settings: Settings, effect: Effect, trace: str) -> dict[str, A
     if account := settings.account_of(effect.queue):
         request["oidc_token"] = {"service_account_email": account, "audience": address}
     return request
-
-
-def _connect(emulator: str) -> "CloudTasksClient":
-    from google.cloud.tasks_v2 import CloudTasksClient
-
-    if not emulator:
-        return CloudTasksClient()
-    import grpc
-    from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
-
-    # By default gRPC waits up to two minutes before it reconnects to an emulator that was restarted.
-    channel = grpc.insecure_channel(emulator, [("grpc.max_reconnect_backoff_ms", 500)])
-    return CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))

@@ -1,18 +1,21 @@
 """Measure batches of growing size on the local stack, beside a Celery chord on Redis and DBOS on SQLite.
 
-python -m tests.bench.batches --sizes 100 1000 5000 20000 --rivals
+python -m tests.bench.batches --sizes 100 1000 5000 20000 --queues 2 --rivals 100 1000 5000
 
 Each line: the seconds from the first call until the batch is completed, and milliseconds of processor time a unit, by
-part of the stack: the functions, the queue, and the Firestore emulator. The last line says how the time grows. The
-rivals need a network or a package cache, and Redis, once: `uv` makes an environment for each, outside the project.
-Numbers of a laptop compare with each other, not with the cloud.
+part of the stack: the functions, the queue, and the Firestore emulator. The last line says how the time grows.
+
+Units go through `--queues` queues in turn, as batches may name several. One delivers 500 units a second here as in the
+cloud, and 500 at once: 5,000 units through one cannot end in less than 9 s, whatever the functions take.
+
+A rival that needs longer than `--rival-seconds` is stopped, and larger batches are not given to it. The rivals need a
+network or a package cache, and Redis, once: `uv` makes an environment for each, outside the project. All of it takes
+some four minutes. Numbers of a laptop compare with each other, not with the cloud.
 """
 
 import argparse
 import json
 import math
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,10 +24,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from examples.demo.batches import order
+from infra import catalogue as catalogues
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from tests.bench.idle import family, used
+from tests.bench.rivals import running
 from tests.bench.stage import Stage
 
 PARTS = {"functions": "-m gunicorn", "queue": "infra.local.cloud_tasks", "emulator": "java -XX"}
@@ -34,12 +41,8 @@ SECONDS_MAX = 1_800.0
 LOOK_SECONDS = 0.1
 LINES = {"Content-Type": "application/x-ndjson"}
 
-RIVALS = Path(__file__).parent / "rivals"
-PACKAGES = {
-    "celery_chord": ("celery==5.7.0", "redis==8.1.0", "packaging==26.3"),
-    "dbos_queue": ("dbos==3.4.0",),
-}
-WORKERS = 2
+QUEUE, UNITS_QUEUE = "tasks", "tasks-{}"
+"""The queue of tasks in the catalogue, and the names of others like it that the bench adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,10 @@ class BatchTime:
         )
 
 
-def run_batch(stage: Stage, units: int) -> BatchTime:
+def run_batch(stage: Stage, units: int, queues: Sequence[str] = ()) -> BatchTime:
     """Load a batch as lines, seal it, and wait until it is completed. Raises `TimeoutError`."""
     batch = f"bench-{uuid.uuid4().hex[:8]}"
-    body = order(batch, units)
+    body = order(batch, units) | {"queues": list(queues)}
     lines = b"\n".join(json.dumps(unit).encode() for unit in body["units"])
     before, began = processor_seconds(), time.monotonic()
     stage.http.post("batches", json=body | {"units": [], "sealed": False}).raise_for_status()
@@ -95,47 +98,56 @@ def growth(runs: Sequence[BatchTime]) -> float:
     return math.log(last.seconds / first.seconds) / math.log(last.units / first.units)
 
 
-def rival_seconds(rival: str, units: int) -> float | None:
-    """Run a rival with so many units; None if it cannot be had on this machine."""
-    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-    packages = [part for package in PACKAGES[rival] for part in ("--with", package)]
-    command = [uv, "run", "--quiet", "--no-project", "--isolated", "--python", sys.executable, *packages]
-    ended = subprocess.run(
-        [*command, "python", str(RIVALS / f"{rival}.py"), str(units), str(WORKERS)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS_MAX,
-    )
-    return float(ended.stdout.split()[-1]) if ended.returncode == 0 else None
-
-
-def lines(stage: Stage, sizes: Sequence[int], rivals_at: int | None) -> Iterator[str]:
+def lines(stage: Stage, sizes: Sequence[int], queues: Sequence[str] = ()) -> Iterator[str]:
     """Yield the lines of the table. The first batch, which warms everything up, is not in it."""
-    run_batch(stage, min(sizes))
+    run_batch(stage, min(sizes), queues)
     runs = []
     for units in sizes:
-        runs.append(run_batch(stage, units))
+        runs.append(run_batch(stage, units, queues))
         yield runs[-1].line()
     if len(runs) > 1:
         yield f"growth: time grows as units to the power of {growth(runs):.2f} (1 is linear)"
-    for rival in PACKAGES if rivals_at else ():
-        seconds = rival_seconds(rival, rivals_at or 0)
-        yield f"{rival:>13} {rivals_at:>7,} units {f'{seconds:.2f} s' if seconds else 'not to be had here'}"
+
+
+def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
+    """Write a catalogue with so many queues for units, each like the first; return the file and the queues' names."""
+    content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
+    names = [QUEUE, *(UNITS_QUEUE.format(number) for number in range(2, queues + 1))]
+    for name, function in catalogues.load().functions.items():
+        content["functions"][name]["folder"] = str(function.folder)
+    content["queues"] |= {name: dict(content["queues"][QUEUE]) for name in names}
+    content["functions"]["batch_expand"]["enqueues"] += names[1:]
+    content["functions"]["quilt"]["enqueues"] += names[1:]
+    (folder / "infra").mkdir(parents=True)
+    path = folder / "infra" / "catalogue.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    return path, names
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.batches", description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1_000, 5_000, 20_000])
-    parser.add_argument("--rivals", type=int, nargs="?", const=5_000, help="run Celery and DBOS with so many units")
+    parser.add_argument("--queues", type=int, default=2, help="that units go through (default: %(default)s)")
+    parser.add_argument(
+        "--rivals", type=int, nargs="*", help="run Celery and DBOS too (with 100, 1,000 and 5,000 units)"
+    )
+    parser.add_argument("--rival-seconds", type=float, default=90.0, help="for one batch (default: %(default)s)")
     chosen = parser.parse_args()
     if firestore_emulator.find_installed() is None:
         sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
-    with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
-        for line in lines(stage, chosen.sizes, chosen.rivals):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+    with tempfile.TemporaryDirectory() as name:
+        catalogue, queues = catalogue_with(Path(name) / "project", chosen.queues)
+        with Stack(folder=Path(name) / "state", catalogue=catalogue) as stack, Stage(stack) as stage:
+            _print(lines(stage, chosen.sizes, queues))
+    if chosen.rivals is not None:
+        _print(running.lines(chosen.rivals or [100, 1_000, 5_000], chosen.rival_seconds))
     return 0
+
+
+def _print(table: Iterator[str]) -> None:
+    for line in table:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infra import catalogue as catalogues
 from infra.local import firestore_emulator
 from infra.local.stack import Stack
 from shared.adapters.meter import Cost
@@ -13,6 +14,7 @@ from tests.bench import batches, leaderboards, objects, report, standings, watch
 from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.own_work import event_microseconds, put_milliseconds
+from tests.bench.rivals import running
 from tests.bench.stage import TARGET, Stage, country
 
 
@@ -91,7 +93,7 @@ def test_calls_of_objects_are_measured_until_each_has_counted_once(stage: Stage)
 
 
 def test_batches_are_measured_until_they_are_completed(stage: Stage) -> None:
-    table = list(batches.lines(stage, [10, 120], rivals_at=None))
+    table = list(batches.lines(stage, [10, 120]))
     assert [line.split()[:2] for line in table] == [["10", "units"], ["120", "units"], ["growth:", "time"]]
 
 
@@ -99,6 +101,24 @@ def test_a_batch_line_has_the_processor_time_of_each_part() -> None:
     run = batches.BatchTime(1_000, 2.0, {"functions": 2.0, "queue": 1.0})
     assert run.line() == "  1,000 units     2.00 s     500/s   ms a unit: functions  2.00  queue  1.00"
     assert batches.growth([run, batches.BatchTime(10_000, 20.0, {})]) == pytest.approx(1.0)
+
+
+def test_the_bench_has_queues_for_units_beside_the_catalogues(tmp_path: Path) -> None:
+    path, names = batches.catalogue_with(tmp_path, 3)
+    catalogue = catalogues.load(path)
+    assert names == ["tasks", "tasks-2", "tasks-3"]
+    assert set(names) <= catalogue.calling_queues["quilt"]
+    assert {catalogue.queues[name].dispatches_per_second for name in names} == {500}
+
+
+def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = {("celery_chord", 1): running.Ran(2.0), ("celery_chord", 10): running.Ran(None, "stopped after 1 s")}
+    monkeypatch.setattr(running, "run", lambda rival, units, _: ran.get((rival, units), running.Ran(0.5)))
+    assert list(running.lines([1, 10, 100], 1.0)) == [
+        "      1 units     2.00 s       0/s   celery_chord",
+        "     10 units   stopped after 1 s   celery_chord",
+        *(f"{units:>7} units     0.50 s {units * 2:>7}/s   dbos_queue" for units in (1, 10, 100)),
+    ]
 
 
 def test_streams_are_measured_beside_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,82 @@
+"""Cloud Tasks' CreateTask over the channel of the generated client.
+
+The client's own method is passed by: it wraps every message and looks up the settings of each call. And many calls are
+sent by one thread, which then waits for all. A thread a call would take three times the processor time.
+
+It imports Google's client.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+from google.api_core import exceptions as google
+from google.api_core.gapic_v1 import routing_header
+from google.cloud.tasks_v2 import CloudTasksClient, CreateTaskRequest
+from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
+
+METHOD = "/google.cloud.tasks.v2.CloudTasks/CreateTask"
+
+CREATE_SECONDS_MAX = 10.0
+"""Timeout of one attempt. A named task takes some ten milliseconds; a caller should not wait longer than this."""
+
+Headers = list[tuple[str, str]]
+
+
+class TaskCreator:
+    """Sends requests that create tasks. ``emulator`` is ``HOST:PORT``; empty: the cloud. Thread-safe."""
+
+    def __init__(self, emulator: str) -> None:
+        self._transport = _transport(emulator)
+        self._create: Any = self._transport.grpc_channel.unary_unary(METHOD, _serialized, _unread)
+
+    def attempts(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
+        """Send all at once, each one time; return the error of each, or None."""
+        if len(requests) == 1:
+            return [self._attempt(requests[0])]
+        sent = [self._create.future(*_message(one), metadata=_headers(one)) for one in requests]
+        return [_translated(future.exception()) for future in sent]
+
+    def _attempt(self, request: dict[str, Any]) -> Exception | None:
+        """Send one. A future's result would pass through one more thread."""
+        try:
+            self._create(*_message(request), metadata=_headers(request))
+        except grpc.RpcError as error:
+            return _translated(error)
+        return None
+
+
+def _message(request: dict[str, Any]) -> tuple[Any, float]:
+    return CreateTaskRequest.pb(CreateTaskRequest(request)), CREATE_SECONDS_MAX
+
+
+def _headers(request: dict[str, Any]) -> Headers:
+    """Return the headers of a request: Cloud Tasks routes it by its queue."""
+    return [routing_header.to_grpc_metadata((("parent", request["parent"]),))]  # type: ignore[no-untyped-call]
+
+
+def _translated(error: Exception | None) -> Exception | None:
+    """Return the error that the generated client would raise."""
+    if not isinstance(error, grpc.RpcError):
+        return error
+    translated: Exception = google.from_grpc_error(error)  # type: ignore[no-untyped-call]
+    return translated
+
+
+def _serialized(message: Any) -> bytes:
+    return bytes(message.SerializeToString())
+
+
+def _unread(answer: bytes) -> bytes:
+    """Return the answer as it is: that there is one is all that is asked for."""
+    return answer
+
+
+def _transport(emulator: str) -> CloudTasksGrpcTransport:
+    if emulator:
+        # By default gRPC waits up to two minutes before it reconnects to an emulator that was restarted.
+        channel = grpc.insecure_channel(emulator, [("grpc.max_reconnect_backoff_ms", 500)])
+        return CloudTasksGrpcTransport(channel=channel)
+    transport = CloudTasksClient().transport
+    assert isinstance(transport, CloudTasksGrpcTransport), "the default transport"
+    return transport
