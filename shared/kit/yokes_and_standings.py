@@ -84,7 +84,7 @@ class Standings:
         upkeep.declare(runtime.ports(), self.kind, Declaration(declaration.by, thresholds))
 
     def get(self) -> dict[str, Any]:
-        """Return what is counted; `pending` changes are not added yet. Raises `NotFound` for an unknown kind."""
+        """Return what is counted; `pending` is 0 when the numbers are exact. Raises `NotFound` for an unknown kind."""
         return boards.get(runtime.ports(), self._key()).to_json()
 
     def rank(self, order_by: str = "count", neighbours: int = 0) -> dict[str, Any]:

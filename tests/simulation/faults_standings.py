@@ -28,7 +28,7 @@ from tests.simulation import standings_world
 from tests.simulation.faults import Fault
 
 counted, with_others, changed = counting._counted, counting._with_others, rules.changed
-counted_after, folded, cross = rules.counted_after, folding._folded, Standing.cross
+counted_after, folded, merged, cross = rules.counted_after, folding._folded, folding._merged, Standing.cross
 
 
 def _standings(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
@@ -100,10 +100,8 @@ def _without_gone_records(visit: Visit) -> Decision[Any, Any]:
     return replace(decision, state=(*gone, *others))
 
 
-def _combined_extremes(key: StandingKey, page: Page | None) -> Decision[Any, bool]:
+def _combined_extremes(key: StandingKey, page: Page) -> Decision[Any, bool]:
     """A fold run that keeps the extremes, and takes no look at what is counted."""
-    if page is None:
-        return folded(key, page)
     held = Standing.from_record(page.standing.data)
     return folded(
         key, replace(page, values=(held.min, held.max, *page.values) if held.min is not None else page.values)
@@ -155,14 +153,20 @@ def _not_named(visit: Visit, _: tuple[StandingKey, ...]) -> Counted:
     return replace(counted_after(visit, ()), logged=())
 
 
-def _folded_unguarded(key: StandingKey, page: Page | None) -> Decision[Any, bool]:
+def _folded_unguarded(key: StandingKey, page: Page) -> Decision[Any, bool]:
     decision = folded(key, page)
     return replace(decision, state=tuple(_unguarded(decision.state, "standings/")[:1] + list(decision.state[1:])))
 
 
-def _folded_blindly(key: StandingKey, page: Page | None) -> Decision[Any, bool]:
+def _folded_blindly(key: StandingKey, page: Page) -> Decision[Any, bool]:
     """The standing is written without a guard, and adjustments are deleted whether they are there or not."""
     decision = folded(key, page)
+    return replace(decision, state=tuple(replace(one, guard=None) for one in decision.state))
+
+
+def _merged_blindly(key: StandingKey, page: Page) -> Decision[Any, bool]:
+    """Adjustments are replaced by their sum whether they are still there or not."""
+    decision = merged(key, page)
     return replace(decision, state=tuple(replace(one, guard=None) for one in decision.state))
 
 
@@ -231,6 +235,7 @@ FAULTS = (
     ),
     _standings("stand-5", "a guard of the standing in a fold run", folding, "_folded", _folded_unguarded),
     _standings("stand-5", "adding an adjustment once", folding, "_folded", _folded_blindly),
+    _standings("stand-5", "merging an adjustment once", folding, "_merged", _merged_blindly),
     _standings("stand-6", "looking for the extremes in a fold run", folding, "_folded", _combined_extremes),
     _standings("stand-6", "asking where the standing has a value", folding, "_has_values", _values_of_the_page),
     _standings("stand-6", "extremes after the adjustments", PageReads, "load", _extremes_first),

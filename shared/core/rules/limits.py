@@ -518,18 +518,19 @@ class Limits:
     threshold_payload_bytes_max: int = 4_096
     """Of a threshold's task, for the same reason."""
 
-    standing_quiet_seconds: float = 0.5
-    """A standing that was written this recently is busy: a change is left as an adjustment for a fold run, which writes
-    the standing no more often. Firestore sustains about one write a second on a record, and takes bursts of more."""
+    standing_quiet_seconds: float = 1.5
+    """A standing that was written this recently is busy: a change is left as an adjustment for a fold run. Longer than
+    a slot of the fold runs, so that nobody else writes the standing while these do."""
 
-    fold_slot_seconds: float = 0.5
-    """Adjustments of one slot share a fold run: about what a commit of a full page takes under load."""
+    fold_slot_seconds: float = 1.0
+    """Adjustments of one slot share a fold run, which writes the standing once: Firestore sustains about one write a
+    second on a record."""
 
     fold_margin_seconds: float = 0.1
     """A fold task is due this long after its slot's end: a queue whose clock is ahead would deliver it early."""
 
     fold_page_max: int = 400
-    """Adjustments that one commit adds and deletes; Firestore takes 500 writes a commit."""
+    """Adjustments that one commit adds or merges, and deletes; Firestore takes 500 writes a commit."""
 
     fold_pages_max: int = 20
     """Pages of one fold run; then it enqueues another."""

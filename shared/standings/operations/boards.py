@@ -20,7 +20,7 @@ from shared.standings.rules.standings import Standing
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A standing as it is known now; `pending` changes are committed and not added yet: 0 means exact."""
+    """A standing as it is known now; `pending` adjustments are committed and not added yet: 0 means exact."""
 
     key: StandingKey
     standing: Standing

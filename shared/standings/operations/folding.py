@@ -1,7 +1,11 @@
-"""Fold runs: add the adjustments of a busy standing to it, some hundred in one guarded commit.
+"""Fold runs: add the adjustments of a busy standing to it, in one guarded commit a run.
 
-    read the time and the standing ──► read a page of adjustments ──► query the extremes
-                                   ──► commit: the standing, and the page deleted
+    read the time and the standing ──► read a page of adjustments
+        a full page   ──► commit: one adjustment with their sum, and the page deleted; and again
+        the last page ──► query the extremes ──► commit: the standing, and the page deleted
+
+So a run writes the standing once, however many adjustments there are: Firestore takes about one write a second on a
+record, and the runs of a standing are a slot of a second apart.
 
 In this order: the extremes are those of a moment after the adjustments, and whatever is counted later leaves an
 adjustment of its own, for a later run, or writes the standing, whose guard then fails.
@@ -13,14 +17,14 @@ from datetime import datetime
 
 from shared.core.operations.perform import Writes, perform
 from shared.core.operations.ports import Delete, Must, Ports, Put, Query, Snapshot, Store
-from shared.core.rules.effects import Decision
+from shared.core.rules.effects import Decision, name_of
 from shared.core.rules.limits import LIMITS
 from shared.standings.operations.counting import extremes
 from shared.standings.rules import tasks
 from shared.standings.rules.declarations import Declarations
 from shared.standings.rules.keys import DECLARED, StandingKey
 from shared.standings.rules.standings import Standing
-from shared.standings.rules.tallies import Tally, Value
+from shared.standings.rules.tallies import ZERO, Tally, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class Page:
     adjustments: tuple[Snapshot, ...]
     standing: Snapshot
     declared: Snapshot
-    values: tuple[Value, ...]
+    values: tuple[Value, ...] = ()
+    is_merged: bool = False
 
     @property
     def is_last(self) -> bool:
@@ -43,6 +48,7 @@ class PageReads:
 
     key: StandingKey
     not_before: datetime | None = None
+    may_merge: bool = True
 
     @property
     def path(self) -> str:
@@ -60,8 +66,10 @@ class PageReads:
         adjustments = store.query(Query(self.key.adjustments, limit=LIMITS.fold_page_max))
         if not adjustments:
             return None
-        values = extremes(store, self.key) if _has_values((standing, *adjustments)) else ()
-        return Page(adjustments, standing, declared, values)
+        page = Page(adjustments, standing, declared)
+        if self.may_merge and not page.is_last:
+            return replace(page, is_merged=True)
+        return replace(page, values=extremes(store, self.key)) if _has_values((standing, *adjustments)) else page
 
 
 def _has_values(records: Iterable[Snapshot]) -> bool:
@@ -72,29 +80,48 @@ def _has_values(records: Iterable[Snapshot]) -> bool:
 
 def fold(ports: Ports, key: StandingKey, not_before: datetime | None = None) -> None:
     """Add the adjustments of a standing. Raises `Unavailable` if it is too early, or contended."""
-    for _ in range(LIMITS.fold_pages_max):
-        is_last, _ = perform(ports, PageReads(key, not_before), lambda page: _folded(key, page))
-        if is_last:
+    for pages_left in reversed(range(LIMITS.fold_pages_max)):
+        reads = PageReads(key, not_before, may_merge=pages_left > 0)
+        if perform(ports, reads, lambda page: _added(key, page))[0]:
             return
     [now] = ports.store.read(DECLARED, fields=())
     ports.queue.create([tasks.fold_task(key, now.read_time)])
 
 
-def _folded(key: StandingKey, page: Page | None) -> Decision[Writes, bool]:
-    """Return the writes that add a page, and whether it was the last."""
+def _added(key: StandingKey, page: Page | None) -> Decision[Writes, bool]:
+    """Return the writes that add or merge a page, and whether it was the last."""
     if page is None:
         return Decision((), True)
+    return _merged(key, page) if page.is_merged else _folded(key, page)
+
+
+def _merged(key: StandingKey, page: Page) -> Decision[Writes, bool]:
+    """Return the writes that leave one adjustment in the place of a page; its id is used once, as theirs are."""
+    path = f"{key.adjustments}/{name_of('merged', *(one.id for one in page.adjustments))}"
+    return Decision((Put(path, _sum(page).to_record(), Must.NOT_EXIST), *_deletes(page)), False)
+
+
+def _folded(key: StandingKey, page: Page) -> Decision[Writes, bool]:
+    """Return the writes that add a page to the standing, and whether it was the last."""
     standing = Standing.from_record(page.standing.data)
-    tally = sum((Tally.from_record(one.data) for one in page.adjustments), standing.tally)
     folded_at = page.adjustments[0].read_time if page.is_last else standing.folded_at
-    standing = replace(standing, tally=tally, folded_at=folded_at).with_extremes(page.values)
+    standing = replace(standing, tally=standing.tally + _sum(page), folded_at=folded_at).with_extremes(page.values)
     thresholds = Declarations.from_record(page.declared.data).thresholds_of(key)
     standing, reached = standing.cross(thresholds) if page.is_last else (standing, ())
     effects = tasks.threshold_tasks(key, standing, reached, page.standing.read_time)
-    deletes = (Delete(one.path, Must.EXIST) for one in page.adjustments)
-    return Decision((Put(key.path, standing.to_record(), page.standing.guard), *deletes), page.is_last, tuple(effects))
+    put = Put(key.path, standing.to_record(), page.standing.guard)
+    return Decision((put, *_deletes(page)), page.is_last, tuple(effects))
+
+
+def _sum(page: Page) -> Tally:
+    return sum((Tally.from_record(one.data) for one in page.adjustments), ZERO)
+
+
+def _deletes(page: Page) -> tuple[Delete, ...]:
+    """Return the deletes of a page: each adjustment must still be there, or another run has added it."""
+    return tuple(Delete(one.path, Must.EXIST) for one in page.adjustments)
 
 
 def pending(store: Store, key: StandingKey) -> int:
-    """Return how many changes of a standing are committed and not added yet."""
+    """Return how many adjustments of a standing are committed and not added yet: at least as many changes."""
     return store.count(Query(key.adjustments))

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.adapters.meter import Cost
+from shared.core.rules.limits import LIMITS
 from shared.standings.operations import boards, upkeep, yokes
 from shared.standings.rules.keys import StandingKey, YokeKey
 from shared.standings.rules.requests import BoardRequest, RankRequest
@@ -66,6 +67,16 @@ def test_a_fold_run_of_yokes_without_values_asks_for_no_extremes(world: Standing
     for index in range(101):
         world.yoke(f"u{index}", "tea")
     assert world.run_task(world.tasks[0]) == Cost(round_trips=3, reads=102, writes=1, deletes=100)
+
+
+def test_a_fold_run_of_several_pages_writes_the_standing_once(world: StandingsPlatform) -> None:
+    """Each full page leaves one adjustment with its sum; the last page is what is left, with those."""
+    busy(world, 91)
+    with LIMITS.replaced(fold_page_max=40):
+        cost = world.run_task(world.tasks[0])
+    # the writes: two sums, and the standing
+    assert cost == Cost(round_trips=3 + 3 + 5, reads=42 + 42 + 16, writes=3, deletes=40 + 40 + 12)
+    assert world.standing("item", "tea")["count"] == 91
 
 
 def test_reading_a_standing(world: StandingsPlatform) -> None:
