@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from examples.gazetteer.data import CREDIT, gazetteer
+from infra import catalogue
+from shared.history.rules.selection import HISTORY
 from shared.testing import Harness
 
 CITIES_DEFAULT = 300
@@ -57,11 +59,13 @@ def shown(held: World, resource: str, id_: str) -> dict[str, Any]:
 def run(cities_max: int) -> list[str]:
     """Run all steps; return what differs from the input."""
     held = world(cities_max)
-    with Harness() as harness:
+    with Harness() as harness, HISTORY.replaced(catalogue.load().history_rules):
         differing = list(_loaded(harness, held))
         differing += _listed(harness, held)
         differing += _renamed(harness, held)
-        return differing + list(_deleted(harness, held))
+        differing += _named_as_before(harness, held)
+        differing += _deleted(harness, held)
+        return differing + list(_brought_back(harness, held))
 
 
 def _loaded(harness: Harness, held: World) -> Iterator[str]:
@@ -126,16 +130,60 @@ def _renamed(harness: Harness, held: World) -> Iterator[str]:
     yield from _whole(harness, held, "after the continent's new name")
 
 
+def _named_as_before(harness: Harness, held: World) -> Iterator[str]:
+    """Compare the continent's two versions, and restore the first. Its countries' copies are no versions of theirs."""
+    [latest, first] = _versions(harness, "continents", "AS")
+    at = f"documents/continents~AS/versions/{first['version']}"
+    name = harness.get(at).json["document"]["name"]
+    patch = harness.get(f"{at}/changes?to={latest['version']}").json["patch"]
+    if {"op": "replace", "path": "/name", "value": "Asia (renamed)"} not in patch:
+        yield f"the new name is not among the changes: {patch}"
+    harness.post(f"{at}/restore")
+    harness.run()
+    held["continents"]["AS"]["name"] = name
+    yield from _whole(harness, held, "after restoring the continent's first version")
+    yield from (
+        f"countries/{id_} has a version that no user made"
+        for id_ in held["countries"]
+        if len(_versions(harness, "countries", id_)) != 1
+    )
+
+
 def _deleted(harness: Harness, held: World) -> Iterator[str]:
-    """Delete a continent: its countries and all their cities must go with it, and nothing else."""
+    """Delete a continent: its countries and all their cities must go with it, each as a version, and nothing else."""
     while harness.delete("atlas/continents/AS").status == 503:
         pass  # more go along than one call deletes
     harness.run()
-    countries = {id_: each for id_, each in held["countries"].items() if each["continent"] != "AS"}
-    cities = {id_: each for id_, each in held["cities"].items() if each["country"] in countries}
-    continents = {id_: each for id_, each in held["continents"].items() if id_ != "AS"}
-    left = {"continents": continents, "countries": countries, "cities": cities}
+    gone = _of_asia(held)
+    left = {name: {id_: item for id_, item in held[name].items() if id_ not in gone[name]} for name in held}
     yield from _whole(harness, left, "after the continent's deletion")
+    for resource, items in held.items():
+        for id_ in items:
+            if (_versions(harness, resource, id_)[0]["action"] == "delete") != (id_ in gone[resource]):
+                yield f"{resource}/{id_}: its versions do not say whether it is deleted"
+
+
+def _brought_back(harness: Harness, held: World) -> Iterator[str]:
+    """Restore what was deleted, level by level, from the versions before the deletions: all must be as it was."""
+    for resource, ids in _of_asia(held).items():
+        for id_ in sorted(ids):
+            before = _versions(harness, resource, id_)[1]["version"]
+            harness.post(f"documents/{resource}~{id_}/versions/{before}/restore")
+    harness.run()
+    yield from _whole(harness, held, "after restoring the continent")
+
+
+def _of_asia(held: World) -> dict[str, set[str]]:
+    """Return the ids of what goes when the continent goes, by resource."""
+    countries = {id_ for id_, each in held["countries"].items() if each["continent"] == "AS"}
+    cities = {id_ for id_, each in held["cities"].items() if each["country"] in countries}
+    return {"continents": {"AS"}, "countries": countries, "cities": cities}
+
+
+def _versions(harness: Harness, resource: str, id_: str) -> list[dict[str, Any]]:
+    """Return the versions of an item's document, the latest first."""
+    found: list[dict[str, Any]] = harness.get(f"documents/{resource}~{id_}/versions").json["versions"]
+    return found
 
 
 def main() -> int:

@@ -17,12 +17,11 @@ from typing import Any
 import flask
 from google.auth import jwt
 
+from shared.adapters.http.calling_accounts import SIGNATURE_REMOVED, identity_header
 from shared.adapters.http.public_keys import PublicKeys
 from shared.adapters.settings import settings
 from shared.core.rules.identity_claims import CLOCK_SKEW_SECONDS, Expected, Unauthenticated, check_claims
 from shared.core.rules.problems import PermissionDenied, Problem
-
-SIGNATURE_REMOVED = ".SIGNATURE_REMOVED_BY_GOOGLE"
 
 TOKENS_MAX = 256
 """Cached tokens: a function is called by one account or two, whose tokens last an hour."""
@@ -63,7 +62,7 @@ def refusal(request: flask.Request, function: str, accounts: frozenset[str]) -> 
             PermissionDenied("This deployment does not configure which account may call.") if chosen.in_cloud else None
         )
     try:
-        claims = _tokens().claims(_bearer(request))
+        claims = _tokens().claims(bearer_token(identity_header(request)))
         check_claims(claims, Expected(accounts, chosen.address_of(function)), time.time())
     except Problem as problem:
         return problem
@@ -73,11 +72,6 @@ def refusal(request: flask.Request, function: str, accounts: frozenset[str]) -> 
 @cache
 def _tokens() -> IdentityTokens:
     return IdentityTokens(PublicKeys(settings().keys_url), settings().signatures_removed)
-
-
-def _bearer(request: flask.Request) -> str:
-    header = request.headers.get("X-Serverless-Authorization")
-    return bearer_token(request.headers.get("Authorization", "") if header is None else header)
 
 
 def bearer_token(header: str) -> str:

@@ -15,6 +15,7 @@ from werkzeug.datastructures import MultiDict
 from shared.adapters import runtime
 from shared.adapters.http import cors
 from shared.adapters.http.bodies import BODY_BYTES_MAX, LINES, json_body, json_line_stream, json_lines
+from shared.adapters.http.calling_accounts import calling_account
 from shared.adapters.http.conditions import precondition_of
 from shared.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
 from shared.adapters.http.request_log import entry_point, logged_request
@@ -205,7 +206,7 @@ class Routes:
             if route.method == method:
                 parsed = Request(request, user)
                 route.check_query(parsed)
-                with authors.acting(authors.of_user(user.id) if user else AUTHOR.get()):
+                with authors.acting(_author(request, user)):
                     return route.handler(parsed, **parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
 
@@ -216,6 +217,14 @@ class Routes:
         from shared.adapters.http.user_auth import authenticated_user  # cryptography is for functions with users
 
         return authenticated_user(request)
+
+
+def _author(request: flask.Request, user: User | None) -> str:
+    """Return the author of what a request writes: its user, else the account that calls, else this function."""
+    if user:
+        return authors.of_user(user.id)
+    account = calling_account(request)
+    return authors.of_account(account) if account else AUTHOR.get()
 
 
 def _no_route(methods: list[str], requested: str) -> Problem:

@@ -38,6 +38,16 @@ def check_claims(claims: Mapping[str, Any], expected: Expected, now_seconds: flo
         raise PermissionDenied(f"{str(claims.get('email'))[:100]} may not call this: only its queues or schedules may.")
 
 
+def account_of(claims: object) -> str | None:
+    """Return the account that a verified token of Google's is for: its address, else its number; None if neither."""
+    match claims:
+        case {"iss": issuer, "email": str(email), "email_verified": True} if issuer in ISSUERS and email:
+            return email
+        case {"iss": issuer, "sub": str(number)} if issuer in ISSUERS and number:
+            return number
+    return None
+
+
 def check_times(claims: Mapping[str, Any], now_seconds: float) -> None:
     """Raise `Unauthenticated` unless a verified token is valid now. `now_seconds` counts from 1970."""
     _require(_seconds(claims, "exp") > now_seconds - CLOCK_SKEW_SECONDS, "The token has expired.")

@@ -1,4 +1,4 @@
-"""Who writes: the user who signed in, else the function that runs. An adapter sets it with each request."""
+"""Who writes: the user who signed in, the account that calls, else the function that runs. An adapter sets it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,3 +25,8 @@ def of_function(name: str) -> str:
 def of_user(id_: str) -> str:
     """Return the author that a signed-in user is."""
     return f"user:{id_}"
+
+
+def of_account(name: str) -> str:
+    """Return the author that an account is which Cloud Run has verified: an address, or a number."""
+    return f"account:{name}"
