@@ -1,0 +1,81 @@
+"""Measure flows on a local stack with Google's Firestore emulator, beside DBOS on SQLite and Microsoft's durabletask.
+
+python -m tests.bench.flows --steps 30 --rounds 5 --flows 1000
+
+`chain`: steps one after another in one flow; a step is the time from its code's beginning to the next one's. `of it
+queue`: from the time at which a step's task is due to the beginning of its code; the rest is the flow's own turn: two
+round trips to the store, the replay, and the creation of the next task. `first step`: from the call that starts a
+flow. A list or a batch: from a step before to the step behind. `flows`: all of them at once, started by 16 clients;
+`their first` is the first step of each. DBOS and durabletask (on its in-memory backend, which keeps nothing) run their
+steps in the process that runs their workflows; they need a network or a package cache once: `uv` makes an environment
+for each, outside the project. Numbers of a laptop compare with each other, not with the cloud.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from infra.local import firestore_emulator
+from tests.bench.flows.measures import Measures, lines
+from tests.bench.flows.own import measure, stepping
+
+RIVALS = {"DBOS": ("dbos_flows", "dbos==3.4.0"), "durabletask": ("durabletask_flows", "durabletask==1.12.0")}
+FOLDER = Path(__file__).parents[1] / "rivals"
+SECONDS_MAX = 600.0
+STEPS_AT_ONCE = 3
+
+
+def rival_measures(name: str, sizes: list[int]) -> Measures | None:
+    """Run a rival; None if it cannot be had on this machine."""
+    script, package = RIVALS[name]
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    command = [uv, "run", "--quiet", "--no-project", "--isolated", "--python", sys.executable, "--with", package]
+    try:
+        ended = subprocess.run(
+            [*command, "python", str(FOLDER / f"{script}.py"), *map(str, sizes)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS_MAX,
+        )
+    except OSError:
+        return None
+    return Measures.from_json(json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else None
+
+
+def table(client: httpx.Client, sizes: list[int], *, rivals: bool) -> Iterator[str]:
+    """Measure, and iterate over the lines of the table."""
+    own = measure(client, *sizes)
+    yield from lines("flows", own, own)
+    for name in RIVALS if rivals else ():
+        found = rival_measures(name, sizes)
+        yield from lines(name, found, own) if found else [f"{name:<12}not to be had here"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.flows", description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=30, help="of a chain (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=10, help="chains and fan-outs (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=100, help="of a fan-out (default: %(default)s)")
+    parser.add_argument("--flows", type=int, default=1_000, help="at once, of three steps (default: %(default)s)")
+    parser.add_argument("--no-rivals", action="store_true", help="measure the kit alone")
+    chosen = parser.parse_args()
+    if firestore_emulator.find_installed() is None:
+        sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
+    sizes = [chosen.steps, chosen.rounds, chosen.width, chosen.flows, STEPS_AT_ONCE]
+    with tempfile.TemporaryDirectory() as folder, stepping(Path(folder)) as client:
+        for line in table(client, sizes, rivals=not chosen.no_rivals):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

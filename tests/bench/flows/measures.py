@@ -1,0 +1,80 @@
+"""What is measured of flows, here and of a rival: times of steps, in seconds since 1970, and what follows from them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import mean, median, quantiles
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Of one engine. `chains` has the times at which the steps of each chain began, `first` seconds to a first step.
+
+    `fan_outs` has seconds from a step before to the step behind, by what was between. `at_once` flows of
+    `at_once_steps` steps each took `at_once_seconds`, and `crowded` until the first step of each. `dispatches` are the
+    queue's part of the steps of the chains, where it is known.
+    """
+
+    chains: Sequence[Sequence[float]]
+    first: Sequence[float]
+    fan_outs: Mapping[str, Sequence[float]]
+    at_once: int
+    at_once_steps: int
+    at_once_seconds: float
+    crowded: Sequence[float]
+    dispatches: Sequence[float] = ()
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Read what a rival printed."""
+        return cls(**value)
+
+    @property
+    def steps(self) -> list[float]:
+        """Return the seconds of each step of the chains: from its beginning to the beginning of the next."""
+        return [after - before for chain in self.chains for before, after in pairwise(chain)]
+
+    @property
+    def chain_rate(self) -> float:
+        """Return steps a second in a chain."""
+        return 1 / mean(self.steps)
+
+    @property
+    def at_once_rate(self) -> float:
+        """Return steps a second of all flows that run at once."""
+        return self.at_once * self.at_once_steps / self.at_once_seconds
+
+
+def lines(name: str, measured: Measures, base: Measures) -> list[str]:
+    """Return the lines of an engine's table; each ratio is to the steps a second of `base` in the same run."""
+    ratio, crowded_ratio = measured.chain_rate / base.chain_rate, measured.at_once_rate / base.at_once_rate
+    chain = f"{measured.chain_rate:>9,.1f} steps/s  x {ratio:<7.2f} a step {centiles(measured.steps)}"
+    many = f"{measured.at_once_rate:>9,.1f} steps/s  x {crowded_ratio:<7.2f} in {measured.at_once_seconds:,.1f} s"
+    return [
+        _line(name, "chain", chain),
+        *([_line(name, "of it queue", _share(measured))] if measured.dispatches else []),
+        _line(name, "first step", centiles(measured.first)),
+        *(
+            _line(name, what, f"{median(seconds):>9,.2f} s there and back")
+            for what, seconds in measured.fan_outs.items()
+        ),
+        _line(name, f"{measured.at_once:,} flows", many),
+        _line(name, "their first", centiles(measured.crowded)),
+    ]
+
+
+def _line(name: str, what: str, numbers: str) -> str:
+    return f"{name:<12}{what:<14}{numbers}"
+
+
+def _share(measured: Measures) -> str:
+    share = 100 * sum(measured.dispatches) / sum(measured.steps)
+    return f"{centiles(measured.dispatches)}  {share:.0f} % of the time"
+
+
+def centiles(seconds: Sequence[float]) -> str:
+    """Return half and 99 of 100 in milliseconds."""
+    known = [*seconds] * 2 if len(seconds) == 1 else seconds
+    cut = quantiles(known, n=100, method="inclusive")
+    return f"p50 {1000 * cut[49]:>8,.1f} ms  p99 {1000 * cut[98]:>8,.1f} ms"
