@@ -10,14 +10,19 @@ resource "google_service_account" "kit" {
   depends_on   = [google_project_service.api]
 }
 
+# Terraform evaluates a `for_each` once for each of its resources, so what it goes over here is as small as it can be.
+locals {
+  account_ids = { for name, function in local.deployments : name => function.account_id }
+}
+
 resource "google_service_account" "runtime" {
-  for_each     = local.deployments
-  account_id   = each.value.account_id
-  display_name = "Runs ${each.value.service}"
+  for_each     = local.account_ids
+  account_id   = each.value
+  display_name = "Runs ${local.deployments[each.key].service}"
   lifecycle {
     precondition {
-      condition     = length(each.value.account_id) >= 6
-      error_message = "The account ${each.value.account_id} must have 6 characters or more: give the function a longer name in catalogue.yaml."
+      condition     = length(each.value) >= 6
+      error_message = "The account ${each.value} must have 6 characters or more: give the function a longer name in catalogue.yaml."
     }
   }
   depends_on = [google_project_service.api]
@@ -62,33 +67,38 @@ locals {
     contains(keys(google_service_account.trigger), name) ? { trigger = google_service_account.trigger[name].member } : {},
   ) }
 
-  enqueues = merge([for name, function in local.deployments : {
-    for queue in function.enqueues : "${name}/${queue}" => { function = name, queue = queue }
-  }]...)
+  enqueues  = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => queue }]...)
+  enqueuers = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => name }]...)
+
+  acted_as = merge(
+    { for name, account in google_service_account.runtime : account.account_id => account.name },
+    { for name, account in google_service_account.trigger : account.account_id => account.name },
+    { for name in ["build", "scheduler"] : google_service_account.kit[name].account_id => google_service_account.kit[name].name },
+  )
 }
 
 resource "google_cloud_tasks_queue_iam_member" "enqueuer" {
   for_each = local.enqueues
-  name     = google_cloud_tasks_queue.queue[each.value.queue].name
+  name     = google_cloud_tasks_queue.queue[each.value].name
   location = var.region
   role     = "roles/cloudtasks.enqueuer"
-  member   = google_service_account.runtime[each.value.function].member
+  member   = google_service_account.runtime[local.enqueuers[each.key]].member
 }
 
 # A task carries its queue's identity, and only an account that may act as it can create such a task.
 resource "google_service_account_iam_member" "act_as_queue" {
   for_each           = local.enqueues
-  service_account_id = google_service_account.queue[each.value.queue].name
+  service_account_id = google_service_account.queue[each.value].name
   role               = "roles/iam.serviceAccountUser"
-  member             = google_service_account.runtime[each.value.function].member
+  member             = google_service_account.runtime[local.enqueuers[each.key]].member
 }
 
 # [open] the condition, as documented for named databases, was never run in a real project.
 resource "google_project_iam_member" "database" {
-  for_each = google_service_account.runtime
+  for_each = local.account_ids
   project  = var.project_id
   role     = "roles/datastore.user"
-  member   = each.value.member
+  member   = google_service_account.runtime[each.key].member
   condition {
     title      = "one-database-only"
     expression = "resource.name == \"projects/${var.project_id}/databases/${local.database}\""
@@ -104,11 +114,7 @@ resource "google_project_iam_member" "event_receiver" {
 
 # What a deployment by Cloud Build sets up runs as these accounts, and only who may act as them can do that.
 resource "google_service_account_iam_member" "builder_acts_as" {
-  for_each = merge(
-    { for name, account in google_service_account.runtime : account.account_id => account.name },
-    { for name, account in google_service_account.trigger : account.account_id => account.name },
-    { for name in ["build", "scheduler"] : google_service_account.kit[name].account_id => google_service_account.kit[name].name },
-  )
+  for_each           = local.acted_as
   service_account_id = each.value
   role               = "roles/iam.serviceAccountUser"
   member             = local.builder

@@ -59,6 +59,7 @@ locals {
   }]...)
 
   first_exempt = "documents._signalbox"
+  later_exempt = { for name, exempt in local.exempt : name => exempt if name != local.first_exempt }
 
   # Which documents embed a document, and by which fields.
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
@@ -91,7 +92,7 @@ resource "google_firestore_field" "first" {
 }
 
 resource "google_firestore_field" "exempt" {
-  for_each   = { for name, exempt in local.exempt : name => exempt if name != local.first_exempt }
+  for_each   = local.later_exempt
   database   = local.database
   collection = each.value.collection
   field      = each.value.field

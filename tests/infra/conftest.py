@@ -3,13 +3,19 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.catalogue import load
 from infra.packaging.__main__ import build
+from tests.infra.applied_once import applied, folder_of_the_run, one_at_a_time
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Resource, Workspace
+
+PAGE = "https://app.example.com"
+DOMAIN = "api.example.com"
+ACCOUNT = "0123AB-CDEF01-234567"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,8 +29,10 @@ def terraform() -> str:
 @pytest.fixture(scope="session")
 def zips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the zip of every function. Leave it as it is."""
-    folder = tmp_path_factory.mktemp("dist")
-    build(load(), [], folder)
+    folder = folder_of_the_run(tmp_path_factory) / "dist"
+    with one_at_a_time(folder):
+        if not folder.exists():
+            build(load(), [], folder)
     return folder
 
 
@@ -39,9 +47,32 @@ def google(terraform: str) -> Iterator[GoogleProvider]:
 def deployed(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Return the project's own catalogue, applied. Do not apply anything else in it."""
     workspace = Workspace(tmp_path_factory.mktemp("deployed"), google, zips)
-    workspace.initialise()
-    workspace.apply()
-    return workspace
+    return applied(workspace, folder_of_the_run(tmp_path_factory) / "deployed.json")
+
+
+@pytest.fixture(scope="module")
+def first(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """Return a first deployment in a cloud of the module's own, with two open functions and an index of a user's."""
+    with GoogleProvider() as google:
+        made = Workspace(tmp_path_factory.mktemp("first"), google, zips)
+        made.edit_catalogue(open_two)
+        yield applied(made, folder_of_the_run(tmp_path_factory) / "first.json")
+
+
+def open_two(catalogue: dict[str, Any]) -> None:
+    """Open a function to the users of one page, and another to everybody."""
+    catalogue["functions"]["quilt"].update(auth="firebase", cors=[PAGE])
+    catalogue["functions"]["philosophers"].update(public=True)
+    catalogue["indexes"] = {"near": {"collection": "documents", "fields": ["tags[]", "name"]}}
+
+
+@pytest.fixture(scope="module")
+def with_options(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """Return a deployment with what is off by default: a domain, and a budget that warns."""
+    with GoogleProvider() as google:
+        folder = tmp_path_factory.mktemp("options")
+        made = Workspace(folder, google, zips, named="dev", domain=DOMAIN, billing_account=ACCOUNT, budget=20)
+        yield applied(made, folder_of_the_run(tmp_path_factory) / "options.json")
 
 
 @pytest.fixture(scope="session")

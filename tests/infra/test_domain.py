@@ -1,40 +1,28 @@
 """A domain of one's own leads to every function for people, and is off unless it is asked for."""
 
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
 from infra.catalogue import load
-from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.conftest import DOMAIN
 from tests.infra.workspace import INFRA, Resource, Workspace
 
-DOMAIN = "api.example.com"
 PEOPLES = sorted(each.name for each in load().functions.values() if "people" in each.invoked_by)
 
 
 @pytest.fixture(scope="module")
-def workspace(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    """Return a deployment with a domain."""
-    with GoogleProvider() as google:
-        made = Workspace(tmp_path_factory.mktemp("domain"), google, zips, named="dev", domain=DOMAIN)
-        made.initialise()
-        made.apply()
-        yield made
-
-
-@pytest.fixture(scope="module")
-def made(workspace: Workspace) -> Mapping[str, Resource]:
-    return workspace.resources()
+def made(with_options: Workspace) -> Mapping[str, Resource]:
+    return with_options.resources()
 
 
 def test_by_default_there_is_none(resources: Mapping[str, Resource]) -> None:
     assert [address for address in resources if "google_compute" in address or "compute.googleapis" in address] == []
 
 
-def test_what_was_applied_leaves_nothing_to_do(workspace: Workspace) -> None:
-    assert not workspace.differs()
+def test_what_was_applied_leaves_nothing_to_do(with_options: Workspace) -> None:
+    assert not with_options.differs()
 
 
 def test_a_path_leads_to_its_function_without_the_functions_name(made: Mapping[str, Resource]) -> None:
@@ -70,6 +58,6 @@ def test_the_certificate_is_the_domains_and_the_page_names_the_address(made: Map
     assert address == made['google_compute_global_address.domain["domain"]'].values["name"]
 
 
-def test_another_domain_gets_its_certificate_before_the_old_one_goes(workspace: Workspace) -> None:
-    workspace.plan(domain="www.example.com")
-    assert workspace.changes()['google_compute_managed_ssl_certificate.domain["domain"]'] == ["create", "delete"]
+def test_another_domain_gets_its_certificate_before_the_old_one_goes(with_options: Workspace) -> None:
+    with_options.plan(domain="www.example.com")
+    assert with_options.changes()['google_compute_managed_ssl_certificate.domain["domain"]'] == ["create", "delete"]

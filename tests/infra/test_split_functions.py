@@ -1,9 +1,8 @@
 """A function that is open and has tasks: two services of one zip, and no right of one is a right of the other."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,13 +12,13 @@ from infra.catalogue import Catalogue, load
 from infra.deployments import deployments_of
 from infra.local.stack_from_state import settings_of, written
 from shared.adapters.settings import from_environment
+from tests.infra.conftest import PAGE, open_two
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.test_iam import rights, row_of, rows
 from tests.infra.workspace import Resource, Workspace
 
 FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
 SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
-PAGE = "https://app.example.com"
 
 TABLE = """
 philosophers       | allUsers ann signalbox-deployer | admit tasks   | signalbox-prod
@@ -29,25 +28,9 @@ quilt-tasks        | qu-tasks                        | batches tasks | signalbox
 """
 
 
-def open_both(catalogue: dict[str, Any]) -> None:
-    catalogue["functions"]["quilt"].update(auth="firebase", cors=[PAGE])
-    catalogue["functions"]["philosophers"].update(public=True)
-
-
 @pytest.fixture(scope="module")
-def applied(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    """Return a deployment in which two functions with tasks are open."""
-    with GoogleProvider() as google:
-        workspace = Workspace(tmp_path_factory.mktemp("split"), google, zips)
-        workspace.edit_catalogue(open_both)
-        workspace.initialise()
-        workspace.apply()
-        yield workspace
-
-
-@pytest.fixture(scope="module")
-def resources(applied: Workspace) -> Mapping[str, Resource]:
-    return applied.resources()
+def resources(first: Workspace) -> Mapping[str, Resource]:
+    return first.resources()
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +46,9 @@ def asked_for() -> Catalogue:
 
 
 @pytest.fixture(scope="module")
-def found(applied: Workspace, asked_for: Catalogue) -> AppliedState:
+def found(first: Workspace, asked_for: Catalogue) -> AppliedState:
     folders = {name: each.folder for name, each in asked_for.functions.items()}
-    return applied_state.read(applied.shown(), folders, asked_for.root)
+    return applied_state.read(first.shown(), folders, asked_for.root)
 
 
 def test_each_half_is_called_by_and_may_do_exactly_this(resources: Mapping[str, Resource]) -> None:
@@ -129,15 +112,15 @@ def test_the_local_stack_takes_the_settings_of_both_halves(found: AppliedState) 
     assert settings.split_functions == {"quilt", "philosophers"}
 
 
-def test_people_are_told_the_address_of_their_half(applied: Workspace) -> None:
-    urls = applied.outputs()["urls"]
+def test_people_are_told_the_address_of_their_half(first: Workspace) -> None:
+    urls = first.outputs()["urls"]
     assert urls["quilt"].endswith("/quilt")
     assert "quilt_tasks" not in urls
 
 
 def test_the_prefix_leaves_room_for_the_longer_name(zips: Path, google: GoogleProvider, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips, prefix="nine-char")
-    made.edit_catalogue(open_both)
+    made.edit_catalogue(open_two)
     made.initialise()
     complaint = " ".join(made.plan(check=False).stderr.split())
     assert "the longest function leaves 8 for it" in complaint
