@@ -2,6 +2,8 @@
 
 Some clauses cannot be broken alone, and no fault is planted for them:
 
+    sem-1, an admit run for who finds permits free beside others
+                                        who left these free has asked for one, which opens, or finds the waiter
     sem-8, an early alarm answers 503   is the same line of code as sem-2's early admit run
     sem-9, as many as are free          a run that leaves a head that fits asks for the next: slower, never wrong
     sem-9, a commit changes its record  who joins a closed wait queue is seen by the run that opens it, changed or not
@@ -30,6 +32,7 @@ from shared.semaphores.rules import admission as admission_rules
 from shared.semaphores.rules import lease_commands, tasks, upkeep, wait_commands, wait_queue
 from shared.semaphores.rules import semaphores as rules
 from shared.semaphores.rules import transitions as transition_rules
+from shared.semaphores.rules.known_heads import KnownHead
 from shared.semaphores.rules.lease_commands import Claimed, EndLease
 from shared.semaphores.rules.leases import EndedLease, GrantedLease, LeaseRecord, lease_id, parse_lease_id
 from shared.semaphores.rules.requests import RenewRequest, SemaphoreSettings, WaitRequest
@@ -38,7 +41,7 @@ from shared.semaphores.rules.transitions import Loaded, Transition
 from shared.semaphores.rules.wait_queue import head_of
 from shared.semaphores.rules.waiters import WAITING, WaitAnswer, Waiter
 from shared.testing.expiry_policies import POLICIES, ExpiryPolicy
-from tests.simulation import expiry, semaphores_world
+from tests.simulation import expiry, semaphores_joining, semaphores_world
 from tests.simulation.faults import Fault, torn
 
 writes_of_commit = transitions._writes
@@ -69,6 +72,11 @@ def _steady(fault: Fault) -> Fault:
 def _reborn(fault: Fault) -> Fault:
     """Look for a fault only where the semaphore is deleted and created anew."""
     return replace(fault, run=partial(semaphores_world.run, racing=False, reborn=True))
+
+
+def _joining(fault: Fault) -> Fault:
+    """Look for a fault only where waits join alone while a signal frees several permits."""
+    return replace(fault, run=semaphores_joining.run)
 
 
 def _abandoned(fault: Fault) -> Fault:
@@ -293,6 +301,26 @@ def _all_of_a_page(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
     return head_of(page, more=False)
 
 
+def _known_for_ever(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transition[Claimed]:
+    transition = claim_lost(loaded, lease, grant)
+    return replace(transition, semaphore=replace(transition.semaphore, known=loaded.semaphore.known))
+
+
+claim_lost = lease_commands.claim_lost
+
+
+def _whoever_was_known(_: KnownHead, __: Waiter, ___: int) -> bool:
+    return True
+
+
+def _left_over(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
+    transition = passed_on(loaded, semaphore, answer)
+    return replace(transition, nudge=transition.nudge and transition.semaphore.mode == "opening")
+
+
+passed_on = lease_commands._passed_on
+
+
 def _delete_what_is_there(ports: Ports, name: str) -> None:
     incarnation = transitions.load(ports, name).incarnation
     try:
@@ -411,6 +439,9 @@ FAULTS = (
     _racing(_without("sem-10", "undoing a renewal that is late", (semaphores, "renew", _renewed_for_good)), False),
     _without("sem-13", "the order of create times", (records, "head_of", _ordered_by_since)),
     _without("sem-13", "what is left out of a full page", (records, "head_of", _all_of_a_page)),
+    _without("sem-13", "the end of what is known with a return", (lease_commands, "claim_lost", _known_for_ever)),
+    _without("sem-13", "whether who is known still waits", (KnownHead, "has", _whoever_was_known)),
+    _joining(_without("sem-1", "the admit run for permits left over", (lease_commands, "_passed_on", _left_over))),
     torn(_without("sem-14", "the semaphore's record as the last write", (transitions, "_writes", _semaphore_first))),
     _without("outbox", "the outbox", (outbox, "commit", _without_outbox)),
 )

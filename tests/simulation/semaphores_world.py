@@ -33,6 +33,7 @@ from shared.semaphores.rules.requests import (
 )
 from shared.semaphores.rules.waiters import NOT_ACQUIRED, WaitAnswer
 from shared.testing.clock import budget_of
+from tests.simulation import semaphores_joining
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
@@ -46,6 +47,7 @@ RECORD = rules.path_of(NAME)
 LEASE_SECONDS = 4.0
 CLAIM_SECONDS = 3
 PAGE = 2
+KNOWN = 3
 RETRIES_MAX = 12
 WAITS_LONG = 8
 SWEEPS = 6
@@ -77,6 +79,8 @@ def run(
     """
     try:
         SemaphoresWorld(seed, trace, racing, changing, reborn, abandoned, steady).run()
+        if semaphores_joining.drawn(seed):
+            semaphores_joining.run(seed, trace)
     except Violation:
         raise
     except AssertionError as error:
@@ -163,6 +167,7 @@ class SemaphoresWorld:
             releases_page_max=PAGE,
             guarded_attempts_max=self.rounds,
             expired_leases_max=1,
+            known_head_max=KNOWN,
         ):
             semaphores.put(self.world.reliable_ports(), NAME, self.settings)
             if self.crowded:

@@ -334,6 +334,10 @@ class Limits:
     grants_page_max: int = 90
     """Waiters that one admit run grants at most: with an alarm they fit into one outbox record of 100 tasks."""
 
+    known_head_max: int = 32
+    """Waiters whose order is known and who were not granted yet: their ids lie in the semaphore's record, so that who
+    grants to them reads them alone."""
+
     releases_page_max: int = 100
     """Signals that one admit run applies."""
 

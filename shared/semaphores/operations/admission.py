@@ -47,6 +47,6 @@ def admit(ports: Ports, name: str, not_before: datetime | None = None) -> None:
         return rules.admit(loaded)
 
     try:
-        change(ports, SemaphoreReads(name, rules.admit_reads), rule)
+        change(ports, SemaphoreReads(name, rules.admit_reads, releases=LIMITS.releases_page_max), rule)
     except NoSemaphore:
         ports.log.info("semaphore not found, admit run dropped", semaphore=name)

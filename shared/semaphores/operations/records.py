@@ -1,5 +1,6 @@
 """Snapshots as values of the rules, and transitions of the rules as guarded writes."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from shared.core.operations.ports import (
 from shared.core.operations.ports import Order as OrderBy
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.times import microseconds
+from shared.semaphores.rules.known_heads import NOTHING_KNOWN
 from shared.semaphores.rules.leases import Release
 from shared.semaphores.rules.semaphores import path_of
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition
@@ -68,43 +70,55 @@ def waiters_query(name: str, limit: int, after: tuple[datetime, str] | None = No
 
 
 def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
-    """Run the queries that a decision needs besides the record. Releases come before waiters."""
-    if reads == QueueReads():
+    """Read the waiters and receipts that a decision needs besides the record."""
+    loaded = replace(loaded, reads=reads)
+    if reads.waiters and reads.in_order:
+        loaded = _read_known(store, loaded) or _read_in_order(store, loaded)
+    elif reads.waiters:
+        page = _waiters(store.query(waiters_query(loaded.name, reads.waiters, reads.after)))
+        loaded = replace(loaded, waiters=page, more_waiters=len(page) == reads.waiters)
+    if reads.receipts:
+        query = Query(f"{path_of(loaded.name)}/waiters", order_by=(EXPIRES_AT,), limit=reads.receipts)
+        loaded = replace(loaded, receipts=_waiters(store.query(query)))
+    return loaded
+
+
+def read_releases(store: Store, loaded: Loaded, limit: int) -> Loaded:
+    """Read the releases that were left, and always before the wait queue; 0: none."""
+    if not limit:
         return loaded
-    path = path_of(loaded.name)
-    releases = _found(store, Query(f"{path}/releases", limit=reads.releases))
-    waiters, more = _read_waiters(store, loaded.name, reads)
-    receipts = _found(store, Query(f"{path}/waiters", order_by=(EXPIRES_AT,), limit=reads.receipts))
-    return replace(
-        loaded,
-        reads=reads,
-        waiters=waiters,
-        more_waiters=more,
-        releases=tuple(left for snapshot in releases if (left := read_release(snapshot))),
-        receipts=tuple(one for snapshot in receipts if (one := read_waiter(snapshot))),
-    )
+    found = store.query(Query(f"{path_of(loaded.name)}/releases", limit=limit))
+    return replace(loaded, releases=tuple(left for snapshot in found if (left := read_release(snapshot))))
 
 
-def _read_waiters(store: Store, name: str, reads: QueueReads) -> tuple[tuple[Waiter, ...], bool]:
-    """Read waiters, and whether there may be more behind them.
+def _read_known(store: Store, loaded: Loaded) -> Loaded | None:
+    """Read the first waiters of the known head; None, if it is too short or one of them waits no more."""
+    known, count = loaded.semaphore.known, loaded.reads.waiters
+    if count > len(known.ids):
+        return None
+    found = _waiters(store.read(*(waiter_path(loaded.name, id_) for id_ in known.ids[:count])))
+    if len(found) < count or not all(known.has(one, loaded.incarnation) for one in found):
+        return None
+    return replace(loaded, waiters=found, more_waiters=True, known=known.behind(count))
 
-    In order: with one that is only to compare, and more of them at one instant where the first is not certain.
-    """
-    limit = reads.waiters + 1 if reads.in_order and reads.waiters else reads.waiters
+
+def _read_in_order(store: Store, loaded: Loaded) -> Loaded:
+    """Read waiters, and more of them at one instant where no first one is certain."""
+    count = loaded.reads.waiters
+    limit = loaded.semaphore.known.page(count)
     while True:
-        found = _found(store, waiters_query(name, limit, reads.after))
-        page = tuple(one for snapshot in found if (one := read_waiter(snapshot)))
-        more = 0 < limit == len(page)
-        if not reads.in_order:
-            return page, more
+        page = _waiters(store.query(waiters_query(loaded.name, limit)))
+        more = len(page) == limit
         head = head_of(page, more=more)
         if head or not more:
-            return head[: reads.waiters], more or len(head) > reads.waiters
+            own = [one for one in head[count:] if one.incarnation == loaded.incarnation]
+            waiters, more = head[:count], more or len(head) > count
+            return replace(loaded, waiters=waiters, more_waiters=more, known=NOTHING_KNOWN.after(own))
         limit *= READ_ON_FACTOR
 
 
-def _found(store: Store, query: Query) -> tuple[Snapshot, ...]:
-    return store.query(query) if query.limit else ()
+def _waiters(found: Iterable[Snapshot]) -> tuple[Waiter, ...]:
+    return tuple(one for snapshot in found if (one := read_waiter(snapshot)))
 
 
 # --- write ---

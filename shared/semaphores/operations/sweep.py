@@ -50,7 +50,8 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
     if rules.is_unused(semaphore, snapshot.read_time, snapshot.update_time):
         remove(ports, name, incarnation_of(snapshot), snapshot.guard)
         return True
-    admitted = change(ports, SemaphoreReads(name, admission.admit_reads), admission.admit).committed
+    reads = SemaphoreReads(name, admission.admit_reads, releases=LIMITS.releases_page_max)
+    admitted = change(ports, reads, admission.admit).committed
     if not rules.clean_up_due(semaphore, snapshot.read_time):
         return admitted is not None
     return _clean_up(ports, name) or admitted is not None

@@ -24,6 +24,7 @@ from shared.semaphores.operations.records import (
     incarnation_of,
     read_queue,
     read_release,
+    read_releases,
     read_waiter,
     release_path,
     waiter_path,
@@ -53,7 +54,7 @@ def no_lease(_: Loaded) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SemaphoreReads:
-    """The read plan: the semaphore's record, and with it a wait's; then what `queue_reads` chooses.
+    """The read plan: the semaphore's record, and with it a wait's; then `releases`, then what `queue_reads` chooses.
 
     The record of `wait_id` is read from the attempt `wait_from_attempt` on: a create guards itself. If `lease_of` finds
     a lease, all is read again together with its release: only one instant tells whether it is held.
@@ -64,6 +65,7 @@ class SemaphoreReads:
     wait_id: str | None = None
     wait_from_attempt: int = 0
     lease_of: Callable[[Loaded], LeaseRecord | None] = no_lease
+    releases: int = 0
 
     @property
     def path(self) -> str:
@@ -76,6 +78,7 @@ class SemaphoreReads:
         loaded = self._read(store, attempt)
         if lease := self.lease_of(loaded):
             loaded = self._read(store, attempt, release_path(self.name, lease.lease_id))
+        loaded = read_releases(store, loaded, self.releases)
         return read_queue(store, loaded, self.queue_reads(loaded))
 
     def _read(self, store: Store, attempt: int, release: str = "") -> Loaded:

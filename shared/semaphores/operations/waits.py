@@ -3,8 +3,9 @@
 Two paths lead into the wait queue:
 
     guarded     one commit closes the semaphore and creates the waiter
-    combining   under contention the waiter is created alone, which nobody can make fail; then the semaphore is read
-                again, and closed if it is not, before the caller is answered that it waits; an admit run does the rest
+    combining   behind others, or under contention, the waiter is created alone, which nobody can make fail; then the
+                semaphore is read again, and closed if it is not, before the caller is answered that it waits. If it was
+                closed and no permit is free, who frees one reads the wait queue; else an admit run does
 """
 
 from contextlib import suppress
@@ -22,6 +23,7 @@ from shared.semaphores.operations.transitions import SemaphoreReads, change, loa
 from shared.semaphores.rules import wait_commands as rules
 from shared.semaphores.rules.requests import WaitRequest
 from shared.semaphores.rules.tasks import deadline_task
+from shared.semaphores.rules.transitions import Loaded
 from shared.semaphores.rules.waiters import WaitAnswer, Waiter
 
 
@@ -55,8 +57,12 @@ def guarded(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
 
 
 def combine(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
-    """Join the wait queue without a guard on the semaphore's record: an admit run grants many at once."""
-    loaded = load(ports, name)
+    """Join the wait queue without a guard on the semaphore's record, which others write."""
+    return _join(ports, load(ports, name), request)
+
+
+def _join(ports: Ports, loaded: Loaded, request: WaitRequest) -> WaitAnswer:
+    name = loaded.name
     rules.check_permits(loaded, request)
     waiter = rules.new_waiter(loaded, request)
     put = put_waiter(waiter_path(name, waiter.id), waiter, loaded.now, Must.NOT_EXIST)
@@ -77,15 +83,17 @@ def repeated(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
 def _decide(ports: Ports, reads: SemaphoreReads, request: WaitRequest, attempts_max: int | None = None) -> WaitAnswer:
     """Decide a wait; once more, when this has deleted its record of an earlier semaphore of the name."""
     while True:
-        answer = change(ports, reads, partial(rules.wait, request=request), attempts_max=attempts_max).answer
-        if answer is not rules.STALE_RECORD:
-            return answer
+        changed = change(ports, reads, partial(rules.wait, request=request), attempts_max=attempts_max)
+        if changed.answer is rules.JOIN_ALONE:
+            return _join(ports, changed.loaded, request)
+        if changed.answer is not rules.STALE_RECORD:
+            return changed.answer
 
 
 def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
     """Answer "waiting" for a waiter that was created alone, once the semaphore is closed."""
     try:
-        rule = partial(rules.confirm, incarnation=waiter.incarnation)
+        rule = partial(rules.confirm, waiter=waiter)
         return change(ports, SemaphoreReads(name), rule).answer
     except NoSemaphore:
         with suppress(Conflict):  # somebody has put another wait in its place, or deleted it

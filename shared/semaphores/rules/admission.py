@@ -12,14 +12,19 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.problems import Unavailable
 from shared.semaphores.rules import wait_queue
 from shared.semaphores.rules.leases import Release
-from shared.semaphores.rules.semaphores import Semaphore
+from shared.semaphores.rules.semaphores import Mode, Semaphore
 from shared.semaphores.rules.transitions import Loaded, QueueReads, Transition, WaiterTransition
-from shared.semaphores.rules.wait_queue import grant_waiters, mode_after
+from shared.semaphores.rules.wait_queue import Granted, grant_waiters, mode_after
 
 
-def admit_reads(_: Loaded) -> QueueReads:
-    """Read a page of waiters and of releases."""
-    return QueueReads(LIMITS.grants_page_max, LIMITS.releases_page_max, in_order=True)
+def admit_reads(loaded: Loaded) -> QueueReads:
+    """Read a page of waiters; only as many as find permits, if these are known; none, if all permits are held."""
+    semaphore = _after_releases(loaded)
+    free = semaphore.free(loaded.now)
+    if free <= 0 and semaphore.mode == "closed":
+        return QueueReads()
+    known = 0 < free <= len(semaphore.known.ids)
+    return QueueReads(free if known else LIMITS.grants_page_max, in_order=True)
 
 
 def refuse(loaded: Loaded) -> Transition[Semaphore]:
@@ -35,11 +40,11 @@ def check_due(now: datetime, not_before: datetime | None) -> None:
 
 def admit(loaded: Loaded) -> Transition[None]:
     """Apply releases, grant from the head of the wait queue, delete stale waiters, and set the mode that follows."""
-    granted = grant_waiters(loaded, reduce(_apply, loaded.releases, loaded.semaphore))
-    remaining = loaded.more_waiters or bool(granted.remaining)
-    mode = mode_after(loaded.semaphore.mode, found=bool(loaded.waiters), remaining=remaining)
-    fits = granted.remaining and granted.remaining[0].permits <= granted.semaphore.free(loaded.now)
-    more_waiters = (loaded.more_waiters and not granted.remaining) or bool(granted.refused)
+    granted = grant_waiters(loaded, _after_releases(loaded))
+    free = granted.semaphore.free(loaded.now)
+    fits = granted.remaining and granted.remaining[0].permits <= free
+    more_waiters = (loaded.more_waiters and not granted.remaining and free > 0) or bool(granted.refused)
+    mode = _mode(loaded, granted)
     more_releases = len(loaded.releases) == LIMITS.releases_page_max
     removed = tuple(WaiterTransition("removed", one) for one in granted.stale)
     return Transition(
@@ -51,6 +56,18 @@ def admit(loaded: Loaded) -> Transition[None]:
         nudge=bool(mode == "opening" or more_releases or more_waiters or fits),
         evicted=granted.evicted,
     )
+
+
+def _mode(loaded: Loaded, granted: Granted) -> Mode:
+    """Return the mode that follows; what was not read tells nothing."""
+    if not loaded.reads.waiters:
+        return loaded.semaphore.mode
+    remaining = loaded.more_waiters or bool(granted.remaining)
+    return mode_after(loaded.semaphore.mode, found=bool(loaded.waiters), remaining=remaining)
+
+
+def _after_releases(loaded: Loaded) -> Semaphore:
+    return reduce(_apply, loaded.releases, loaded.semaphore)
 
 
 def _apply(semaphore: Semaphore, release: Release) -> Semaphore:

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from shared.core.rules.limits import LIMITS
+from shared.semaphores.rules.known_heads import NOTHING_KNOWN
 from shared.semaphores.rules.leases import LeaseRecord, Release
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.tasks import deadline_task, timeout_task
@@ -71,12 +72,15 @@ def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
 
 
 def _passed_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
-    """Grant what is free. There may be more waiters than were read, so only an empty read can begin to open."""
+    """Grant what is free. There may be more waiters than were read, so only an empty read can begin to open.
+
+    If permits are left over, an admit run looks again: a waiter may have been created alone after the read.
+    """
     granted = grant_waiters(loaded, semaphore)
     mode = semaphore.mode
     if loaded.reads.waiters:
         mode = mode_after(mode, found=False, remaining=bool(loaded.waiters))
-    more = loaded.more_waiters and not granted.remaining and granted.semaphore.free(loaded.now) > 0
+    more = bool(loaded.waiters) and not granted.remaining and granted.semaphore.free(loaded.now) > 0
     return Transition(
         granted.semaphore.moved_to(mode, loaded.now),
         answer,
@@ -147,7 +151,7 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
         return Transition(semaphore, None, (leave(waiter, "timed_out"),), taken, effects=timeout)
     back = WaiterTransition("requeued", replace(waiter, state="waiting", grant=None, since=waiter.joined))
     deadline = deadline_task(loaded.name, waiter)
-    closed = semaphore.moved_to("closed", loaded.now)
+    closed = replace(semaphore.moved_to("closed", loaded.now), known=NOTHING_KNOWN)
     return Transition(closed, None, (back,), taken, effects=deadline, nudge=True)
 
 

@@ -21,6 +21,7 @@ from typing import Any, Literal, Self
 
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.times import microseconds
+from shared.semaphores.rules.known_heads import NOTHING_KNOWN, KnownHead
 from shared.semaphores.rules.leases import EndedLease, LeaseRecord
 
 COLLECTION = "semaphores"
@@ -37,7 +38,10 @@ def path_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Semaphore:
-    """Settings, leases and the mode. `leases` holds expired leases of continuations too, until their tasks come."""
+    """Settings, leases and the mode. `leases` holds expired leases of continuations too, until their tasks come.
+
+    `known` is what has been found about the order of the wait queue.
+    """
 
     permits: int
     lease_seconds: float
@@ -48,6 +52,7 @@ class Semaphore:
     mode: Mode = "open"
     alarm_at: datetime | None = None
     clean_at: datetime | None = None
+    known: KnownHead = NOTHING_KNOWN
     revision: int = 0
 
     def __post_init__(self) -> None:
@@ -163,16 +168,17 @@ class Semaphore:
         record["revision"] = self.revision + 1
         record["leases"] = [lease.to_record() for lease in self.leases]
         record["ended"] = [ended.to_record() for ended in self.ended]
+        record |= self.known.to_record()
         sweep_at = self.sweep_at(now)
         return record if sweep_at is None else record | {"sweep_at": sweep_at}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Read back what `to_record` returned."""
-        fields = {name: value for name, value in record.items() if name != "sweep_at"}
+        fields = {name: value for name, value in record.items() if name not in ("sweep_at", "head")}
         leases = tuple(map(LeaseRecord.from_record, record["leases"]))
         ended = tuple(map(EndedLease.from_record, record["ended"]))
-        return cls(**(fields | {"leases": leases, "ended": ended}))
+        return cls(**(fields | {"leases": leases, "ended": ended, "known": KnownHead.from_record(record)}))
 
     def to_json(self, name: str, now: datetime) -> dict[str, Any]:
         """Return the semaphore as people see it."""

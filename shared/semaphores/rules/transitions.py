@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
 from shared.core.rules.effects import Effect
+from shared.semaphores.rules.known_heads import NOTHING_KNOWN, KnownHead
 from shared.semaphores.rules.leases import LeaseRecord, Release
 from shared.semaphores.rules.semaphores import Semaphore
 from shared.semaphores.rules.tasks import alarm_task
@@ -20,14 +21,13 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class QueueReads:
-    """How many waiters, releases and receipts a decision needs besides the semaphore's record; 0: none.
+    """How many waiters and receipts a decision needs besides the semaphore's record; 0: none.
 
     `in_order`: those at the head, in their order; else whichever come first by `since`. `after` is the place in the
     latter, a time and an id, behind which the waiters are read.
     """
 
     waiters: int = 0
-    releases: int = 0
     receipts: int = 0
     in_order: bool = False
     after: tuple[datetime, str] | None = None
@@ -38,9 +38,9 @@ class Loaded:
     """What a decision rests on.
 
     `wait` is the record of the wait in question, read with the semaphore's if `wait_read`; `release` that of its lease,
-    if it has one and its release was left to an admit run, read with them at one instant. `waiters` (the head of the
-    wait queue), `releases` and `receipts` were queried after it; `more_waiters`: there may be others behind those.
-    `update_time` is the last commit of the semaphore.
+    if it has one and its release was left to an admit run, read with them at one instant. `releases`, and then
+    `waiters` (the head of the wait queue) and `receipts`, were read after it; `more_waiters`: there may be others
+    behind those. `known` is what is known of their order. `update_time` is the last commit of the semaphore.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Loaded:
     reads: QueueReads = QueueReads()
     waiters: tuple[Waiter, ...] = ()
     more_waiters: bool = False
+    known: KnownHead = NOTHING_KNOWN
     releases: tuple[Release, ...] = ()
     receipts: tuple[Waiter, ...] = ()
 
@@ -94,9 +95,9 @@ class Transition(Generic[Answer]):
     evicted: tuple[LeaseRecord, ...] = ()
 
     def commits(self, loaded: Loaded) -> bool:
-        """Return whether there is anything to commit."""
+        """Return whether there is anything to commit; what was found of the wait queue's order alone is not."""
         others = self.waiters or self.releases_created or self.releases_applied or self.effects
-        return bool(others) or self.semaphore != loaded.semaphore
+        return bool(others) or replace(self.semaphore, known=loaded.semaphore.known) != loaded.semaphore
 
 
 Rule = Callable[[Loaded], Transition[Answer]]

@@ -30,7 +30,7 @@ def settings_reads(loaded: Loaded, settings: SemaphoreSettings) -> QueueReads:
 def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[Semaphore]:
     """Set permits and times. Fewer permits hold for new grants only, and end the waits that want more than that.
 
-    More permits are granted to those who wait.
+    More permits are granted to those who wait. Either way an admit run looks at waiters that were created meanwhile.
     """
     after = replace(
         loaded.semaphore,
@@ -38,9 +38,9 @@ def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[S
         lease_seconds=settings.lease_seconds,
         delete_after_seconds=settings.delete_after_seconds,
     )
-    raised = after.permits > loaded.semaphore.permits and after.mode != "open"
+    changed = after.permits != loaded.semaphore.permits and after.mode != "open"
     transition = refuse(loaded, after)
-    return replace(transition, nudge=raised or transition.nudge)
+    return replace(transition, nudge=changed or transition.nudge)
 
 
 def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> bool:

@@ -74,21 +74,27 @@ def check_permits(loaded: Loaded, request: WaitRequest) -> None:
 STALE_RECORD = WaitAnswer()
 """Not for a caller: the record of an earlier semaphore was deleted."""
 
+JOIN_ALONE = WaitAnswer()
+"""Not for a caller: the waiter is to be created without the semaphore's record, which says that others wait."""
+
 
 def wait(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
     """Grant the permits, or append the waiter to the wait queue. Raises `BadSemaphore`.
 
     A record of an earlier semaphore of this name is deleted first: written anew, it would keep its create time, which
-    is a place in the wait queue. The answer is `STALE_RECORD` then, and the wait is to be decided again.
+    is a place in the wait queue. The answer is `STALE_RECORD` then, and the wait is to be decided again. Nor is
+    anything decided for who finds the semaphore closed and no permits free: the answer is `JOIN_ALONE`.
     """
     if loaded.wait and loaded.wait.incarnation == loaded.incarnation:
         return repeat(loaded, loaded.wait, granted_before(loaded, request))
     if loaded.wait:
         return Transition(loaded.semaphore, STALE_RECORD, (WaiterTransition("removed", loaded.wait),))
     check_permits(loaded, request)
+    enough = request.permits <= loaded.semaphore.free(loaded.now)
+    if loaded.semaphore.mode == "closed" and not enough:
+        return unchanged(loaded, JOIN_ALONE)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
     waiter = new_waiter(loaded, request)
-    enough = request.permits <= semaphore.free(loaded.now)
     if enough and not loaded.waiters:
         return replace(_granted_at_once(loaded, semaphore, waiter), evicted=evicted)
     created = WaiterTransition("created", waiter)
@@ -117,10 +123,16 @@ def repeat(loaded: Loaded, waiter: Waiter, lease: LeaseRecord | None) -> Transit
     return unchanged(loaded, WAITING if waiter.state == "lost" else ENDED)
 
 
-def confirm(loaded: Loaded, incarnation: int) -> Transition[WaitAnswer]:
-    """Answer "waiting" for a waiter that was created alone, once the semaphore is closed. Raises `Unavailable`."""
-    if incarnation != loaded.incarnation:
+def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
+    """Answer "waiting" for a waiter that was created alone, once the semaphore is closed. Raises `Unavailable`.
+
+    If it is closed already, and no permits are free for this waiter, then who ends a lease reads the wait queue.
+    """
+    if waiter.incarnation != loaded.incarnation:
         raise Unavailable("the semaphore was deleted and created anew meanwhile")
+    permits = loaded.semaphore.permits
+    if loaded.semaphore.mode == "closed" and loaded.semaphore.free(loaded.now) < waiter.permits <= permits:
+        return unchanged(loaded, WAITING)
     return close(loaded, WAITING)
 
 

@@ -74,7 +74,10 @@ def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
     room_bytes = LIMITS.grant_bytes_max - sum(map(_refusal_bytes, refused))
     others = tuple(one for one in waiting if one not in refused)
     semaphore, grants = _grant_in_order(semaphore, others, loaded.now, room_bytes, first=not refused)
-    return Granted(semaphore, grants, refused, others[len(grants) :], stale, evicted)
+    remaining = others[len(grants) :]
+    if loaded.reads.in_order and loaded.reads.waiters:
+        semaphore = replace(semaphore, known=loaded.known.after(remaining))
+    return Granted(semaphore, grants, refused, remaining, stale, evicted)
 
 
 def _grant_in_order(

@@ -1,6 +1,9 @@
 """What semaphores cost, to the last round trip: these figures may only fall."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 
 import pytest
 
@@ -34,6 +37,17 @@ class World(OperationsPlatform):
     def continuation(self) -> dict[str, object]:
         """Return the lease in the context of the last continuation."""
         return dict([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
+
+    def next_continuation(self) -> dict[str, object]:
+        """Take the oldest continuation from the queue; return its lease."""
+        oldest = next(task for task in self.tasks if task.task == "eat")
+        self.tasks.remove(oldest)
+        return dict(oldest.context["lease"])
+
+    def admit_what_is_due(self) -> None:
+        for task in [one for one in self.tasks if one.task == "admit" and one.not_before and one.not_before < self.now]:
+            self.tasks.remove(task)
+            semaphores.admit(self.ports, "s")
 
     def hold(self, id_: str) -> str:
         answer = semaphores.wait(self.ports, "s", WaitRequest(id_))
@@ -93,14 +107,14 @@ def test_a_wait_that_is_first_in_the_queue_arms_the_alarm(world: World) -> None:
 def test_a_wait_that_joins_a_queue(world: World) -> None:
     world.hold("a")
     world.wait("b")
-    assert cost(lambda: world.wait("c")) == Cost(round_trips=2, reads=1, writes=2)
+    assert cost(lambda: world.wait("c")) == Cost(round_trips=3, reads=2, writes=1)  # a write costs three reads
 
 
 def test_a_wait_on_the_combining_path(world: World) -> None:
     world.hold("a")
     world.wait("b")
     combining = cost(lambda: waits.combine(world.ports, "s", WaitRequest("c", CALL)))
-    assert combining == Cost(round_trips=4, reads=2, writes=1, tasks=1)
+    assert combining == Cost(round_trips=3, reads=2, writes=1)
 
 
 def test_an_admit_run_costs_a_wait_one_read_and_its_share_of_the_rest(world: World) -> None:
@@ -110,6 +124,39 @@ def test_an_admit_run_costs_a_wait_one_read_and_its_share_of_the_rest(world: Wor
     run = cost(lambda: semaphores.admit(world.ports, "s"))
     assert (run.reads, run.writes, run.deletes) == (1 + 1 + 50, 1 + 50 + 1, 1)
     assert run.tasks == 50 + 2  # the alarm, and the run that opens
+
+
+def cost_of_a_pair(clients: int, rounds: int = 100) -> Counter[str]:
+    """Return what a wait, its task and its signal cost beside so many clients at three permits, each with one of them.
+
+    They wait ten milliseconds apart: who reads only as many as it grants to cannot know their order.
+    """
+    world = World()
+    semaphores.put(world.ports, "s", SemaphoreSettings(3, 60))
+    for client in range(clients):
+        world.wait(f"{client} first")
+        world.pass_time(0.01)
+
+    def pair(number: int) -> None:
+        lease = semaphores.claim(world.ports, world.next_continuation())
+        assert lease is not None
+        semaphores.signal(world.ports, "s", SignalRequest(lease.id))
+        world.wait(f"{lease.id.partition(' ')[0]} {number}")
+        world.pass_time(0.01)
+        world.admit_what_is_due()
+
+    total: Counter[str] = Counter()
+    for number in range(rounds):
+        total.update(asdict(cost(partial(pair, number))))
+    return Counter({name: count / rounds for name, count in total.items()})
+
+
+def test_a_pair_beside_64_clients_costs_about_what_it_does_alone() -> None:
+    alone, many = cost_of_a_pair(1), cost_of_a_pair(64)
+    assert (alone["reads"], alone["writes"]) == (3, 5)
+    assert many["reads"] <= alone["reads"] + 3.5
+    assert many["writes"] <= alone["writes"] + 1
+    assert many["tasks"] <= alone["tasks"] + 0.5
 
 
 def cost_of_granting_one_more(waiters: int) -> Cost:
