@@ -88,7 +88,16 @@ def once(client: Documents, batch: str, size: int) -> Check:
 
 def said(client: Documents, batch: str) -> list[int]:
     """Return the number of units in each announcement of a batch."""
-    return [each["squares"] for each in client.find({"quilt": batch, "kind": "announcement"})]
+    return [each["squares"] for each in _announcements(client, batch)]
+
+
+def announcers(client: Documents, batch: str) -> set[str]:
+    """Return the tasks that announced a batch; one that was delivered twice is one."""
+    return {each["task"] for each in _announcements(client, batch)}
+
+
+def _announcements(client: Documents, batch: str) -> list[dict[str, Any]]:
+    return list(client.find({"quilt": batch, "kind": "announcement"}))
 
 
 def status(client: Documents, batch: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import random
 import uuid
 from typing import Any
 
-from shared.kit import Completion, Function, Problem, Request, Response, Unit, batch, documents
+from shared.kit import Completion, Function, Problem, Request, Response, TaskContext, Unit, batch, documents
 
 SIDE_MAX = 100
 HTML = {"Content-Type": "text/html; charset=utf-8"}
@@ -54,9 +54,13 @@ def paint(unit: Unit, row: int, column: int, torn: bool = False) -> dict[str, An
 
 
 @app.task
-def announce(completion: Completion, quilt: str) -> None:
-    """Store that the quilt is complete, under a random key: a second announcement would be detected."""
-    announcement = {"kind": "announcement", "quilt": quilt, "squares": completion.size, "failed": completion.failed}
+def announce(completion: Completion, context: TaskContext, quilt: str) -> None:
+    """Store that the quilt is complete, under a random key: a second announcement would be detected.
+
+    A task may be delivered twice; `task` tells that from a second task.
+    """
+    counts = {"squares": completion.size, "failed": completion.failed}
+    announcement = {"kind": "announcement", "quilt": quilt, "task": context.operation, **counts}
     documents.put(f"{quilt}-complete-{uuid.uuid4()}", announcement)
 
 

@@ -44,6 +44,12 @@ class Kind:
     walked: bool = False
     failures_max: int | None = None
 
+    @property
+    def calm(self) -> bool:
+        """Return whether units run once each and the batch ends by its last one."""
+        others = (self.failing, self.cancelled, self.removed, self.nested, self.hurried)
+        return not (self.from_outside or any(others))
+
 
 KINDS = (
     Kind(3),

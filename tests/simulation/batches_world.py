@@ -1,5 +1,7 @@
 """Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
 
+In some a unit's task is purged, and a person completes the unit.
+
 Limits are so small that a dozen units make a tree with all its levels. Held at every write: no batch completes before
 every loaded unit has an outcome; an outcome is overwritten only by a later attempt of what failed; an ended batch does
 not change its end; no more units of `b` are under way than it allows at once. Held at rest: every sealed batch has
@@ -37,6 +39,9 @@ from tests.simulation.world import Violation, World
 PARTS_MAX = 4
 """Units of a sub-batch: up to two pages."""
 
+PURGED_RATE = 0.3
+"""Of the worlds with such a limit in which nothing else is the matter, in so many a unit's task is purged."""
+
 CHAINED_RATE = 0.3
 """Of the worlds, so many limit how many units run at once."""
 
@@ -60,6 +65,7 @@ class BatchesWorld:
         self.kind = self.world.random.choice(KINDS)
         self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
         self.callers = Callers(self.world, self.kind, _concurrency(seed), _follows(seed))
+        self.purged = _purged(seed) if self.callers.concurrency and self.kind.calm else None
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
         self.world.task_handlers["batch_expand"] = _run_batch_task
@@ -121,6 +127,8 @@ class BatchesWorld:
             self.checks.alarms.add(effect.name)
             return
         unit = PlacedUnit.from_record(effect.context["unit"])
+        if unit.batch == "b" and unit.index == self.purged:
+            return
         self.unit_tasks.append(effect)
         has_parts = self.deliveries[effect.name] > 1 and bool(self.checks.sub_batches())
         if self.deliveries[effect.name] > 1 and units.resume_unit(ports, unit):
@@ -193,6 +201,9 @@ class BatchesWorld:
             self.sweep_later(LIMITS.outbox_patience_seconds + 1, outbox.sweep)
         if self.kind.from_outside and not self.kind.hurried:
             self._complete_what_did_not_land()
+        if self.purged is not None and self.purged < self.checks.loaded("b"):
+            self.callers.complete(self.purged)
+            self.world.run()
         if (self.kind.from_outside or self.kind.hurried) and not self.unswept:
             self.sweep_later(LIMITS.batch_idle_seconds, sweep_batches)
         for _ in range(2):
@@ -225,6 +236,12 @@ class BatchesWorld:
 def _concurrency(seed: int) -> int | None:
     chained = Random(f"chained {seed}")
     return chained.randint(1, 3) if chained.random() < CHAINED_RATE else None
+
+
+def _purged(seed: int) -> int | None:
+    """Return the unit whose task is purged before it is delivered, or None."""
+    purged = Random(f"purged {seed}")
+    return purged.randint(0, 4) if purged.random() < PURGED_RATE else None
 
 
 def _follows(seed: int) -> int:

@@ -14,6 +14,7 @@ from shared.core.operations.ports import Ports
 from tests.simulation.faults_batches_planting import in_batches
 
 complete_unit, resume_unit, follow, page_with = units.complete_unit, units.resume_unit, chains.follow, chains._page_with
+find_unit = units.find_unit
 
 
 def _first_runs_only(ports: Ports, unit: PlacedUnit) -> None:
@@ -38,6 +39,11 @@ def _page_read_first(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> No
     complete_unit(ports, unit if known else replace(unit, chain=None), outcome)
 
 
+def _without_what_waits(ports: Ports, batch: str, index: int) -> PlacedUnit:
+    """A unit that a person completes has no chain."""
+    return replace(find_unit(ports, batch, index), chain=None)
+
+
 def _the_first_of_each(ports: Ports, page: Page, loaded: Sequence[PlacedUnit]) -> list[PlacedUnit]:
     """A page's expansion does not look whether a unit before has ended."""
     del ports
@@ -49,6 +55,7 @@ FAULTS = (
     in_batches("batch-13", "the next retry", chains, "follow", _first_runs_only),
     in_batches("batch-13", "the next unit of a repeated delivery", units, "resume_unit", _not_when_repeated),
     in_batches("batch-13", "the outcome before the next unit", units, "complete_unit", _next_first),
+    in_batches("batch-13", "the unit behind one that a person completes", units, "find_unit", _without_what_waits),
     in_batches("batch-13", "reading the page after the outcome", units, "complete_unit", _page_read_first),
     in_batches("batch-13", "looking before the units of a new page", chains, "ready", _the_first_of_each),
     in_batches("batch-13", "units that wait", chains, "ready", lambda _, __, loaded: list(loaded)),

@@ -1,8 +1,7 @@
 """Record the outcomes of units, and list them.
 
 One commit a unit: its record is created and its counter incremented; the commit's answer carries the new count. Only
-the process that fills a counter does more. A redelivered unit finds its record and propagates along the whole path, in
-case the process that was to do so died.
+who fills a counter does more. A redelivered unit finds its record and propagates the whole path, in case that one died.
 """
 
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from shared.batches.operations import chains, counting, propagation
 from shared.batches.operations.headers import read_header
 from shared.batches.rules import ends, outcomes, tree_records
 from shared.batches.rules.batch_run import BatchRun, header_path
+from shared.batches.rules.chains import first_runs
 from shared.batches.rules.header import REPLACED, Header, header_of, header_of_run
 from shared.batches.rules.outcomes import UnitOutcome, UnitRecord
 from shared.batches.rules.queries import UnitsQuery
@@ -135,16 +135,16 @@ def unit_is_live(ports: Ports, unit: PlacedUnit) -> bool:
 
 
 def complete_by_index(ports: Ports, batch: str, index: int, outcome: UnitOutcome) -> None:
-    """Record the outcome of a unit known by its index. Raises `NotFound` if there is none."""
+    """Record the outcome of a unit known by its index, and enqueue the unit that waits for it. Raises `NotFound`."""
     complete_unit(ports, find_unit(ports, batch, index), outcome)
 
 
 def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
-    """Return a unit with its place. Raises `NotFound`."""
-    run, _ = read_header(ports, batch)
+    """Return a unit with its place, and what waits for its first run. Raises `NotFound`."""
+    run, header = read_header(ports, batch)
     node = counting.page_of(ports, run, index)
     if node and (unit := node.unit(run, index)):
-        return unit
+        return replace(unit, chain=first_runs(header.concurrency))
     raise NotFound(f"The batch {batch!r} has no unit {index}.", field="index")
 
 

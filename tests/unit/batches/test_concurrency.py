@@ -68,6 +68,26 @@ def test_a_failed_unit_is_followed_too(harness: BatchHarness) -> None:
     assert [(each["succeeded"], each["failed"]) for each in harness.completions] == [(3, 2)]
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_unit_whose_task_was_purged_is_completed_from_outside_and_its_chain_goes_on(
+    harness: BatchHarness, times: int
+) -> None:
+    harness.request("POST", "/", batch(7, concurrency=2))
+    [expand] = [effect for effect in harness.tasks if effect.task == "expand"]
+    run_batch_task(harness.ports, expand.task, expand.payload)
+    [purged] = [effect for effect in harness.tasks if effect.context.get("unit", {}).get("index") == 1]
+    harness.tasks.remove(purged)
+    run(harness)
+    assert indexes(harness) == [0, 2, 4, 6]
+    for _ in range(times):
+        units.complete_by_index(harness.ports, "b", 1, failed("purged"))
+    assert run(harness) == 1
+    assert [(each["succeeded"], each["failed"]) for each in harness.completions] == [(6, 1)]
+    harness.request("POST", "/b/retry", {})
+    run(harness)
+    assert indexes(harness) == list(range(7))
+
+
 def test_retries_of_all_that_failed_run_as_few_at_once(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(110, concurrency=3))
     run(harness, lambda _: failed("dry brush"))

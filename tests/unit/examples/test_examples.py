@@ -92,6 +92,14 @@ def test_a_quilt_is_painted_and_announced_as_complete_once(harness: Harness, sid
     assert [each["squares"] for each in announced] == [side * side]
 
 
+def test_a_quilt_is_announced_by_one_task_however_often_it_is_delivered(harness: Harness) -> None:
+    harness.post("quilt", json={"quilt": "q", "side": 3})
+    harness.run(Faults(duplicate=1.0, seed=1))
+    announced = [each for each in map(documents.get, harness.ids("documents")) if each["kind"] == "announcement"]
+    assert len(announced) > 1
+    assert len({each["task"] for each in announced}) == 1
+
+
 def test_torn_squares_fail_and_the_quilt_is_complete_all_the_same(harness: Harness) -> None:
     assert harness.post("quilt", json={"quilt": "q", "side": 3, "torn": 2}).status == 202
     harness.run(raise_errors=False)
