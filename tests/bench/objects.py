@@ -110,8 +110,7 @@ def called(ports: Ports, key: str, id_: str) -> None:
     """Call an object, at once if nobody waits there."""
     place = Placeholder(ObjectAddress("Counter", key), id_)
     call = calls.call_at_once(ports, CODE, place, method_call("add", {}))
-    if call.outcome is None:
-        call = calls.wait_for_call(ports, place, RESULT_SECONDS_MAX)
+    call = calls.wait_for_posted(ports, place, call, RESULT_SECONDS_MAX)
     assert call.outcome, "a call has no result"
 
 
