@@ -59,7 +59,7 @@ class ObjectRoutes:
         if not seconds:
             return calls.post_call(ports, local.function_of, place, message)
         call = calls.call_at_once(ports, local.code, place, message)
-        return call if call.outcome else calls.wait_for_call(ports, place, seconds)
+        return calls.wait_for_posted(ports, place, call, seconds)
 
     def get_call(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Look at a call: its result or its error; 202 while there is none."""

@@ -1,13 +1,14 @@
-"""Measure calls of durable objects on Google's Firestore emulator, beside two ways that others go.
+"""Measure calls of durable objects on Google's Firestore emulator, beside three ways that others go.
 
 python -m tests.bench.objects --calls 1000 --waiting 10000
 
 Each line: calls a second until all have their result, and how long one takes, its result included, for half and for 99
 of 100. A bare loop reads a record, adds one and writes it under its guard: no order, no receipt, and a lost answer
 counts twice. Microsoft's `durabletask` (pip install --no-deps durabletask; left out if it is not there) runs its
-entities on its in-memory backend, which keeps nothing; its calls are signals, which have no result. `drained`: calls
-that wait for one object, on the stack's own queue and functions, woken by one more. Numbers of a laptop compare with
-each other, not with the cloud; the ratio is to the bare loop of one caller in the same run.
+entities on its in-memory backend, which keeps nothing; its calls are signals, which have no result. Restate (how to get
+it: `tests/bench/restate_objects.py`; left out likewise) is a server that runs all the time. `drained`: calls that wait
+for one object, on the stack's own queue and functions, woken by one more. Numbers of a laptop compare with each other,
+not with the cloud; the ratio is to the bare loop of one caller in the same run.
 """
 
 import argparse
@@ -38,7 +39,7 @@ from shared.objects.rules.addresses import ObjectAddress
 from shared.objects.rules.classes import ObjectClass
 from shared.objects.rules.messages import method_call
 from shared.testing.recorded_log import RecordedLog
-from tests.bench import durable_entities
+from tests.bench import durable_entities, restate_objects
 from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import SEED_PAGE, Stage
 
@@ -109,8 +110,7 @@ def called(ports: Ports, key: str, id_: str) -> None:
     """Call an object, at once if nobody waits there."""
     place = Placeholder(ObjectAddress("Counter", key), id_)
     call = calls.call_at_once(ports, CODE, place, method_call("add", {}))
-    if call.outcome is None:
-        call = calls.wait_for_call(ports, place, RESULT_SECONDS_MAX)
+    call = calls.wait_for_posted(ports, place, call, RESULT_SECONDS_MAX)
     assert call.outcome, "a call has no result"
 
 
@@ -123,23 +123,28 @@ def measure(stage: Stage, what: str, act: Act, calls_count: int, callers: int, o
     """Make calls, and check that each object has counted each of its calls once."""
     queue, ids = DueTasks(turn, WORKERS), count()
     ports = Ports(stage.store, queue, SystemClock(), RecordedLog())
-
-    def timed(number: int) -> float:
-        began = time.monotonic()
-        act(ports, f"o{number % objects}", f"c{next(ids)}")
-        return time.monotonic() - began
-
     with stage.events_held():
         stage.clear()
         queue.start(ports)
-        began = time.monotonic()
-        with ThreadPoolExecutor(callers) as pool:
-            each = tuple(pool.map(timed, range(calls_count)))
-        measured = Measured(what, callers, objects, time.monotonic() - began, each)
+        measured = timed(what, lambda key: act(ports, key, f"c{next(ids)}"), calls_count, callers, objects)
         queue.stop()
         assert act is bare or _totals(stage, objects) == calls_count, "a call was lost, or counted twice"
         stage.clear()
     return measured
+
+
+def timed(what: str, call: Callable[[str], object], calls_count: int, callers: int, objects: int) -> Measured:
+    """Call objects by their keys."""
+
+    def one(number: int) -> float:
+        began = time.monotonic()
+        call(f"o{number % objects}")
+        return time.monotonic() - began
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(callers) as pool:
+        each = tuple(pool.map(one, range(calls_count)))
+    return Measured(what, callers, objects, time.monotonic() - began, each)
 
 
 def _totals(stage: Stage, objects: int) -> int:
@@ -166,6 +171,15 @@ def drained(stage: Stage, waiting: int) -> Measured:
     return Measured("drained", 0, 1, seconds, calls=waiting + 1)
 
 
+def restated(calls_count: int, callers: int, objects: int) -> Measured:
+    """Call virtual objects of Restate, and check that they have counted."""
+    with restate_objects.serving() as call:
+        assert call("add", "warm-up") == 1
+        measured = timed("restate", lambda key: call("add", key), calls_count, callers, objects)
+        assert sum(call("show", f"o{number}") for number in range(objects)) == calls_count
+    return measured
+
+
 def lines(stage: Stage, calls_count: int, waiting: int) -> Iterator[str]:
     """Measure each way with one caller and with many, on one object and on many; iterate over the lines."""
     many = max(1, calls_count // 10)
@@ -178,6 +192,10 @@ def lines(stage: Stage, calls_count: int, waiting: int) -> Iterator[str]:
     for callers, objects in ((CALLERS, 1), (CALLERS, many)):
         yield measure(stage, "objects", called, calls_count, callers, objects).line(first.rate)
     yield drained(stage, waiting).line(first.rate)
+    if restate_objects.are_installed():
+        yield restated(calls_count // 4 or 1, 1, 1).line(first.rate)
+        for objects in (1, many):
+            yield restated(calls_count, CALLERS, objects).line(first.rate)
     for objects in (1, many) if durable_entities.are_installed() else ():
         seconds = durable_entities.signalled(calls_count, CALLERS, objects)
         yield Measured("durabletask", CALLERS, objects, seconds, calls=calls_count).line(first.rate)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from shared.core.operations import outbox
 from shared.core.operations.mailbox import check_same_body, message_put, post, read_if_free, revision_of
-from shared.core.operations.polling import poll
+from shared.core.operations.polling import poll, poll_again
 from shared.core.operations.ports import Conflict, Ports, Snapshot
 from shared.core.rules.limits import LIMITS
 from shared.core.rules.mailbox import header_path, message_path, next_revision
@@ -19,6 +19,9 @@ from shared.objects.operations.runs import Code
 from shared.objects.rules.addresses import ObjectAddress
 from shared.objects.rules.messages import CallRecord, Message
 from shared.objects.rules.turns import Turn
+
+POSTED_PAUSES_SECONDS = (0.2, 0.1, 0.1, 0.3)
+"""Before the reads of a call just posted: its slot and the margin of its run are over after 0.1 to 0.3 seconds."""
 
 FORWARDS_MAX = 20
 """Objects that a call on results may pass through, one behind the other, in one answer."""
@@ -116,4 +119,15 @@ def _read_call(ports: Ports, placeholder: Placeholder) -> CallRecord:
 
 def wait_for_call(ports: Ports, placeholder: Placeholder, seconds: float) -> CallRecord:
     """Return a call when it has its outcome, or as it is after so many seconds. Raises `NotFound`."""
-    return poll(ports.clock, lambda: get_call(ports, placeholder), lambda call: call.outcome is not None, seconds)
+    return poll(ports.clock, lambda: get_call(ports, placeholder), _has_outcome, seconds)
+
+
+def wait_for_posted(ports: Ports, placeholder: Placeholder, posted: CallRecord, seconds: float) -> CallRecord:
+    """Return as `wait_for_call` does a call that was posted just now: so soon there is nothing to read."""
+    return poll_again(
+        ports.clock, posted, lambda: get_call(ports, placeholder), _has_outcome, seconds, POSTED_PAUSES_SECONDS
+    )
+
+
+def _has_outcome(call: CallRecord) -> bool:
+    return call.outcome is not None

@@ -71,6 +71,42 @@ def test_a_call_that_finds_others_waiting_is_posted(world: Objects) -> None:
     assert cost == Cost(round_trips=4, reads=2, writes=2, deletes=1, tasks=1)
 
 
+class QueuedPlatform(OperationsPlatform):
+    """A platform that delivers wake-ups while somebody sleeps, each when it is due."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        objects_here = Objects(self)
+        for task in objects_here.wake_ups():
+            if accounts.due_at(task) <= self.now:
+                self.tasks.remove(task)
+                objects_here.run(task)
+
+
+RUN = Cost(round_trips=2, reads=2, writes=2)
+
+
+@pytest.mark.parametrize(("ago", "slept"), [(0.15, [0.2]), (0.05, [0.2, 0.1]), (0, [0.2, 0.1])])
+def test_a_posted_call_is_read_when_its_run_may_be_over_and_not_before(ago: float, slept: list[float]) -> None:
+    world = Objects(QueuedPlatform())
+    world.call("a", "first", "add", who="x")
+    world.world.pass_time(0.2 + ago)
+    posted = world.post("a", "p", add())
+    place = Placeholder(ADDRESS, "p")
+    cost = cost_of(world, lambda: result_of(calls.wait_for_posted(world.ports, place, posted, 30)))
+    assert world.world.slept_seconds == slept
+    assert (cost.round_trips, cost.reads) == (RUN.round_trips + len(slept), RUN.reads + len(slept))
+
+
+@pytest.mark.parametrize(("seconds", "reads"), [(0.1, 0), (0.2, 1), (1, 4), (3, 6)])
+def test_a_posted_call_is_waited_for_as_long_as_asked(world: Objects, seconds: float, reads: int) -> None:
+    posted, place = world.post("a", "p", add()), Placeholder(ADDRESS, "p")
+    assert cost_of(world, lambda: calls.wait_for_posted(world.ports, place, posted, seconds)) == Cost(
+        round_trips=reads, reads=reads
+    )
+    assert sum(world.world.slept_seconds) <= seconds
+
+
 @pytest.mark.parametrize("count", [1, 20, LIMITS.mailbox_page - 1])
 def test_a_run_costs_one_commit_and_a_read_and_a_write_a_call(world: Objects, count: int) -> None:
     for number in range(count):

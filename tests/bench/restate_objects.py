@@ -1,0 +1,68 @@
+"""The same counter as a virtual object of Restate, whose server npm has as a program.
+
+It is no dependency of this project (its server is under the Business Source License), and is measured where it is:
+
+npm install --prefix tests/bench/rivals --no-save --ignore-scripts @restatedev/restate-server @restatedev/restate-sdk
+
+The server writes to disk; it calls the object's code in a process of Node.js, and keeps both connected.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from infra.local import processes
+from tests.emulator.waiting import eventually
+
+FOLDER = Path(__file__).parent / "rivals"
+PACKAGES = FOLDER / "node_modules" / "@restatedev"
+SERVER = "restate-server-*/bin/restate-server"
+SECONDS_MAX = 60
+
+Call = Callable[[str, str], int]
+"""Call a method of the counter with a key, and return its result."""
+
+
+def are_installed() -> bool:
+    """Return whether the server, the library and Node.js are there."""
+    return bool(shutil.which("node")) and (PACKAGES / "restate-sdk").is_dir() and bool([*PACKAGES.glob(SERVER)])
+
+
+@contextmanager
+def serving() -> Iterator[Call]:
+    """Start Restate and the counter's code; yield the way to call it."""
+    ingress, admin, inner, code = processes.free_ports(4)
+    settings = {
+        "RESTATE_INGRESS__BIND_PORT": ingress,
+        "RESTATE_ADMIN__BIND_PORT": admin,
+        "RESTATE_BIND_PORT": inner,
+        "RESTATE_BIND_IP": "127.0.0.1",
+        "RESTATE_LISTEN_MODE": "tcp",
+        "RESTATE_DISABLE_TELEMETRY": "true",
+    }
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as exits:
+        environment = {"RESTATE_BASE_DIR": folder} | {name: str(value) for name, value in settings.items()}
+        log = exits.enter_context((Path(folder) / "log").open("wb"))
+        for command in ((str(next(PACKAGES.glob(SERVER))),), ("node", str(FOLDER / "restate_counter.mjs"), str(code))):
+            exits.callback(processes.stop, processes.start(command, output=log, environment=environment))
+        http = exits.enter_context(httpx.Client(timeout=SECONDS_MAX))
+        for port in (ingress, admin, code):
+            eventually(partial(processes.listens, port), SECONDS_MAX)
+        eventually(lambda: _declared(http, admin, code), SECONDS_MAX)
+
+        def call(method: str, key: str) -> int:
+            answer = http.post(f"http://127.0.0.1:{ingress}/Counter/{key}/{method}").raise_for_status()
+            return int(answer.json())
+
+        yield call
+
+
+def _declared(http: httpx.Client, admin: int, code: int) -> bool:
+    """Return whether the server knows where the counter's code is."""
+    uri = {"uri": f"http://127.0.0.1:{code}"}
+    return http.post(f"http://127.0.0.1:{admin}/deployments", json=uri).is_success
