@@ -1,4 +1,4 @@
-"""What the tests that kill have in common: a stack of the kit with one function more, and a client that retries.
+"""What the tests that kill have in common: a stack of the kit with two functions more, and a client that retries.
 
 It is started once for all who need no stack of their own: starting one takes longer than most tests.
 """
@@ -15,21 +15,26 @@ from infra.local import firestore_emulator
 from infra.local.stack import Stack
 
 HERE = Path(__file__).parent
+OWN = {
+    "contest": {"enqueues": ["admit", "batches", "tasks"], "tasks": ["work", "die", "enter"]},
+    "marathon": {
+        "enqueues": ["admit", "flows", "objects", "tasks"],
+        "tasks": ["step"],
+        "objects": ["Finish"],
+        "flows": ["run"],
+    },
+}
 
 
 def project(folder: Path) -> Path:
-    """Write a catalogue with all of the kit's functions, where they are, and `contest`."""
+    """Write a catalogue with all of the kit's functions, where they are, `contest` and `marathon`."""
     content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
     for name, function in catalogues.load().functions.items():
         content["functions"][name]["folder"] = str(function.folder)
-    (folder / "contest").mkdir(parents=True)
-    (folder / "contest" / "main.py").write_bytes((HERE / "contest.py").read_bytes())
-    content["functions"]["contest"] = {
-        "folder": str(folder / "contest"),
-        "invoked_by": ["people", "queue"],
-        "enqueues": ["admit", "batches", "tasks"],
-        "tasks": ["work", "die", "enter"],
-    }
+    for name, entry in OWN.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "main.py").write_bytes((HERE / f"{name}.py").read_bytes())
+        content["functions"][name] = {"folder": str(folder / name), "invoked_by": ["people", "queue"], **entry}
     (folder / "infra").mkdir()
     path = folder / "infra" / "catalogue.yaml"
     path.write_text(yaml.safe_dump(content), "utf-8")

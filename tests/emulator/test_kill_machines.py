@@ -1,0 +1,79 @@
+"""The machines of the example on the real stack while its parts are killed: each goes along its graph.
+
+A few machines; `MACHINES=40 pytest tests/emulator/test_kill_machines.py` makes more.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from examples.gazetteer.client import Documents
+from examples.machines.main import CHANGES_AT_ONCE, GRAPH
+from infra.local.stack import Stack
+from tests.emulator.killing import kill
+from tests.emulator.waiting import eventually
+
+CLIENTS = 10
+MACHINES = int(os.environ.get("MACHINES", "8"))
+ORDERS = 25
+"""Of each machine: more than a run takes before it begins anew."""
+SECONDS_MAX = 120 + 15 * MACHINES
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS_MAX * 3)
+@pytest.mark.parametrize("part", ["functions", "cloud-tasks"])
+def test_every_machine_goes_along_its_graph_although_a_part_is_killed_twice(
+    killable: Stack, client: Documents, part: str
+) -> None:
+    client.call("POST", "machines/provider")
+    names = [f"{'broken-' if number % 4 == 3 else ''}{part}-{number}" for number in range(MACHINES)]
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        living = [pool.submit(_live, client, name) for name in names]
+        for share in (MACHINES // 3, 2 * MACHINES // 3):
+            eventually(lambda share=share: sum(each.done() for each in living) >= share, SECONDS_MAX)  # type: ignore[misc]
+            kill(killable, part)
+        for each in living:
+            each.result(SECONDS_MAX)
+    for name in names:
+        result = _result(client, name)
+        path = ["stopped", *(_node(client, name, number) for number in range(1, result["changes"] + 1))]
+        for before, after in pairwise(path):
+            assert after in {each.to for each in GRAPH[before].values()} | {"failed"}, path
+        assert path[-1] == result["state"] == "deleted"
+    eventually(lambda: client.call("GET", "semaphores/provider").json()["free"] == CHANGES_AT_ONCE, SECONDS_MAX)
+    assert client.call("GET", "machines/flows/machine?state=stuck").json()["flows"] == []
+
+
+def _live(client: Documents, name: str) -> None:
+    """Start a machine and send it orders, known to its node or not, in a row; at last those that lead to its end."""
+    draw = Random(name)
+    client.call("POST", f"machines/flows/machine/{name}", json={"arguments": {"name": name}})
+    orders = [draw.choice(["start", "stop", "start", "reset", "nonsense"]) for _ in range(ORDERS)]
+    for number, order in enumerate([*orders, "stop", "reset", "delete"]):
+        headers = {"Idempotency-Key": f"{name} {number}"}
+        value = {"order": order, "sure": order == "delete"}
+        client.call("POST", f"machines/flows/machine/{name}/events/order", json={"value": value}, headers=headers)
+
+
+def _result(client: Documents, name: str) -> dict[str, Any]:
+    """Return what a machine's flow returned when it has."""
+
+    def look() -> dict[str, Any] | None:
+        status = client.call("GET", f"machines/flows/machine/{name}").json()
+        assert status["state"] in ("running", "completed"), status
+        return dict(status["result"]) if status["state"] == "completed" else None
+
+    found: dict[str, Any] = eventually(look, SECONDS_MAX)
+    return found
+
+
+def _node(client: Documents, name: str, number: int) -> str:
+    """Return a node that a machine reached; every number up to the last has one, of this machine."""
+    node = client.call("GET", f"documents/node-{name}-{number}").json()
+    assert (node["machine"], node["number"]) == (name, number)
+    return str(node["state"])
