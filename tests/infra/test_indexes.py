@@ -40,6 +40,8 @@ TESTS = (
     "tasks/test_failures",
     "transforms/test_transforms_http",
 )
+LONG = ("ten_thousand_waiters", "long_chain", "away_for_minutes", "hardly_room")
+"""Tests that take as long as all others, and ask and write what those do."""
 INDEXED = {
     ("attempts", "batch"): "the last errors of a batch's units that are being retried",
     ("attempts", "erred_at"): "the last errors of tasks that are being retried",
@@ -81,8 +83,9 @@ def made_and_written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Ma
     folder = tmp_path_factory.mktemp("queries")
     files = [folder / "made", folder / "written"]
     tests = [f"tests/unit/{name}.py" for name in TESTS]
+    plugins = ("-p", "tests.infra.queries_made", "-p", "no:cacheprovider", "-p", "no:schemathesis")
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.infra.queries_made", "-p", "no:cacheprovider", *tests],
+        [sys.executable, "-m", "pytest", "-q", *plugins, "-k", f"not {' and not '.join(LONG)}", *tests],
         cwd=INFRA.parent,
         env=os.environ | {"QUERIES_MADE": str(files[0]), "FIELDS_WRITTEN": str(files[1])},
         capture_output=True,
