@@ -64,8 +64,9 @@ def let_go(ports: Ports, run: SectionRun) -> None:
 
 
 def end(ports: Ports, run: SectionRun) -> bool:
-    """End a run, and grant the next; return whether it was still this delivery's. Raises `Unavailable`.
+    """End a run, and grant the next; return whether that was this delivery's end. Raises `Unavailable`.
 
+    False: another delivery has taken the run over, or this one has ended it, by a commit whose answer was lost.
     Callers of a busy key race for its record: the end tries longer than they do, since without it the run is repeated.
     """
     for _ in range(LIMITS.section_end_rounds_max - 1):
