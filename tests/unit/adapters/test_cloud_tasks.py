@@ -28,6 +28,7 @@ class Service:
 
     def __init__(self, address: str = "127.0.0.1:0") -> None:
         self.created: list[Any] = []
+        self.routes: set[str] = set()
         self.refusals: dict[str, list[grpc.StatusCode]] = {}
         self._pool = ThreadPoolExecutor(4)
         self._server = grpc.server(self._pool)
@@ -43,6 +44,7 @@ class Service:
     def _create_task(self, request: Any, context: grpc.ServicerContext) -> Any:
         with self._one_at_a_time:
             self.created.append(request)
+            self.routes.add(str(dict(context.invocation_metadata())["x-goog-request-params"]))
             refusals = self.refusals.get(request.task.name.rpartition("/")[2], [])
             refusal = refusals.pop(0) if refusals else None
         if refusal is not None:
@@ -110,6 +112,13 @@ def test_in_the_cloud_a_task_carries_a_token_for_the_function_it_calls() -> None
     assert call.oidc_token.service_account_email == "tasks@p.example"
     assert (call.url, call.oidc_token.audience) == ("https://link-refresh.example/x", "https://link-refresh.example")
     assert dict(call.headers) == {"Content-Type": "application/json"}
+
+
+def test_more_tasks_than_are_sent_at_once_are_all_created_and_routed_by_their_queue(service: Service) -> None:
+    service.refusals = {"7": [grpc.StatusCode.UNAVAILABLE], "205": [grpc.StatusCode.ALREADY_EXISTS]}
+    create(service, [effect(str(number)) for number in range(250)])
+    assert service.names() == sorted([*map(str, range(250)), "7"])
+    assert {route.replace("%2F", "/") for route in service.routes} == {f"parent={QUEUE}"}
 
 
 def test_a_name_that_is_taken_counts_as_handed_over(service: Service) -> None:
