@@ -9,8 +9,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from examples.gazetteer.data import CREDIT, gazetteer
-from infra import catalogue
-from shared.history.rules.selection import HISTORY
 from shared.testing import Harness
 
 CITIES_DEFAULT = 300
@@ -59,7 +57,7 @@ def shown(held: World, resource: str, id_: str) -> dict[str, Any]:
 def run(cities_max: int) -> list[str]:
     """Run all steps; return what differs from the input."""
     held = world(cities_max)
-    with Harness() as harness, HISTORY.replaced(catalogue.load().history_rules):
+    with Harness() as harness:
         differing = list(_loaded(harness, held))
         differing += _listed(harness, held)
         differing += _renamed(harness, held)

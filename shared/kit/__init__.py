@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from shared.kit.transactions import Transaction, transaction
     from shared.kit.yokes_and_standings import standing_changed, standings, yokes
     from shared.objects.rules.classes import read_only
-    from shared.resources.rules.models import Hidden, ReadOnly, RefersTo
+    from shared.resources.rules.fields import Hidden, ReadOnly, RefersTo
 
 __all__ = [
     "Call",
@@ -94,7 +94,7 @@ _MODULES = {
     "Completion": "shared.core.rules.task_context",
     "DocumentEvent": "shared.core.operations.ports",
     "Function": "shared.kit.functions",
-    "Hidden": "shared.resources.rules.models",
+    "Hidden": "shared.resources.rules.fields",
     "Lease": "shared.core.rules.task_context",
     "LeaseEnded": "shared.core.rules.problems",
     "NotFound": "shared.core.rules.problems",
@@ -103,8 +103,8 @@ _MODULES = {
     "Outcome": "shared.core.rules.task_context",
     "Placeholder": "shared.kit.durable_objects",
     "Problem": "shared.core.rules.problems",
-    "ReadOnly": "shared.resources.rules.models",
-    "RefersTo": "shared.resources.rules.models",
+    "ReadOnly": "shared.resources.rules.fields",
+    "RefersTo": "shared.resources.rules.fields",
     "Request": "shared.adapters.http.routes",
     "Response": "shared.adapters.http.routes",
     "SectionRun": "shared.core.rules.task_context",

@@ -16,8 +16,9 @@ from shared.resources.operations import deletes, lists
 from shared.resources.operations import items as operations
 from shared.resources.operations.items import ItemWrite, StoredItem
 from shared.resources.rules import items, openapi
+from shared.resources.rules.filters import conditions_of
 from shared.resources.rules.items import Item, Resource, Values
-from shared.resources.rules.lists import ListRequest, Parameters, conditions_of
+from shared.resources.rules.lists import ListRequest, Parameters
 from shared.resources.rules.references import valid_item_id
 
 Action = Literal["list", "read", "create", "update", "delete"]

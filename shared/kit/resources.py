@@ -15,8 +15,9 @@ from shared.adapters.http.routes import Request
 from shared.core.rules.queries import Operator
 from shared.kit.functions import Function
 from shared.kit.resource_http import Action, Fields, Hooks, ResourceRoutes
+from shared.resources.rules.fields import Hidden, ReadOnly, RefersTo
 from shared.resources.rules.items import Resource
-from shared.resources.rules.models import Hidden, Model, ReadOnly, RefersTo
+from shared.resources.rules.models import Model
 
 __all__ = ["Hidden", "Options", "ReadOnly", "RefersTo", "add_resource", "resource"]
 

@@ -20,7 +20,8 @@ from shared.core.rules.problems import FieldError, InvalidFields
 from shared.documents.rules.documents import Content
 from shared.resources.rules import references
 from shared.resources.rules.field_types import stored_time
-from shared.resources.rules.models import Field, Model
+from shared.resources.rules.fields import Field
+from shared.resources.rules.models import Model
 from shared.resources.rules.references import META, SEPARATOR, key_of
 
 Values = dict[str, Any]

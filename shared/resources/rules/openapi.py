@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shared.resources.rules.field_types import BOOLEAN, TEXT
+from shared.resources.rules.fields import Field
 from shared.resources.rules.items import Resource
-from shared.resources.rules.models import Field
 from shared.resources.rules.references import bare
 
 Json = dict[str, Any]
