@@ -16,7 +16,10 @@ const FIRST = "overview";
 const PAUSE_MINUTES = 10;
 
 const content = document.getElementById("content");
-const about = await get("/console/about");
+const about = await get("/console/about").catch((error) => {
+  content.replaceChildren(problem(error));
+  throw error;
+});
 let shown = { hash: null, leave: () => {} };
 let turn = 0;
 let timer = 0;
