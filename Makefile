@@ -55,6 +55,9 @@ status: $(READY) ## Show what runs, queues, outbox, objects, the last sweep, stu
 flow: $(READY) ## Draw a run of a flow: what it was told, what it waits for (ID=checkout/order-7; PROJECT=my-project: in the cloud)
 	@$(PYTHON_IN_VENV) -m infra.status.flow "$(or $(ID),$(error Name the run: make flow ID=checkout/order-7))" $(OF_WHICH)
 
+console: $(READY) ## Serve pages that show a deployment, read-only, on this machine (PROJECT=my-project; make dev serves its own)
+	@$(PYTHON_IN_VENV) -m infra.console $(OF_WHICH)
+
 logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)
 	@$(PYTHON_IN_VENV) -m infra.status logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \
 		$(if $(filter json,$(LOG)),--json)

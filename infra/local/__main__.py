@@ -62,6 +62,7 @@ def _print_urls(stack: Stack) -> None:
     urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
     sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
     sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
+    sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
     kept = os.environ.get("DATA")
     documents = f"{kept} keeps the data" if kept else "Documents are in memory; DATA=folder keeps them"
     sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")

@@ -20,9 +20,10 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.wrappers import Request
 
 from infra import catalogue as catalogues
-from infra.catalogue import Catalogue, Function
+from infra.catalogue import Catalogue
 from infra.deployments import Deployment, deployments_of
 from infra.local.api_pages import api_page
+from infra.local.console import local_console
 from infra.local.iam import AuthorizedQueue, invokers_enforced
 from infra.local.local_store import local_store
 from infra.local.request_labels import LabelledLog, labelled
@@ -65,10 +66,12 @@ def connect() -> None:
 
 
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
-    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, all else is 404."""
-    functions = catalogue.functions.values()
-    deployments = [each for function in functions for each in deployments_of(function)]
-    return DispatcherMiddleware(_index(functions), {f"/{each.segment}": _loaded(each) for each in deployments})
+    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, all else is 404.
+
+    ``/console`` shows what happens, by these calls.
+    """
+    deployments = [each for function in catalogue.functions.values() for each in deployments_of(function)]
+    return DispatcherMiddleware(_index(catalogue), {f"/{each.segment}": _loaded(each) for each in deployments})
 
 
 def _loaded(deployment: Deployment) -> "WSGIApplication":
@@ -87,17 +90,19 @@ def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
     return in_its_place
 
 
-def _index(functions: Iterable[Function]) -> "WSGIApplication":
-    segments = [function.segment for function in functions if "people" in function.invoked_by]
+def _index(catalogue: Catalogue) -> "WSGIApplication":
+    segments = [function.segment for function in catalogue.functions.values() if "people" in function.invoked_by]
+    console = local_console(catalogue)
 
     def index(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
         if request.method in ("GET", "HEAD"):
             if request.path == "/":
                 urls = {segment: request.host_url + segment for segment in segments}
-                listed = {"functions": urls, "docs": f"{request.host_url}docs"}
+                pages = {name: f"{request.host_url}{name}" for name in ("docs", "console")}
+                listed = {"functions": urls, **pages}
                 return response_of(Response(200, listed))(environ, start_response)
-            if page := api_page(request):
+            if page := api_page(request) or console.answer(request):
                 return page(environ, start_response)
         refusal = NotFound("No function at this address; GET / lists those for people")
         return problem_response(refusal)(environ, start_response)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 BODY_BYTES_MAX = 2**20
+CONSOLE = "console"
+"""The page whose reads, one every two seconds, the terminal does not show."""
+
 ID_FIELDS = ("semaphore", "key", "id", "batch", "source")
 """Of a task's payload: what it is about, the first that is there."""
 
@@ -60,7 +63,9 @@ def labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
         return {"kind": "schedule", "function": function, "id": environ.get("HTTP_X_CLOUDSCHEDULER_JOBNAME", "")}
     if "HTTP_CE_ID" in environ:
         return {"kind": "event", "function": function, "id": unquote(environ.get("HTTP_CE_DOCUMENT", ""))}
-    return {"kind": "http", "function": function, "method": environ.get("REQUEST_METHOD", ""), "path": path}
+    by_console = {"page": CONSOLE} if environ.get("HTTP_REFERER", "").endswith(f"/{CONSOLE}") else {}
+    method = environ.get("REQUEST_METHOD", "")
+    return {"kind": "http", "function": function, "method": method, "path": path, **by_console}
 
 
 def _task(environ: "WSGIEnvironment") -> dict[str, str]:

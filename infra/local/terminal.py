@@ -16,13 +16,14 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
+from infra.local.request_labels import CONSOLE
 from infra.local.services import READY
 
 SHOWN_OF_A_KIND = 3
 KIND_FOLDED = 10
 """Lines of one kind that come at once and all went well: beyond so many, the first few stand for them."""
 
-LABELS = ("kind", "path", "method", "id", "task_name", "attempt")
+LABELS = ("kind", "path", "method", "id", "task_name", "attempt", "page")
 CHANGES = ("writes", "deletes", "tasks")
 NOT_SHOWN = frozenset({"severity", "message", "time", "function", "service", *LABELS, "task"})
 KINDS = {"http": "cyan", "task": "magenta", "event": "blue", "schedule": "green"}
@@ -127,8 +128,9 @@ def is_idle(entry: Mapping[str, Any]) -> bool:
     """Return whether a line only says that the sweeper found nothing to do, or that the stack looked at itself."""
     if str(entry.get("path", "")).endswith(f"/{READY}"):
         return True
-    well = entry.get("function") == "sweep" and entry.get("message") == "handled" and entry.get("status", 500) < 400
-    return well and not any(entry.get(name) for name in CHANGES)
+    well = entry.get("message") in ("handled", "not handled") and entry.get("status", 500) < 400
+    by_itself = entry.get("function") == "sweep" or entry.get("page") == CONSOLE
+    return well and by_itself and not any(entry.get(name) for name in CHANGES)
 
 
 def request_line(entry: Mapping[str, Any]) -> Text:

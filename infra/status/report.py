@@ -108,11 +108,15 @@ def parts(source: Source) -> Iterator[Line]:
 
 
 def queues(source: Source) -> Iterator[Line]:
-    for queue in source.queues():
-        running = "" if queue.running is None else f", {queue.running:,} in delivery"
-        state = "" if queue.state == "RUNNING" else f", {queue.state.lower()}"
-        counted = f"{queue.waiting:,}{'+' if queue.more else ''} waiting{running}{state}"
-        yield Line(f"queue {queue.name}", counted, not state)
+    return map(queue_line, source.queues())
+
+
+def queue_line(queue: Queue) -> Line:
+    """Return the line of a queue."""
+    running = "" if queue.running is None else f", {queue.running:,} in delivery"
+    state = "" if queue.state == "RUNNING" else f", {queue.state.lower()}"
+    counted = f"{queue.waiting:,}{'+' if queue.more else ''} waiting{running}{state}"
+    return Line(f"queue {queue.name}", counted, not state)
 
 
 def outbox(source: Source) -> Iterator[Line]:

@@ -93,14 +93,12 @@ def get(ports: Ports, name: str) -> Json:
 
 
 def _tasks_of_holders(ports: Ports, loaded: Loaded) -> Mapping[str, Json]:
-    """Return the tasks that run under the first leases, by lease id: the receipts of their waits name them."""
+    """Return the tasks and holders of the first leases, by lease id: the receipts of their waits name them."""
     live = [lease for lease in loaded.semaphore.leases if lease.continued and lease.live(loaded.now)]
     paths = {waiter_path(loaded.name, lease.id): lease for lease in live[: LIMITS.waiters_shown_max]}
     receipts = map(read_waiter, ports.store.read(*paths) if paths else ())
     held = zip(paths.values(), receipts, strict=True)
-    return {
-        lease.lease_id: {"task": one.continuation.shown()} for lease, one in held if one and one.grant == lease.grant
-    }
+    return {lease.lease_id: one.named() for lease, one in held if one and one.grant == lease.grant}
 
 
 @dataclass(frozen=True, slots=True)

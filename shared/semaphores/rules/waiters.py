@@ -103,9 +103,11 @@ class Waiter:
 
     def to_json(self) -> dict[str, Any]:
         """Return the waiter as `GET` shows it."""
-        return {"id": self.id, "since": self.since, "permits": self.permits, "task": self.continuation.shown()} | (
-            {"holder": self.holder} if self.holder else {}
-        )
+        return {"id": self.id, "since": self.since, "permits": self.permits} | self.named()
+
+    def named(self) -> dict[str, Any]:
+        """Return the task that it stands for, and its holder, if it was given."""
+        return {"task": self.continuation.shown()} | ({"holder": self.holder} if self.holder else {})
 
     def asked(self) -> dict[str, Any]:
         """Return what the wait asked for, where that is not the default: the same wait can be made again of it."""

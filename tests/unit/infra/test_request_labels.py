@@ -34,6 +34,10 @@ def task(body: object, **headers: str) -> dict[str, Any]:
             {"kind": "http", "function": "documents", "method": "GET", "path": "/documents/a?x=1"},
         ),
         (
+            {"PATH_INFO": "/batches", "REQUEST_METHOD": "GET", "HTTP_REFERER": "http://127.0.0.1:8080/console"},
+            {"kind": "http", "function": "batches", "method": "GET", "path": "/batches", "page": "console"},
+        ),
+        (
             {"PATH_INFO": "/link-fan-out", "HTTP_CE_ID": "1", "HTTP_CE_DOCUMENT": "documents/%C3%A9"},
             {"kind": "event", "function": "link_fan_out", "id": "documents/é"},
         ),
@@ -54,7 +58,7 @@ def task(body: object, **headers: str) -> dict[str, Any]:
         ),
         (task([]), {"kind": "task", "function": "albums", "task_name": "", "id": "", "attempt": 1}),
     ],
-    ids=["request", "event", "schedule", "unit", "task", "no envelope"],
+    ids=["request", "console", "event", "schedule", "unit", "task", "no envelope"],
 )
 def test_a_request_is_labelled_by_what_it_is(environ: dict[str, Any], labels: dict[str, Any]) -> None:
     assert labels_of(environ) == labels

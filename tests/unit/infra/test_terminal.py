@@ -58,6 +58,13 @@ def test_a_sweeper_that_finds_nothing_and_the_stacks_own_look_are_not_shown() ->
     assert "503" in shown({**idle, "status": 503})
 
 
+def test_the_consoles_reads_are_not_shown_unless_they_fail() -> None:
+    read = {**HANDLED, "kind": "http", "method": "GET", "path": "/semaphores", "function": "semaphores"}
+    assert shown({**read, "page": "console"}, {**read, "message": "not handled", "page": "console"}) == ""
+    assert "503" in shown({**read, "page": "console", "status": 503})
+    assert "/semaphores" in shown(read)
+
+
 def test_a_print_is_marked_with_its_function() -> None:
     assert shown({"message": "printed", "function": "printers", "text": "7 [b]hello"}) == "printers │ 7 [b]hello\n"
     assert shown("a line that nobody marked") == "functions │ a line that nobody marked\n"

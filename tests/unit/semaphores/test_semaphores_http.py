@@ -141,6 +141,14 @@ def test_leases_and_waiters_are_shown_with_the_task_that_they_stand_for(fork: Wo
     assert [(one["id"], one["task"]) for one in shown["waiters"]] == [("b", eat), ("c", eat)]
 
 
+def test_leases_and_waiters_are_shown_with_the_holder_that_their_wait_named(fork: World) -> None:
+    for id_, named in (("a", {"holder": "ann"}), ("b", {"holder": "ben"}), ("c", {})):
+        fork.ask("POST", "semaphore-wait/fork", {"id": id_, "continuation": CALL, **named})
+    shown = fork.ask("GET", "semaphores/fork")[1]
+    assert [lease.get("holder") for lease in shown["leases"]] == ["ann"]
+    assert [waiter.get("holder") for waiter in shown["waiters"]] == ["ben", None]
+
+
 def test_a_lease_is_shown_with_the_task_of_its_own_grant_only(fork: World) -> None:
     fork.ask("POST", "semaphore-wait/fork", {"id": "a", "continuation": CALL})
     [lease] = fork.ask("GET", "semaphores/fork")[1]["leases"]

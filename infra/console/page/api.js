@@ -1,0 +1,73 @@
+// Reads of the HTTP API, at the address that served this page. Only GETs.
+
+let offset = 0; // milliseconds that the server's clock is ahead of this one's
+
+/** A problem as the API answers it (RFC 9457), or why there is no answer. */
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body.title ?? `Status ${status}`);
+    this.status = status;
+    this.body = body;
+  }
+}
+
+/** Return the address of a resource: each part is one segment. */
+export const address = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
+
+/** Return the JSON at an address. Throws `Problem`. */
+export async function get(path, query = {}) {
+  const asked = new URLSearchParams(Object.entries(query).flatMap(([name, value]) =>
+    [value].flat().filter((each) => each !== undefined && each !== "").map((each) => [name, each])));
+  let answer;
+  try {
+    answer = await fetch(`${path}${asked.size ? `?${asked}` : ""}`, { cache: "no-store", headers: { Accept: "application/json" } });
+  } catch {
+    throw new Problem(0, { title: "There is no answer", detail: "The server of this page cannot be reached." });
+  }
+  const date = Date.parse(answer.headers.get("Date") ?? "");
+  if (date) offset = date + 500 - Date.now(); // the header has whole seconds
+  const text = await answer.text();
+  let body;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    throw new Problem(answer.status, { title: "The answer is not JSON", detail: text.slice(0, 300) });
+  }
+  if (!answer.ok) throw new Problem(answer.status, body);
+  return body;
+}
+
+/** Return the same, or null for a 404. */
+export const found = (path, query) => get(path, query).catch((problem) => {
+  if (problem.status === 404) return null;
+  throw problem;
+});
+
+/** Return the time as the server knows it, in milliseconds. */
+export const now = () => Date.now() + (Math.abs(offset) > 1500 ? offset : 0);
+
+/** Return a moment as the time of day here, with its date if that is not today. */
+export function clock(moment) {
+  if (!moment) return "";
+  const at = new Date(moment);
+  const today = at.toDateString() === new Date(now()).toDateString();
+  return `${today ? "" : `${at.toLocaleDateString("en-CA")} `}${at.toLocaleTimeString("en-GB")}`;
+}
+
+/** Return a duration in its largest unit. */
+export function duration(milliseconds) {
+  const seconds = Math.max(0, milliseconds) / 1000;
+  for (const [unit, size] of [["d", 86_400], ["h", 3_600], ["min", 60]])
+    if (seconds >= 2 * size) return `${Math.round(seconds / size)} ${unit}`;
+  return `${Math.round(seconds)} s`;
+}
+
+/** Return how long ago a moment was, or in how long it will be. */
+export function since(moment) {
+  if (!moment) return "";
+  const passed = now() - Date.parse(moment);
+  return passed >= 0 ? `${duration(passed)} ago` : `in ${duration(-passed)}`;
+}
+
+/** Return a task of the API as `function.task`. */
+export const taskName = (task) => (task ? `${task.function}.${task.task}` : "");

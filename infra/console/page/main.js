@@ -1,0 +1,131 @@
+// Which page is shown, and when it is read again: while it is visible, until nobody has used it for a stated time.
+
+import { clock, get, Problem } from "./api.js";
+import { h, link, morph, place } from "./dom.js";
+import * as batches from "./batches.js";
+import * as documents from "./documents.js";
+import * as failures from "./failures.js";
+import * as flows from "./flows.js";
+import * as objects from "./objects.js";
+import * as overview from "./overview.js";
+import * as semaphores from "./semaphores.js";
+import * as standings from "./standings.js";
+
+const PAGES = { overview, semaphores, batches, documents, objects, flows, standings, failures };
+const FIRST = "overview";
+const PAUSE_MINUTES = 10;
+
+const content = document.getElementById("content");
+const about = await get("/console/about").catch((error) => {
+  content.replaceChildren(problem(error));
+  throw error;
+});
+let shown = { hash: null, leave: () => {} };
+let turn = 0;
+let timer = 0;
+let usedAt = Date.now();
+
+/** Return the page that the address names: its module, its parts, and its query. */
+function current() {
+  const [path, asked = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...parts] = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const known = Object.hasOwn(PAGES, name ?? "") ? name : FIRST;
+  return { name: known, parts, query: Object.fromEntries(new URLSearchParams(asked)) };
+}
+
+/** Read the page again and show it; `moved` says that it is another one than before. */
+async function show({ moved = false } = {}) {
+  const mine = ++turn;
+  clearTimeout(timer);
+  const { name, parts, query } = current();
+  const visit = moved || !shown.visit ? entered() : shown.visit;
+  let fresh;
+  try {
+    fresh = await PAGES[name].show({ about, parts, query, visit });
+  } catch (error) {
+    fresh = [h("h1", {}, parts.at(-1) ?? PAGES[name].TITLE), problem(error)];
+  }
+  if (mine !== turn) return;
+  draw(fresh, moved, [...(parts.length ? [parts.at(-1)] : []), PAGES[name].TITLE]);
+  navigation(name);
+  later();
+}
+
+/** Return what a page keeps while it is shown: `changed()` draws it again, `leave` is called at its end. */
+function entered() {
+  shown.leave();
+  const visit = { state: {}, changed: () => soon(visit), onLeave: (leave) => { shown.leave = leave; } };
+  shown = { visit, leave: () => {} };
+  return visit;
+}
+
+let drawing = 0;
+
+/** Show the page again soon: many changes at once are drawn once. */
+function soon(visit) {
+  drawing ||= setTimeout(() => {
+    drawing = 0;
+    if (shown.visit === visit) show();
+  }, 200);
+}
+
+function draw(fresh, moved, titles) {
+  document.title = [...titles, "Signalbox console"].join(" · ");
+  const next = h("main", { id: "content", tabindex: "-1" }, fresh);
+  if (!moved) return morph(content, next);
+  content.replaceChildren(...next.childNodes);
+  content.focus({ preventScroll: true });
+}
+
+function problem(error) {
+  if (!(error instanceof Problem)) throw error;
+  const { title, detail, ...more } = error.body;
+  const others = Object.entries(more).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return h("div", { class: "problem", role: "alert" }, h("strong", {}, title ?? `Status ${error.status}`),
+    detail && h("p", {}, detail), h("p", { class: "note" }, others.join(", ")));
+}
+
+function navigation(name) {
+  const links = Object.entries(PAGES).map(([each, { TITLE }]) =>
+    h("a", { href: place([each]), "aria-current": each === name ? "page" : null }, TITLE));
+  morph(document.querySelector("nav"), h("nav", { "aria-label": "Pages" }, links));
+}
+
+/** Plan the next reading, and say in the foot when it is. */
+function later() {
+  const endsAt = usedAt + PAUSE_MINUTES * 60_000;
+  const paused = Date.now() >= endsAt;
+  document.getElementById("refreshed").textContent = `Read at ${clock(Date.now())}. Read again every ${about.refresh_seconds} s `
+    + `while this page is visible, until ${PAUSE_MINUTES} minutes after its last use.`;
+  document.getElementById("paused").textContent = paused ? "Paused." : "";
+  document.getElementById("resume").hidden = !paused;
+  if (!paused && !document.hidden) timer = setTimeout(show, about.refresh_seconds * 1000);
+}
+
+function used() {
+  const paused = !document.getElementById("resume").hidden;
+  usedAt = Date.now();
+  if (paused) show();
+}
+
+function submitted(event) {
+  event.preventDefault();
+  if (event.target.dataset.do) return shown.visit.act();
+  const parts = JSON.parse(event.target.dataset.to);
+  const { part, ...query } = Object.fromEntries(new FormData(event.target));
+  location.hash = place(part ? [...parts, part] : parts, query);
+}
+
+document.getElementById("where").textContent = about.where;
+document.addEventListener("submit", submitted);
+document.addEventListener("visibilitychange", () => show());
+for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, used);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names the page
+  content.focus();
+});
+addEventListener("hashchange", () => {
+  usedAt = Date.now();
+  show({ moved: true });
+});
+await show({ moved: true });

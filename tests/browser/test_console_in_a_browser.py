@@ -1,0 +1,329 @@
+"""The console in Chromium: it shows what the API says, names are only text, and it loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from werkzeug.test import Client
+
+from infra.catalogue import load
+from infra.console.__main__ import server_of
+from infra.console.pages import FOLDER, POLICY
+from infra.deploy.commands import Outcome
+from infra.deploy.target import Target
+from infra.local.functions_server import mounted
+from shared.core.rules.limits import LIMITS
+from shared.testing import Harness
+from tests.serving import serving
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+    from playwright.sync_api import Page
+
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'<b>'\"&amp;"
+"""A name that would be markup, were it not text."""
+
+
+@pytest.fixture(scope="module")
+def app() -> WSGIApplication:
+    with Harness():
+        return mounted(load())
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as harness, LIMITS.replaced(watch_pause_seconds=0.1):
+        yield harness
+
+
+@pytest.fixture
+def base(app: WSGIApplication, harness: Harness) -> Iterator[str]:
+    with serving(app) as base:
+        yield base
+
+
+@pytest.fixture
+def console(page: Page, base: str) -> Iterator[Console]:
+    """Return the console; at the end it has logged no error and loaded nothing from elsewhere."""
+    logged: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: logged.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("request", lambda request: asked.append(request.url))
+    yield Console(page, base)
+    assert logged == []
+    assert [url for url in asked if not url.startswith(base)] == []
+
+
+class Console:
+    """The console's page, and what can be seen of it."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page = page
+        self.base = base
+
+    def open(self, place: str, heading: str) -> None:
+        self.page.goto(f"{self.base}console#/{place}")
+        self.page.wait_for_function("text => document.querySelector('h1')?.textContent === text", arg=heading)
+
+    def rows(self, caption: str) -> list[list[str]]:
+        """Return the cells of the table with this caption, below its head."""
+        rows: list[list[str]] = self.page.evaluate(
+            """caption => [...document.querySelectorAll("table")]
+                .filter((each) => each.caption.textContent === caption)
+                .flatMap((each) => [...each.tBodies[0].rows])
+                .map((row) => [...row.cells].map((cell) => cell.textContent))""",
+            caption,
+        )
+        return rows
+
+    def facts(self) -> dict[str, str]:
+        found: dict[str, str] = self.page.evaluate(
+            """() => Object.fromEntries([...document.querySelectorAll("dt")].map((each) =>
+                [each.textContent, each.nextElementSibling.textContent]))"""
+        )
+        return found
+
+    def attributes(self, selector: str, name: str) -> list[str]:
+        found: list[str] = self.page.eval_on_selector_all(selector, f"all => all.map((each) => each.dataset.{name})")
+        return found
+
+
+def deadlock(harness: Harness, seats: int = 5) -> None:
+    """Let philosophers dine until each holds one fork and waits for the next."""
+    harness.post("philosophers", json={"table": "t", "seats": seats, "rounds": 1, "mode": "naive"})
+    harness.travel(3)
+    assert len(harness.get("semaphores?deadlocks=true").json["deadlocks"]) == 1
+
+
+def test_a_deadlock_is_drawn_as_the_circle_that_it_is(console: Console, harness: Harness) -> None:
+    deadlock(harness)
+    console.open("semaphores", "Semaphores")
+    console.page.wait_for_selector("#deadlocks")
+    circle = console.rows("A circle of 5")
+    assert [(row[0], row[2], row[3]) for row in circle] == [
+        (f"t seat {seat}", f"t-fork-{(seat + 1) % 5}", f"t seat {(seat + 1) % 5}") for seat in range(5)
+    ]
+    assert sorted(console.attributes("[data-edge]:has(.edge.marked)", "edge")) == [
+        f"t seat {seat}→t seat {(seat + 1) % 5}" for seat in range(5)
+    ]
+    assert len(console.attributes("[data-node]:has(.node.marked)", "node")) == 5
+    assert [row[:4] for row in console.rows("The first 50 that have waiters")] == [
+        [f"t-fork-{number}", "1", "1", "0"] for number in range(5)
+    ]
+
+
+def test_a_semaphore_is_shown_with_its_holders_and_waiters_in_order(console: Console, harness: Harness) -> None:
+    deadlock(harness)
+    console.open("semaphores/t-fork-0", "t-fork-0")
+    [lease], [waiter] = console.rows("Live leases"), console.rows("The first hundred, in order")
+    assert lease[1:3] == ["t seat 0", "philosophers.wait_for_second_fork"]
+    assert waiter[0] == "1"
+    assert waiter[2:4] == ["t seat 4", "philosophers.eat"]
+    assert console.facts() == {"permits": "1", "free": "0", "lease seconds": "20"}
+
+
+def test_a_batch_progresses_to_its_end_while_it_is_watched(console: Console, harness: Harness) -> None:
+    harness.post("batches", json={"id": "b", "units": list(range(20)), "sealed": True})
+    complete(harness, range(5))
+    console.open("batches/b", "b")
+    wait_for_squares(console.page, succeeded=4, failed=1)
+    complete(harness, range(5, 20))
+    wait_for_squares(console.page, succeeded=16, failed=4)
+    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
+    assert console.facts() == {"state": "completed", "units": "20", "succeeded": "16", "failed": "4", "remaining": "0"}
+    assert [row[0] for row in console.rows("The first 50")] == ["0", "6", "12", "18"]
+    assert console.page.evaluate("(({value, max}) => [value, max])(document.querySelector('progress'))") == [20, 20]
+
+
+def complete(harness: Harness, units: Iterable[int]) -> None:
+    for unit in units:
+        outcome = {"error": f"no paper {HOSTILE}"} if unit % 6 == 0 else {"result": unit}
+        harness.post(f"batch-complete/b/{unit}", json=outcome)
+
+
+def wait_for_squares(page: Page, **counts: int) -> None:
+    for state, count in counts.items():
+        page.wait_for_function(f"() => document.querySelectorAll('rect.{state}').length === {count}")
+
+
+def test_a_flow_is_a_timeline_that_ends_with_what_it_waits_for(console: Console, harness: Harness) -> None:
+    order = {"order": "7", "item": "tea", "count": 1, "amount": 3_000}
+    harness.post("shop/stock", json={"item": "tea", "count": 10})
+    harness.post("shop/flows/checkout/7", json={"arguments": order})
+    harness.travel(3)
+    console.open("flows/shop/checkout", "Runs of checkout")
+    assert [row[:2] for row in console.rows("By id")] == [["7", "running"]]
+    console.page.click("table a")
+    console.page.wait_for_selector("tr.waits")
+    timeline = console.rows("What the run was told, and what it waits for")
+    assert [row[0] for row in timeline].count("waits") >= 1
+    assert any("event approval" in row[2] for row in timeline if row[0] == "waits")
+    assert "charge" in timeline[0][2]
+    assert console.page.locator("svg circle.done").count() == len(timeline) - [row[0] for row in timeline].count(
+        "waits"
+    )
+    assert console.page.locator("svg rect.waits").count() >= 1
+
+
+def test_a_document_is_drawn_with_its_links_from_it_and_to_it(console: Console, harness: Harness) -> None:
+    harness.put("documents/town", json={"name": "stuffville", "mayor": {"key": "ann"}})
+    harness.put("documents/ann", json={"name": "Ann"})
+    harness.put("documents/fred", json={"name": "Fred", "home": {"key": "town"}})
+    console.open("documents?prefix=fr", "Documents")
+    assert [row[0] for row in console.rows("By key")] == ["fred"]
+    console.open("documents/fred", "fred")
+    assert console.rows("From here") == [["fred", "home", "town"], ["town", "mayor", "ann"]]
+    assert console.attributes("[data-edge]", "edge") == ["fred→town", "town→ann"]
+    console.open("documents/town?field=home", "town")
+    assert [row[0] for row in console.rows("To here, the first 50")] == ["fred"]
+    assert console.attributes("[data-edge]", "edge") == ["town→ann", "fred→town"]
+
+
+def test_objects_standings_and_failures_are_listed_and_shown(console: Console, harness: Harness) -> None:
+    harness.post("shop/stock", json={"item": "tea", "count": 10})
+    harness.put("standings/likes", json={"by": ["item"]})
+    harness.put("yokes/ann/tea", json={"value": 3})
+    harness.post("tasks", json={"function": "shop", "task": "charge", "payload": {"order": "1", "amount": 0}})
+    harness.run(raise_errors=False)
+    console.open("objects/shop/Stock", "Objects of Stock")
+    assert console.rows("By key") == [["tea"]]
+    console.open("objects/shop/Stock/tea", "Stock/tea")
+    assert (console.facts()["exists"], console.facts()["calls that wait"]) == ("yes", "0")
+    console.open("standings/likes", "likes")
+    assert console.rows("The largest first") == [["tea", "1", "3", "3", "3", "3"]]
+    console.open("failures", "Failures")
+    [failure] = console.rows("The newest first")
+    assert failure[1:3] == ["shop.charge", "failed"]
+    assert "An amount is positive." in failure[4]
+    console.page.click("table a")
+    console.page.wait_for_function("() => document.querySelector('h1').textContent === 'shop.charge'")
+    assert '"order": "1"' in console.page.inner_text("pre")
+
+
+def test_the_overview_counts_what_runs_and_what_failed(console: Console, harness: Harness) -> None:
+    deadlock(harness)
+    harness.post("batches", json={"id": "b", "units": [1], "sealed": True})
+    harness.post("tasks", json={"function": "shop", "task": "charge", "payload": {"order": "1", "amount": 0}})
+    harness.run(due_only=True)
+    console.open("", "Overview")
+    counts = dict(console.rows("Here and now"))
+    assert counts["Deadlocks"] == "1"
+    assert counts["Semaphores with waiters"] == "5"
+    assert (counts["Batches, sealed"], counts["Failures"]) == ("1", "1")
+
+
+def test_a_page_that_nobody_uses_is_not_read_for_ever(console: Console, harness: Harness) -> None:
+    page = console.page
+    page.clock.install()
+    console.open("batches", "Batches")
+    page.clock.fast_forward("11:00")
+    page.wait_for_function("() => document.querySelector('#paused').textContent === 'Paused.'")
+    harness.post("batches", json={"id": "b", "units": [1], "sealed": True})
+    page.clock.fast_forward("01:00")
+    assert console.rows("By id") == []
+    page.click("#resume")
+    page.wait_for_selector("table")
+    assert console.rows("By id")[0][0] == "b"
+    assert page.inner_text("#paused") == ""
+
+
+def test_names_and_errors_are_text_wherever_they_stand(console: Console, harness: Harness) -> None:
+    name = HOSTILE
+    encoded = quoted(name)
+    harness.put(f"semaphores/{encoded}", json={"permits": 1, "lease_seconds": 60})
+    harness.post(f"semaphore-wait/{encoded}", json={"id": "<b>lease"})
+    harness.post("batches", json={"id": "b", "units": [1], "sealed": True})
+    complete(harness, range(1))
+    console.open("semaphores", "Semaphores")
+    assert console.rows("By name")[0][0] == name
+    console.page.click("table a")
+    console.page.wait_for_function("text => document.querySelector('h1').textContent === text", arg=name)
+    assert console.rows("Live leases")[0][0].startswith("<b>lease")
+    assert console.page.title().startswith(name)
+    console.open("batches/b", "b")
+    wait_for_squares(console.page, failed=1)
+    assert name in console.rows("The first 50")[0][2]
+    assert console.page.locator("main img, main script, main b").count() == 0
+
+
+def quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
+def test_a_problem_is_shown_as_the_api_states_it(page: Page, base: str) -> None:
+    console = Console(page, base)
+    console.open("semaphores/none", "none")
+    answer: Any = Client(mounted(load())).get("/semaphores/none").get_json()
+    shown = page.inner_text(".problem")
+    assert answer["title"] in shown
+    assert "status: 404" in shown
+    assert answer["type"] in shown
+
+
+def test_the_keyboard_reaches_the_content_and_typing_survives_a_reading(console: Console, harness: Harness) -> None:
+    console.open("semaphores", "Semaphores")
+    page = console.page
+    page.focus("main input")
+    page.keyboard.type("prin")
+    harness.put("semaphores/printer", json={"permits": 1, "lease_seconds": 60})
+    page.wait_for_function("() => document.querySelector('table caption')?.textContent === 'By name'")
+    page.keyboard.type("ter")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('h1').textContent === 'printer'")
+    page.focus(".skip")
+    page.keyboard.press("Enter")
+    assert page.evaluate("[document.activeElement.id, document.documentElement.lang]") == ["content", "en"]
+    assert page.url.endswith("#/semaphores/printer")
+
+
+def test_a_deployments_console_reads_and_streams_through_the_relay(page: Page, base: str, harness: Harness) -> None:
+    harness.post("batches", json={"id": "b", "units": [0, 1], "sealed": True})
+    with relaying(base) as opened:
+        page.goto(opened)
+        page.wait_for_selector("text=demo-project, dev, us-central1")
+        page.goto(f"{opened.partition('?')[0]}#/batches/b")
+        page.wait_for_selector("text=Live.")
+        complete(harness, range(2))
+        wait_for_squares(page, succeeded=1, failed=1)
+        assert page.evaluate("document.cookie") == ""
+        sent = page.evaluate("() => fetch('/batches', {method: 'POST', body: '{}'}).then((answer) => answer.status)")
+        assert sent == 405
+    assert len(harness.get("batches").json["batches"]) == 1
+
+
+@contextmanager
+def relaying(base: str) -> Iterator[str]:
+    """Serve the console of a deployment whose functions are at `base`; the value is the address to open."""
+    target = Target("demo-project", "dev", "us-central1", {})
+    server, relay = server_of(target, 0, lambda *_, **__: Outcome(0, "a-token"), base)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/console?key={relay.key}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_it_is_served_with_a_policy_that_permits_its_own_files_only(app: WSGIApplication, harness: Harness) -> None:
+    client = Client(app)
+    for name in ("", *(f"/{path.name}" for path in FOLDER.iterdir())):
+        answer = client.get(f"/console{name}")
+        assert (answer.status_code, answer.headers["Content-Security-Policy"]) == (200, POLICY)
+    assert [client.post("/console").status_code, client.get("/console/none.js").status_code] == [404, 404]
+    assert client.get("/console/..%2fpages.py").status_code == 404
+    assert client.get("/").get_json()["console"].endswith("/console")
+
+
+def test_its_modules_make_no_markup_of_text() -> None:
+    """The policy would not stop it all: what is forbidden here are the ways to do so."""
+    forbidden = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "DOMParser", "style=")
+    assert [
+        (path.name, each) for path in FOLDER.iterdir() for each in forbidden if each in path.read_text("utf-8")
+    ] == []

@@ -1,0 +1,262 @@
+"""`make console PROJECT=…`: reads are passed on with gcloud's identity, nothing else is, and nobody else is heard."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from werkzeug.test import Client
+from werkzeug.wrappers import Request, Response
+
+from infra.console.__main__ import main, server_of
+from infra.console.relay import Relay
+from infra.deploy.commands import CommandFailed, Outcome
+from infra.deploy.target import Target
+from tests.serving import serving
+
+TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})
+
+
+class Deployment:
+    """Functions in the cloud: they answer who brings the token that is good now, and remember what they were asked."""
+
+    def __init__(self) -> None:
+        self.good = "token-1"
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        self.released = threading.Event()
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        request = Request(environ)
+        self.asked.append((request.method, environ["REQUEST_URI"], dict(request.headers)))
+        return self.answer(request)(environ, start_response)
+
+    def answer(self, request: Request) -> Response:
+        if request.headers.get("Authorization") != f"Bearer {self.good}":
+            return Response("<html>401</html>", 401, content_type="text/html")
+        if request.path.endswith("/events"):
+            return Response(self._events(), content_type="text/event-stream; charset=utf-8")
+        if request.path.endswith("/page"):
+            return Response("<script>alert(1)</script>", content_type="text/html")
+        if request.path.endswith("/none"):
+            return Response('{"title": "Not found"}', 404, content_type="application/problem+json")
+        cookies = {"Set-Cookie": "a=b", "Access-Control-Allow-Origin": "*", "ETag": '"1"'}
+        return Response('{"semaphores": []}', headers=cookies, content_type="application/json")
+
+    def _events(self) -> Iterator[bytes]:
+        yield b"event: progress\ndata: {}\n\n"
+        self.released.wait(30)
+        yield b"event: complete\ndata: {}\n\n"
+
+
+class Gcloud:
+    """Prints a new token each time it is asked for one."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+
+    def __call__(self, command: Sequence[str], *, folder: Path, **_: object) -> Outcome:
+        assert folder == TARGET.root
+        if "print-identity-token" not in command:
+            return Outcome(0, "ann@example.com\n", "")
+        self.tokens += 1
+        return Outcome(0, f"token-{self.tokens}\n", "")
+
+
+Opened = tuple[httpx.Client, Relay]
+"""A client that has opened the printed address, and the relay."""
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Deployment:
+    return Deployment()
+
+
+@pytest.fixture(scope="module")
+def opened(deployed: Deployment) -> Iterator[Opened]:
+    with serving(deployed) as upstream:
+        server, relay = server_of(TARGET, 0, Gcloud(), f"{upstream}dev-")
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.server_port}", trust_env=False) as client:
+            client.get(f"/console?key={relay.key}")
+            yield client, relay
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def deployment(deployed: Deployment, opened: Opened) -> Deployment:
+    """Return the deployment as if nobody had asked it yet."""
+    deployed.good = opened[1].tokens.token("")
+    deployed.asked.clear()
+    return deployed
+
+
+@pytest.fixture
+def client(opened: Opened, deployment: Deployment) -> httpx.Client:
+    return opened[0]
+
+
+def test_a_read_is_passed_on_with_the_token_which_stays_here(client: httpx.Client, deployment: Deployment) -> None:
+    answer = client.get("/semaphores/caf%C3%A9?a=b%2Fc", headers={"X-Own": "1", "Accept": "application/json"})
+    assert (answer.status_code, answer.json(), answer.headers["ETag"]) == (200, {"semaphores": []}, '"1"')
+    [(method, address, headers)] = deployment.asked
+    assert (method, address) == ("GET", "/dev-semaphores/caf%C3%A9?a=b%2Fc")
+    assert (headers["Authorization"], headers["Accept"]) == (f"Bearer {deployment.good}", "application/json")
+    assert "X-Own" not in headers
+    assert "Cookie" not in headers
+    assert deployment.good not in answer.text + json.dumps(dict(answer.headers))
+    assert not {"Set-Cookie", "Access-Control-Allow-Origin"} & set(answer.headers)
+    assert "sandbox" in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_only_gets_are_passed_on(client: httpx.Client, deployment: Deployment, method: str) -> None:
+    assert client.request(method, "/semaphores/a").status_code == 405
+    assert deployment.asked == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/semaphore-wait/a",
+        "/sweep",
+        "/quilt/q",
+        "/todos/page",
+        "/shop/stock",
+        "/shop/flows",
+        "/nothing",
+        "//example.com/a",
+        "/semaphores/../sweep",
+        "/semaphores/%2e%2e/sweep",
+        "/semaphores%2f..%2fsweep",
+        "/@example.com/",
+        "/.example.com/",
+        "/console/none.js",
+    ],
+)
+def test_only_the_kits_own_reads_are_passed_on(opened: Opened, deployment: Deployment, path: str) -> None:
+    client, relay = opened
+    raw = b"GET %s HTTP/1.1\r\nHost: %s\r\nCookie: %s=%s\r\nConnection: close\r\n\r\n"
+    host = client.base_url.netloc
+    assert b" 404 " in exchange(client, raw % (path.encode(), host, relay.cookie.encode(), relay.key.encode()))
+    assert deployment.asked == []
+
+
+def exchange(client: httpx.Client, request: bytes) -> bytes:
+    """Send bytes as they are, which a client would tidy up; return the first line of the answer."""
+    with socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=30) as connection:
+        connection.sendall(request)
+        return connection.makefile("rb").readline()
+
+
+@pytest.mark.parametrize("path", ["/shop/flows/checkout", "/shop/flows/checkout/7/log", "/accounts/objects/Account/a"])
+def test_flows_and_objects_of_any_function_are_read(client: httpx.Client, deployment: Deployment, path: str) -> None:
+    assert client.get(path).status_code == 200
+    assert deployment.asked[0][1] == f"/dev-{path[1:]}"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1:1", ""])
+def test_a_request_that_names_another_host_is_refused(client: httpx.Client, deployment: Deployment, host: str) -> None:
+    assert client.get("/semaphores/a", headers={"Host": host}).status_code in (400, 403)
+    assert client.get("/console", headers={"Host": host}).status_code in (400, 403)
+    assert deployment.asked == []
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_request_from_another_sites_page_is_refused(client: httpx.Client, deployment: Deployment, site: str) -> None:
+    assert client.get("/semaphores/a", headers={"Sec-Fetch-Site": site}).status_code == 403
+    assert client.get("/semaphores/a", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+    assert len(deployment.asked) == 1
+
+
+def test_who_has_not_the_printed_key_gets_nothing(client: httpx.Client, deployment: Deployment) -> None:
+    with httpx.Client(base_url=client.base_url, trust_env=False) as other:
+        for path in ("/semaphores/a", "/console", "/console/main.js", "/console?key=guess", "/semaphores/a?key=guess"):
+            answer = other.get(path)
+            assert (answer.status_code, answer.json()["title"]) == (403, "Key missing")
+    assert deployment.asked == []
+
+
+def test_the_key_moves_into_a_cookie_that_scripts_cannot_read(opened: Opened) -> None:
+    client, relay = opened
+    answer = client.get(f"/console?key={relay.key}")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/console")
+    assert {"HttpOnly", "SameSite=Strict"} <= set(answer.headers["Set-Cookie"].split("; "))
+
+
+def test_the_page_is_served_and_knows_where_it_is(client: httpx.Client) -> None:
+    page = client.get("/console")
+    assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
+    about = client.get("/console/about").json()
+    assert (about["where"], about["status_is_quick"]) == ("demo-project, dev, us-central1", False)
+    assert {"function": "shop", "flow": "checkout"} in about["flows"]
+
+
+def test_a_token_that_has_expired_is_renewed_once(client: httpx.Client, deployment: Deployment) -> None:
+    number = int(deployment.good.removeprefix("token-"))
+    deployment.good = f"token-{number + 1}"
+    assert client.get("/semaphores").status_code == 200
+    assert [headers["Authorization"] for _, _, headers in deployment.asked] == [
+        f"Bearer token-{number}",
+        f"Bearer token-{number + 1}",
+    ]
+
+
+def test_who_may_not_call_the_function_is_told_what_google_says(client: httpx.Client, deployment: Deployment) -> None:
+    deployment.good = "another's"
+    answer = client.get("/semaphores")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (401, "application/problem+json")
+    assert answer.json()["detail"] == "<html>401</html>"
+    assert len(deployment.asked) == 2
+
+
+def test_a_problem_of_the_api_is_passed_on_as_it_is(client: httpx.Client) -> None:
+    answer = client.get("/semaphores/none")
+    assert (answer.status_code, answer.json()) == (404, {"title": "Not found"})
+
+
+def test_what_is_no_answer_of_the_api_never_reaches_the_page_as_such(client: httpx.Client) -> None:
+    answer = client.get("/documents/page")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (502, "application/problem+json")
+
+
+def test_a_stream_is_passed_on_as_it_comes(client: httpx.Client, deployment: Deployment) -> None:
+    with client.stream("GET", "/batches/b/events", headers={"Last-Event-ID": "x.1.1"}) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "event: progress"  # the deployment has sent no more
+        deployment.released.set()
+        assert "event: complete" in list(lines)
+    assert deployment.asked[0][2]["Last-Event-Id"] == "x.1.1"
+
+
+def test_a_deployment_that_is_not_reached_is_a_problem(opened: Opened) -> None:
+    client, relay = opened
+    console = Client(replace(relay, base_url="http://127.0.0.1:9/dev-"))
+    console.set_cookie(relay.cookie, relay.key, domain=str(client.base_url.host))
+    answer = console.get("/semaphores", base_url=str(client.base_url))
+    assert (answer.status_code, answer.get_json()["title"]) == (502, "The deployment cannot be reached")
+
+
+def test_a_machine_without_an_account_is_told_so_before_anything_is_served(capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(command: Sequence[str], **_: object) -> Outcome:
+        return Outcome(1, "", "You do not currently have an active account selected.")
+
+    with pytest.raises(CommandFailed, match="active account"):
+        server_of(TARGET, 0, refused)
+
+
+def test_without_a_project_the_console_is_that_of_the_stack_of_this_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("infra.console.__main__.FOLDER", tmp_path)
+    assert main([]) == 1
+    assert "make dev" in capsys.readouterr().err
