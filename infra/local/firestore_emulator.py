@@ -151,10 +151,12 @@ def _java() -> str | None:
 def _java_version(java: str) -> int:
     """Return the major version that Java reports: 17 of ``17.0.15``, 8 of ``1.8.0``; 0 if it reports none."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
+        asked = subprocess.run(  # noqa: S603  a list, no shell
+            (java, "-version"), capture_output=True, text=True, timeout=30, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return 0
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    match = re.search(r'version "(?:1\.)?(\d+)', asked.stderr)
     return int(match[1]) if match else 0
 
 

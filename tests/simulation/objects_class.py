@@ -23,21 +23,21 @@ class Log:
 
     seen: list[str] = []  # noqa: RUF012  an object starts with a copy
 
-    def note(self, id: str) -> int:  # noqa: A002
+    def note(self, id: str) -> int:  # noqa: A002  a caller names it id
         self.seen.append(id)
         return len(self.seen)
 
-    def pass_on(self, id: str, to: str) -> int:  # noqa: A002
+    def pass_on(self, id: str, to: str) -> int:  # noqa: A002  a caller names it id
         for label in (FIRST_PASSED_ON, THEN_PASSED_ON):
             send_post(Post(ObjectAddress(CLASS, to), method_call("note", {"id": f"{id}{label}"}, receipt=False)))
         send_task(Call("user", "sent", {"id": id}))
         return self.note(id)
 
-    def open(self, id: str, to: str) -> Reference:  # noqa: A002
+    def open(self, id: str, to: str) -> Reference:  # noqa: A002  a caller names it id
         self.note(id)
         return Reference(ObjectAddress(CLASS, to))
 
-    def refuse(self, id: str) -> None:  # noqa: A002
+    def refuse(self, id: str) -> None:  # noqa: A002  a caller names it id
         self.note(id)
         raise Problem("No.")
 
@@ -48,7 +48,7 @@ class LaterLog(Log):
     version = 2
     noted: list[str] = []  # noqa: RUF012  an object starts with a copy
 
-    def note(self, id: str) -> int:  # noqa: A002
+    def note(self, id: str) -> int:  # noqa: A002  a caller names it id
         self.noted.append(id)
         return super().note(id)
 

@@ -27,7 +27,7 @@ def test_a_write_under_the_pattern_reaches_its_handler_with_the_parts_of_its_pat
     seen: list[tuple[str, str]] = []
 
     @app.document_written("orders/{id}/lines/{line}")
-    def ordered(event: DocumentEvent, id: str, line: str) -> None:  # noqa: A002
+    def ordered(event: DocumentEvent, id: str, line: str) -> None:  # noqa: A002  as the path names it
         seen.append((event.path, f"{id} {line}"))
 
     entry = app.entry_point()

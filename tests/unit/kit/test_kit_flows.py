@@ -47,7 +47,7 @@ def noted(outcome: Outcome) -> None:
 
 
 @app.task
-def tell(id: str) -> None:  # noqa: A002
+def tell(id: str) -> None:  # noqa: A002  as a caller names it
     flows("parcel", id).event("signed", "by the task")
     raise_first(id)
 

@@ -1,0 +1,34 @@
+"""What a deployment needs around it: APIs, whom Terraform's calls count against, time to build, Cloud Shell."""
+
+import re
+from collections.abc import Mapping
+
+import yaml
+
+from tests.infra.google_provider.facts import API_OF
+from tests.infra.workspace import INFRA, Resource
+
+PROJECT = INFRA.parent
+OF_EVENTS = {"eventarc.googleapis.com", "eventarcpublishing.googleapis.com", "pubsub.googleapis.com"}
+
+
+def test_the_apis_of_all_that_is_made_and_of_events_are_enabled(resources: Mapping[str, Resource]) -> None:
+    enabled = {each.values["service"] for each in resources.values() if each.kind == "google_project_service"}
+    needed = {api for each in resources.values() for api in API_OF.get(each.kind, ())}
+    assert (needed | OF_EVENTS) - enabled == set()
+
+
+def test_the_calls_of_a_persons_terraform_count_against_the_project() -> None:
+    versions = (INFRA / "versions.tf").read_text("utf-8")
+    assert re.search(r"user_project_override\s*=\s*true", versions)
+    assert re.search(r"billing_project\s*=\s*var\.project_id", versions)
+
+
+def test_a_build_has_two_hours_and_its_log_can_be_followed() -> None:
+    assert yaml.safe_load((PROJECT / "cloudbuild.yaml").read_text("utf-8"))["timeout"] == "7200s"
+    page = (INFRA / "README.md").read_text("utf-8")
+    assert all(command in page for command in ("gcloud beta builds submit", "gcloud beta builds log"))
+
+
+def test_the_readme_opens_cloud_shell() -> None:
+    assert "https://shell.cloud.google.com/cloudshell/open" in (PROJECT / "README.md").read_text("utf-8")
