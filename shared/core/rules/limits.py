@@ -292,7 +292,8 @@ class Limits:
     """A stream without events sends a comment so often, which shows whether its watcher is still there."""
 
     watch_streams_max: int = 8
-    """Streams that one process serves: each holds one of its 16 threads, and half of them are for other requests."""
+    """Streams that one process serves: each holds one of its 16 threads, and half of them are for other requests. These
+    are answered as fast as without a stream (`make bench-watchers`)."""
 
     permits_max: int = 1_000
     """Permits of a semaphore: each lease lies in its one record, some 200 bytes with an ordinary id."""
