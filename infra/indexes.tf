@@ -14,7 +14,7 @@ locals {
   # All of the kit's own fields that no query names; a map's settings are those of its fields too. An index of values that
   # grow (times, numbers of units) takes some 500 writes a second.
   never_searched = {
-    adjustments = ["units", "values", "yokes"]
+    adjustments = ["moves", "units", "values", "yokes"]
     attempts    = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
     batches = [
       "concurrency", "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing",
@@ -24,7 +24,7 @@ locals {
     critical_sections = ["alarm_at", "ids", "next", "run", "token"]
     documents         = ["_resource.created", "_resource.modified", "_signalbox"]
     counted           = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
-    entries           = ["crossed", "folded_at", "units", "values", "yokes"]
+    entries           = ["crossed", "folded_at", "neutral", "recount", "units", "values", "yokes"]
     failures          = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
     flows             = ["created_at", "ended_at", "flow", "id"]
     log               = ["entries"]

@@ -22,7 +22,9 @@ from shared.standings.rules import tasks
 from shared.standings.rules.counting import Change, Counted, LoadedStanding, Visit
 from shared.standings.rules.declarations import Threshold
 from shared.standings.rules.keys import COUNTED, StandingKey
+from shared.standings.rules.recounts import Place, Recount
 from shared.standings.rules.standings import Standing
+from shared.standings.rules.tallies import ZERO, Tally
 from shared.testing.expiry_policies import POLICIES
 from tests.simulation import standings_world
 from tests.simulation.faults import Fault
@@ -33,6 +35,22 @@ counted_after, folded, merged, cross = rules.counted_after, folding._folded, fol
 
 def _standings(clause: str, without: str, module: object, name: str, instead: Any) -> Fault:
     return Fault(clause, without, partial(mock.patch.object, module, name, instead), standings_world.run)
+
+
+ALIKE = {"users": (1,), "writes_max": 6}
+"""Worlds in which a yoke often comes back just as it was."""
+
+
+def _recounting(without: str, module: object, name: str, instead: Any, **world: Any) -> Fault:
+    """A fault of recounts, noticed where there are many, and no night repairs what they do."""
+    fault = _standings("stand-10", without, module, name, instead)
+    return replace(fault, run=partial(standings_world.run, bad_days=0.0, **{"recounts_max": 4, **world}))
+
+
+def _at_night(without: str, module: object, name: str, instead: Any) -> Fault:
+    """A fault of the nightly walk, noticed where events are lost and standings broken."""
+    fault = _standings("stand-11", without, module, name, instead)
+    return replace(fault, run=partial(standings_world.run, bad_days=1.0))
 
 
 def _with_writes(change: Callable[[tuple[Write, ...]], Sequence[Write]]) -> Callable[[Visit], Decision[Any, Any]]:
@@ -182,23 +200,61 @@ def _effects_without_outbox(ports: Ports, writes: Sequence[Write], effects: Sequ
     return committed
 
 
-def _recounted_without_guard(ports: Ports, key: StandingKey) -> bool:
-    [before] = ports.store.read(key.path)
-    total, values = recounts._counted(ports, key)
-    held = Standing.from_record(before.data)
-    repaired = Standing(total, crossed=held.crossed, folded_at=held.folded_at).with_extremes(values)
-    if repaired != held:
-        ports.store.commit([Put(key.path, repaired.to_record())])
-    return True
+def _written_unguarded(ports: Ports, read: Snapshot, standing: Standing, done: recounts.Turn, _: str) -> recounts.Turn:
+    ports.store.commit([Put(read.path, standing.to_record())])
+    return done
 
 
-def _recounted_with_adjustments(ports: Ports, key: StandingKey) -> bool:
-    """A recount that does not look for adjustments: what they hold is in the sum, and added again."""
-    with mock.patch.object(recounts, "pending", return_value=0):
-        return recounted(ports, key)
+def _changes_without_places(self: Visit) -> Any:
+    """A yoke that was created anew, with the same value, is no change."""
+    return {
+        key: one
+        for key, one in visit_changes(self).items()
+        if one.tally != ZERO or one.added_value != one.removed_value
+    }
 
 
-recounted = recounts.recounted
+visit_changes = Visit.changes.__get__
+
+
+def _moved_without_recount(self: Standing, tally: Tally, _: Any) -> Standing:
+    return replace(self, tally=self.tally + tally, neutral=self.neutral + 1)
+
+
+def _moved_unnoticed(self: Standing, tally: Tally, moves: Any) -> Standing:
+    return replace(moved(self, tally, moves), neutral=0)
+
+
+moved = Standing.moved
+
+
+def _covers_up_to_the_cursor(self: Recount, place: Place) -> bool:
+    return self.cursor is not None and place <= self.cursor
+
+
+def _walked_without_those_gone(ports: Ports, run: str, collection: str, cursor: str, *, whole: bool = False) -> None:
+    if collection != COUNTED:
+        return walk_page(ports, run, collection, cursor, whole=whole)
+    return recounts.begin_all(ports, run) if whole else None
+
+
+def _walked_without_visits(ports: Ports, run: str, collection: str, cursor: str, *, whole: bool = False) -> None:
+    """A night that only recounts: what was never counted is no drift."""
+    return recounts.begin_all(ports, run) if whole else walk_page(ports, run, collection, cursor)
+
+
+walk_page = upkeep.walk_page
+
+
+def _first_kind_only(ports: Ports, run: str, kinds: list[str]) -> None:
+    enqueue_next(ports, run, [kind for kind in kinds if kind != "user"])
+
+
+def _first_turn_only(ports: Ports, run: str, key: StandingKey) -> None:
+    recounts.take_turn(ports, run, key)
+
+
+enqueue_next = recounts._enqueue_next
 
 
 def _expired_after_an_hour() -> Any:
@@ -254,6 +310,15 @@ FAULTS = (
     _standings("stand-8", "a walk after a declaration", upkeep, "walk_page", lambda *_, **__: None),
     _standings("stand-9", "noting a threshold that was crossed", Standing, "cross", _crossed_each_time),
     _standings("stand-9", "a threshold's task in the standing's commit", outbox, "commit", _effects_without_outbox),
-    _standings("stand-10", "a recount of a standing at rest", recounts, "recounted", _recounted_without_guard),
-    _standings("stand-10", "looking for adjustments", recounts, "recounted", _recounted_with_adjustments),
+    _recounting("a guard of the standing in a recount", recounts, "_written", _written_unguarded),
+    _recounting("looking for adjustments", Recount, "rests_under", lambda *_: True),
+    _recounting("carrying changes into a recount", Standing, "moved", _moved_without_recount),
+    _recounting("a write of the standing for each change", Standing, "moved", _moved_unnoticed, **ALIKE),
+    _recounting("yokes that are created meanwhile", Recount, "covers", _covers_up_to_the_cursor),
+    _recounting("another place of a yoke created anew", Visit, "changes", property(_changes_without_places), **ALIKE),
+    _at_night("visiting yokes", upkeep, "walk_page", _walked_without_visits),
+    _at_night("visiting what was counted of yokes that are gone", upkeep, "walk_page", _walked_without_those_gone),
+    _at_night("recounting", recounts, "begin_all", lambda *_: None),
+    _at_night("recounting all kinds", recounts, "_enqueue_next", _first_kind_only),
+    _at_night("a recount of more than a turn", recounts, "_recount_or_enqueue", _first_turn_only),
 )

@@ -2,7 +2,8 @@
 
 A few users and items, so that two first yokes of an item race and a delete overtakes its create. Some worlds are busy:
 a standing that was written a moment ago is left alone for adjustments, and a fold run adds two of them at a time. Kinds
-are declared and removed, standings recounted, all yokes walked, an item's yokes removed meanwhile.
+are declared and removed, standings recounted, all yokes walked, an item's yokes removed meanwhile. In some worlds
+events are lost and another client writes standings; then a night makes up for that.
 
 Held at rest: each standing equals a recount of the yokes by the declarations, smallest and largest value included; no
 adjustment is left; each threshold that a standing notes as crossed has run, and none that it does not note.
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from shared.core.operations import outbox
-from shared.core.operations.ports import Delete, Ports, Put, Query, Snapshot
+from shared.core.operations.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from shared.core.rules.calls import Call
 from shared.core.rules.effects import Effect
 from shared.core.rules.limits import LIMITS
@@ -37,6 +39,9 @@ VALUES = (None, 0.1, 0.2, 1, 2, 3)
 KINDS = ("category", "day")
 THRESHOLD = Threshold("count", 2, Call("user", "popular", {}))
 RECORDS_MAX = 10_000
+BAD_DAY_RATE, LOST_RATE = 0.15, 0.5
+"""Worlds in which events are lost, and the share of these."""
+
 LONG_REST_RATE, LONG_REST_SECONDS = 0.2, 8 * 24 * 3_600
 """A week without a call, at rest: what a time-to-live policy names is deleted."""
 
@@ -46,38 +51,59 @@ def run(
     trace: Callable[[str], None] | None = None,
     late: float = 0.08,
     ahead: Sequence[float] = (0.0, 0.0, 0.003),
+    bad_days: float = BAD_DAY_RATE,
+    recounts_max: int = 0,
+    users: Sequence[int] = (1, 2, 3),
+    writes_max: int = 5,
 ) -> None:
     """Run one seed's world until it comes to rest.
 
-    `late` is the rate of events that come hours late, `ahead` by how many seconds the queue's clock may be ahead.
+    `late` is the rate of events that come hours late, `ahead` by how many seconds the queue's clock may be ahead,
+    `bad_days` the rate of worlds in which events are lost. There are up to `recounts_max` recounts more,
+    and `users` and `writes_max` for each of two rounds. A single user always gives the same value.
     Raises `Violation` when a property does not hold.
     """
-    StandingsWorld(seed, trace, late, ahead).run()
+    StandingsWorld(seed, trace, late, ahead, bad_days, recounts_max, users, writes_max).run()
 
 
 class StandingsWorld:
     """People, other clients, events and the queue `standings`."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None, late: float, ahead: Sequence[float]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        trace: Callable[[str], None] | None,
+        late: float,
+        ahead: Sequence[float],
+        bad_days: float,
+        recounts_max: int,
+        users: Sequence[int],
+        writes_max: int,
+    ) -> None:
         self.world = World(seed, FaultRates(abort=0.03, lose_answer=0.05, kill=0.04, delay_event=late, left=6), trace)
         self.world.task_handlers["standing_fold"] = lambda ports, effect: upkeep.run(ports, effect.task, effect.payload)
         self.world.task_handlers["user"] = self._run_threshold
-        self.world.events.handler = counting.count_event
+        self.world.events.handler = self._count_event
         self.world.observers.append(_note)
         self.world.queue.on_reuse = self._check_reuse
         self.random = self.world.random
         self.world.queue.ahead_seconds = self.random.choice(ahead)
         self.ran: Counter[tuple[str, str]] = Counter()
-        self.users = USERS[: self.random.choice((1, 2, 3))]
+        self.users = USERS[: self.random.choice(users)]
+        self.values = VALUES if len(users) > 1 or users[0] > 1 else VALUES[:1]
+        self.writes_max = writes_max
         self.items = ITEMS[: self.random.choice((1, 1, 2))]
         self.deletions = self.random.choice((0.2, 0.5))
+        self.recounts_max = recounts_max
+        self.is_bad_day = self.random.random() < bad_days
         self._number = 0
 
     def run(self) -> None:
         quiet = self.random.choice((0.0, 0.0005, 0.005))
         pages = dict.fromkeys(("fold_page_max", "fold_pages_max", "count_page_max", "remove_page_max"), 2)
-        slots = {"fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
-        with LIMITS.replaced(standing_quiet_seconds=quiet, recount_page_max=2, **pages, **slots):
+        pages |= dict.fromkeys(("recount_page_max", "recount_pages_max", "recounts_page_max"), 1)
+        slots = {"recount_pause_seconds": 0.0005, "fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
+        with LIMITS.replaced(standing_quiet_seconds=quiet, **pages, **slots):
             if self.random.random() < 0.5:
                 upkeep.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
             for _ in range(2):
@@ -85,19 +111,46 @@ class StandingsWorld:
                 self.world.pass_an_outage()
                 if self.random.random() < LONG_REST_RATE:
                     self.world.pass_time(LONG_REST_SECONDS)
+            if self.is_bad_day:
+                self._pass_the_night()
             self.world.fault_rates.left = 0
-            for _ in range(3):
-                self.world.pass_time(LIMITS.outbox_patience_seconds + 60)
-                self.world.start("sweep", self._sweep)
-                self.world.run()
+            self._rest()
             self._check_rest()
 
     def _sweep(self) -> None:
         outbox.sweep(self.world.ports)
 
+    def _count_event(self, ports: Ports, event: DocumentEvent) -> None:
+        """Count the yoke of an event, unless it is lost."""
+        if self.is_bad_day and self.random.random() < LOST_RATE:
+            self.world.log("  FAULT: the event is lost")
+            return
+        counting.count_event(ports, event)
+
+    def _pass_the_night(self) -> None:
+        """Run what is scheduled each night, after another client has written some standings."""
+        self.is_bad_day = False
+        self._rest()
+        for kind in Declarations.from_record(self.world.store.read(DECLARED)[0].data).kinds:
+            for one in self._all(collection_of(kind)):
+                if self.random.random() < LOST_RATE:
+                    broken = replace(Standing.from_record(one.data), tally=Tally(7, 1, 5), min=-1, max=9)
+                    _commit(self.world.reliable_ports(), Put(one.path, broken.to_record()))
+        self.world.fault_rates.left = 0
+        upkeep.begin_walk(self.world.reliable_ports(), "night")
+        self.world.fault_rates.left = 2
+        self.world.run()
+
+    def _rest(self) -> None:
+        for _ in range(3):
+            self.world.pass_time(LIMITS.outbox_patience_seconds + 60)
+            self.world.start("sweep", self._sweep)
+            self.world.run()
+
     def _calls(self) -> list[Callable[[], None]]:
         upkeeps = int(self.random.random() < 0.4)
-        calls = [self._write] * self.random.randint(1, operations_max(5)) + [self._upkeep] * upkeeps
+        calls = [self._write] * self.random.randint(1, operations_max(self.writes_max)) + [self._upkeep] * upkeeps
+        calls += [self._begin_recount] * (self.random.randint(0, self.recounts_max) if self.recounts_max else 0)
         self.random.shuffle(calls)
         return calls
 
@@ -112,7 +165,7 @@ class StandingsWorld:
             self.world.start(f"deletes {key.id}", delete)
             return
         attributes = {"category": self.random.choice(CATEGORIES)}
-        yoke = Yoke(key, self.random.choice(VALUES), attributes)
+        yoke = Yoke(key, self.random.choice(self.values), attributes)
         put = (lambda: _commit(ports, Put(key.path, yoke.to_record()))) if by_another else (lambda: _put(ports, yoke))
         self.world.start(f"puts {key.id}", put)
 
@@ -131,6 +184,11 @@ class StandingsWorld:
         }
         name = self.random.choice(sorted(work))
         self.world.start(name, work[name])
+
+    def _begin_recount(self) -> None:
+        self._number += 1
+        run_, item = f"run {self._number}", StandingKey("item", self.random.choice(self.items))
+        self.world.start("recounts", lambda: recounts.begin_recount(self.world.ports, run_, item))
 
     def _run_threshold(self, _: Ports, effect: Effect) -> None:
         shown = effect.payload["standing"]
@@ -153,6 +211,8 @@ class StandingsWorld:
                 raise Violation(f"{key.text} has {_numbers(have)}, and its yokes {_numbers(want)}")
             if self.world.store.count(Query(key.adjustments)):
                 raise Violation(f"adjustments of {key.text} are left")
+            if have.recount:
+                raise Violation(f"a recount of {key.text} has stopped")
             self._check_thresholds(key, have)
         self._check_counted()
 

@@ -550,7 +550,16 @@ class Limits:
     """Standings that one task of the nightly recount looks at."""
 
     recount_page_max: int = 1_000
-    """Counted records that one task of a recount adds up."""
+    """Counted records that one query of a recount reads, if they are small (`read_bytes_max`)."""
+
+    recount_pages_max: int = 5
+    """Such queries of one task of a recount: some seconds."""
+
+    recount_waiting_max: int = 1_000
+    """Adjustments that a recount searches for those of its pages; where there are more, it waits for a fold run."""
+
+    recount_pause_seconds: float = 1.0
+    """Between the tasks of one recount: each writes the standing."""
 
     leaderboard_limit_max: int = 100
     """Standings of one page of a leaderboard, and yokes of one page of a list."""

@@ -117,7 +117,7 @@ def _counted(visit: Visit) -> Decision[Writes, Logged]:
         if visit.is_busy(key):
             logged.append(key)
             path = f"{key.adjustments}/{rules.adjustment_id(visit, key)}"
-            writes.append(Put(path, change.tally.to_record(), Must.NOT_EXIST))
+            writes.append(Put(path, change.to_record(), Must.NOT_EXIST))
             continue
         loaded = visit.standings[key]
         standing, reached = rules.changed(loaded, change).cross(visit.declarations.thresholds_of(key))

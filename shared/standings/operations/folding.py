@@ -23,6 +23,7 @@ from shared.standings.operations.counting import extremes
 from shared.standings.rules import tasks
 from shared.standings.rules.declarations import Declarations
 from shared.standings.rules.keys import DECLARED, StandingKey
+from shared.standings.rules.recounts import Recount, moves_in
 from shared.standings.rules.standings import Standing
 from shared.standings.rules.tallies import ZERO, Tally, Value
 
@@ -67,7 +68,7 @@ class PageReads:
         if not adjustments:
             return None
         page = Page(adjustments, standing, declared)
-        if self.may_merge and not page.is_last:
+        if self.may_merge and not page.is_last and not (standing.data or {}).get("recount"):
             return replace(page, is_merged=True)
         return replace(page, values=extremes(store, self.key)) if _has_values((standing, *adjustments)) else page
 
@@ -105,12 +106,21 @@ def _folded(key: StandingKey, page: Page) -> Decision[Writes, bool]:
     """Return the writes that add a page to the standing, and whether it was the last."""
     standing = Standing.from_record(page.standing.data)
     folded_at = page.adjustments[0].read_time if page.is_last else standing.folded_at
-    standing = replace(standing, tally=standing.tally + _sum(page), folded_at=folded_at).with_extremes(page.values)
+    standing = replace(_moved(standing, page), folded_at=folded_at).with_extremes(page.values)
     thresholds = Declarations.from_record(page.declared.data).thresholds_of(key)
     standing, reached = standing.cross(thresholds) if page.is_last else (standing, ())
     effects = tasks.threshold_tasks(key, standing, reached, page.standing.read_time)
     put = Put(key.path, standing.to_record(), page.standing.guard)
     return Decision((put, *_deletes(page)), page.is_last, tuple(effects))
+
+
+def _moved(standing: Standing, page: Page) -> Standing:
+    """Return the standing after a page. Its recount begins anew if the places are not known: they were in a sum."""
+    moves = [moves_in(one.data) for one in page.adjustments if one.data is not None]
+    if standing.recount and None in moves:
+        begun = Recount(standing.recount.run, page.adjustments[0].read_time)
+        return replace(standing, tally=standing.tally + _sum(page), recount=begun)
+    return standing.moved(_sum(page), [move for each in moves for move in each or ()])
 
 
 def _sum(page: Page) -> Tally:

@@ -37,8 +37,8 @@ def run(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
             walk_page(ports, run_, collection, cursor, whole=bool(payload.get("whole")))
         case "remove", {"run": str(run_), "field": str(field), "value": str(value), "cursor": str(cursor)}:
             remove_page(ports, run_, field, value, cursor)
-        case "recount", {"run": str(run_), "standing": str(text), "left": int(left)}:
-            recounts.recount(ports, run_, StandingKey.from_text(text), left)
+        case "recount", {"run": str(run_), "standing": str(text), "turn": str(turn), "left": int(left)}:
+            recounts.recount(ports, run_, StandingKey.from_text(text), turn, left)
         case "recounts", {"run": str(run_), "kind": str(kind), "cursor": str(cursor)}:
             recounts.recount_page(ports, run_, kind, cursor)
         case _:

@@ -9,7 +9,7 @@ that is not the first to finish loses its guard.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from shared.core.rules.limits import LIMITS
 from shared.core.rules.times import microseconds
 from shared.standings.rules.declarations import Declarations
 from shared.standings.rules.keys import StandingKey, YokeKey
+from shared.standings.rules.recounts import Move, Moves, Place
 from shared.standings.rules.standings import Standing
 from shared.standings.rules.tallies import ZERO, Tally, Value
 from shared.standings.rules.yokes import Yoke
@@ -79,21 +80,41 @@ NOT_COUNTED = Counted()
 class Change:
     """What one standing gains and loses: a yoke, none, or one with another value. None: no yoke."""
 
-    removed: Tally | None
-    added: Tally | None
+    removed: Move | None
+    added: Move | None
     removed_value: Value = None
     added_value: Value = None
 
     @property
     def tally(self) -> Tally:
-        return (self.added or ZERO) - (self.removed or ZERO)
+        return sum((each.tally for each in self.moves), ZERO)
+
+    @property
+    def moves(self) -> Moves:
+        """Return what the standing gains and loses, each at its place."""
+        lost = [Move(self.removed.place, ZERO - self.removed.tally)] if self.removed else []
+        return (*lost, *([self.added] if self.added else []))
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the change as an adjustment."""
+        return {**self.tally.to_record(), "moves": [each.to_record() for each in self.moves]}
 
 
-def change_of(key: StandingKey, before: Entries, after: Entries) -> Change:
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A yoke as standings hold it: with its value, at its place in the walk of a recount."""
+
+    entries: Entries
+    place: Place | None
+
+    def move(self, key: StandingKey) -> Move | None:
+        """Return what a standing holds of the yoke, if it holds it."""
+        return Move(self.place, Tally.of(self.entries[key])) if key in self.entries and self.place else None
+
+
+def change_of(key: StandingKey, before: Held, after: Held) -> Change:
     """Return what a standing gains and loses."""
-    removed = Tally.of(before[key]) if key in before else None
-    added = Tally.of(after[key]) if key in after else None
-    return Change(removed, added, before.get(key), after.get(key))
+    return Change(before.move(key), after.move(key), before.entries.get(key), after.entries.get(key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +148,9 @@ class Visit:
     def before(self) -> Entries:
         return (self.counted or NOT_COUNTED).entries
 
+    def _place(self, since: datetime | None) -> Place | None:
+        return (since, self.key.id) if since else None
+
     @property
     def after(self) -> Entries:
         if self.yoke is None:
@@ -135,9 +159,10 @@ class Visit:
 
     @property
     def changes(self) -> Mapping[StandingKey, Change]:
-        """Return the standings that change."""
-        before, after = self.before, self.after
-        keys = sorted(before.keys() | after.keys())
+        """Return the standings that change; a yoke that was created anew has another place."""
+        before = Held(self.before, self._place((self.counted or NOT_COUNTED).since))
+        after = Held(self.after, self._place(self.since))
+        keys = sorted(before.entries.keys() | after.entries.keys())
         changes = {key: change_of(key, before, after) for key in keys}
         return {key: change for key, change in changes.items() if change.removed != change.added}
 
@@ -197,7 +222,7 @@ def _is_folded(standing: Standing, counted_at: datetime | None) -> bool:
 
 def changed(loaded: LoadedStanding, change: Change) -> Standing:
     """Return a quiet standing after a change."""
-    standing = replace(loaded.standing, tally=loaded.standing.tally + change.tally)
+    standing = loaded.standing.moved(change.tally, change.moves)
     if loaded.standing.needs_extremes(change.removed_value):
         return standing.with_extremes((*loaded.others, change.added_value))
     return standing.with_extremes((standing.min, standing.max, change.added_value))

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 from shared.standings.rules.declarations import Threshold
+from shared.standings.rules.recounts import Moves, Recount
 from shared.standings.rules.tallies import UNIT, ZERO, Tally, Value, number_of
 
 
@@ -15,6 +16,8 @@ class Standing:
     """A tally and its extremes.
 
     `crossed` are the thresholds whose task was enqueued. `folded_at`: every adjustment committed until then is added.
+    `recount` is under way. `neutral` counts changes that left the tally as it was: Firestore keeps the update time of a
+    record that is written unchanged, and then no guard would notice that something has moved.
     """
 
     tally: Tally = ZERO
@@ -22,6 +25,8 @@ class Standing:
     max: Value = None
     crossed: tuple[str, ...] = ()
     folded_at: datetime | None = None
+    recount: Recount | None = None
+    neutral: int = 0
 
     @classmethod
     def from_record(cls, data: Mapping[str, Any] | None) -> Self:
@@ -29,12 +34,20 @@ class Standing:
         if data is None:
             return cls()
         return cls(
-            Tally.from_record(data), data.get("min"), data.get("max"), tuple(data["crossed"]), data.get("folded_at")
+            Tally.from_record(data),
+            data.get("min"),
+            data.get("max"),
+            tuple(data["crossed"]),
+            data.get("folded_at"),
+            Recount.from_record(data.get("recount")),
+            data.get("neutral", 0),
         )
 
     def to_record(self) -> dict[str, Any]:
         """Return the record. One that counts nothing has no field that a leaderboard is ordered by."""
-        kept = {"crossed": list(self.crossed), "folded_at": self.folded_at}
+        kept: dict[str, Any] = {"crossed": list(self.crossed), "folded_at": self.folded_at, "neutral": self.neutral}
+        if self.recount:
+            kept["recount"] = self.recount.to_record()
         shown = {name: value for name, value in self._shown().items() if value is not None}
         return self.tally.to_record() | kept | shown
 
@@ -52,6 +65,11 @@ class Standing:
     def average(self) -> float | None:
         """Return the average of the values, or None."""
         return float(Fraction(self.tally.units, UNIT * self.tally.values)) if self.tally.values > 0 else None
+
+    def moved(self, tally: Tally, moves: Moves) -> Self:
+        """Return this after a change, and its recount."""
+        recount, neutral = self.recount and self.recount.moved(moves), self.neutral + (tally == ZERO)
+        return replace(self, tally=self.tally + tally, recount=recount, neutral=neutral)
 
     def needs_extremes(self, removed: Value) -> bool:
         """Return whether a value that goes may have been the smallest or the largest."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from shared.core.operations.ports import Put
+from shared.core.rules.limits import LIMITS
 from shared.kit import Function, standing_changed, standings
 from shared.testing import Faults, Harness
 
@@ -47,16 +48,18 @@ def test_standings_follow_by_events_that_come_twice_late_and_in_any_order(harnes
 
 
 def test_a_declared_kind_counts_the_yokes_that_are_there_and_those_that_come(harness: Harness) -> None:
-    rate(harness, {("a", "x"): 1, ("b", "x"): 2}, category="tea")
+    rate(harness, {("a", "x"): 1, ("b", "x"): 2}, category="tea", day=31)
     harness.run()
     assert harness.put("standings/category", json={"by": ["category"]}).status == 200
     assert harness.put("standings/pair", json={"by": ["item", "category"]}).status == 200
+    assert harness.put("standings/daily", json={"by": ["category", "day"]}).status == 200
     harness.run()
     rate(harness, {("c", "y"): 3}, category="tea")
     harness.run()
     assert numbers(harness, "category", "tea")[:2] == (3, 6)
     assert numbers(harness, "pair", "x~tea")[:2] == (2, 3)
-    assert harness.get("standings").json["kinds"].keys() == {"user", "item", "category", "pair"}
+    assert numbers(harness, "daily", "tea~31")[:2] == (2, 3)
+    assert harness.get("standings").json["kinds"].keys() == {"user", "item", "category", "daily", "pair"}
     assert harness.delete("standings/category").status == 202
     harness.run()
     assert harness.get("standings/category/tea").status == 404
@@ -100,6 +103,9 @@ def test_yokes_are_listed_by_time_and_by_value(harness: Harness) -> None:
     page = harness.get("yokes?item=x&limit=2").json
     rest = harness.get(f"yokes?item=x&limit=2&page_token={page['next_page_token']}").json
     assert [one["user"] for one in rest["yokes"]] == ["a"]
+    largest = harness.get("yokes?item=x&order_by=value&limit=1").json
+    next_largest = harness.get(f"yokes?item=x&order_by=value&limit=1&page_token={largest['next_page_token']}").json
+    assert [one["user"] for one in (*largest["yokes"], *next_largest["yokes"])] == ["c", "a"]
     assert [one["item"] for one in harness.get("yokes?user=a").json["yokes"]] == ["x"]
 
 
@@ -109,7 +115,8 @@ def test_deleting_an_item_lets_its_users_standings_follow(harness: Harness) -> N
     harness.run()
     harness.advance(2)
     assert harness.delete("yokes?item=x").status == 202
-    harness.run()
+    with LIMITS.replaced(remove_page_max=3):
+        harness.run()
     assert numbers(harness, "item", "x")[:2] == (0, 0)
     assert numbers(harness, "user", "u0") == (1, 5, 5.0, 5, 5, 0)
 
@@ -119,7 +126,8 @@ def test_deleting_a_user_lets_its_items_standings_follow(harness: Harness) -> No
     harness.run()
     harness.advance(2)
     assert harness.delete("yokes?user=a").status == 202
-    harness.run()
+    with LIMITS.replaced(remove_page_max=1):
+        harness.run()
     assert numbers(harness, "item", "x") == (1, 3, 3.0, 3, 3, 0)
     assert harness.ids("yokes") == ["b~x"]
 
