@@ -19,6 +19,7 @@ from shared.objects.rules.classes import ObjectClass
 from shared.objects.rules.marks import Mark
 from shared.objects.rules.messages import CallRecord, Message
 from shared.objects.rules.turns import Turn
+from tests.simulation import objects_world
 from tests.simulation.faults_objects_planting import in_objects
 from tests.simulation.objects_class import Version
 
@@ -76,8 +77,13 @@ def _any_version(*_: Any) -> None:
     """A newer state is read as if it were of this version."""
 
 
-KEPT_STATES = SimpleNamespace(loads=cache(json.loads), dumps=json.dumps)
+read_once = cache(json.loads)
 """Reads a state's text once: a method goes on with what another call, or a turn that lost its guard, made of it."""
+
+
+def _with_nothing_read(seed: int) -> None:
+    read_once.cache_clear()
+    objects_world.run(seed)
 
 
 def _whenever(self: Turn, message: Message, *, gave_up: bool) -> Problem | None:
@@ -94,8 +100,17 @@ FAULTS = (
     in_objects("obj-10", "the place of calls on a result", Turn, "_end", _at_the_end),
     in_objects("obj-10", "the order of calls that wait again", Turn, "_end", _at_once),
     in_objects("obj-10", "ending a turn with what others waited for", Turn, "_is_cut", _never_cut),
-    in_objects("obj-12", "leaving newer state alone", ObjectClass, "check_state", _any_version),
+    in_objects("obj-12", "leaving newer state alone", ObjectClass, "_check_version", _any_version),
     in_objects("obj-12", "a look at the version before a start counts", Version, "check", _not_checked),
-    in_objects("obj-15", "the state's text at the beginning of each call", classes, "json", KEPT_STATES),
+    replace(
+        in_objects(
+            "obj-15",
+            "the state's text at the beginning of each call",
+            classes,
+            "json",
+            SimpleNamespace(loads=read_once, dumps=json.dumps),
+        ),
+        run=_with_nothing_read,
+    ),
     in_objects("obj-16", "the limit in time", Turn, "_refused", _whenever),
 )
