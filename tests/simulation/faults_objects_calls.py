@@ -1,23 +1,29 @@
-"""Planted faults of calls: those that kill, those that follow on others, newer state (obj-7, 9, 10, 12)."""
+"""Planted faults of calls: those that kill, that follow on others; state and limits (obj-7, 9, 10, 12, 15, 16)."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from shared.core.operations.mailbox import Mailbox
 from shared.core.operations.ports import Ports
 from shared.core.rules.mailbox import Waiting
+from shared.core.rules.problems import Problem
 from shared.objects.operations import runs
+from shared.objects.rules import classes
 from shared.objects.rules.classes import ObjectClass
 from shared.objects.rules.marks import Mark
-from shared.objects.rules.messages import CallRecord
+from shared.objects.rules.messages import CallRecord, Message
 from shared.objects.rules.turns import Turn
+from tests.simulation import objects_world
 from tests.simulation.faults_objects_planting import in_objects
 from tests.simulation.objects_class import Version
 
-mark_next, follow, end, page_of = Mark.next, Turn._follow, Turn._end, runs._page
+mark_next, follow, end, page_of, refused = Mark.next, Turn._follow, Turn._end, runs._page, Turn._refused
 
 
 def _never_marked(_: Ports, __: runs.Run, ___: Mailbox, message: Waiting) -> Waiting:
@@ -71,6 +77,19 @@ def _any_version(*_: Any) -> None:
     """A newer state is read as if it were of this version."""
 
 
+read_once = cache(json.loads)
+"""Reads a state's text once: a method goes on with what another call, or a turn that lost its guard, made of it."""
+
+
+def _with_nothing_read(seed: int) -> None:
+    read_once.cache_clear()
+    objects_world.run(seed)
+
+
+def _whenever(self: Turn, message: Message, *, gave_up: bool) -> Problem | None:
+    return refused(self, replace(message, not_after=None), gave_up=gave_up)
+
+
 FAULTS = (
     in_objects("obj-7", "marks", runs, "_marked", _never_marked),
     in_objects("obj-7", "marks on the call, not on the run", runs, "_marked", _marked_by_deliveries),
@@ -81,6 +100,17 @@ FAULTS = (
     in_objects("obj-10", "the place of calls on a result", Turn, "_end", _at_the_end),
     in_objects("obj-10", "the order of calls that wait again", Turn, "_end", _at_once),
     in_objects("obj-10", "ending a turn with what others waited for", Turn, "_is_cut", _never_cut),
-    in_objects("obj-12", "leaving newer state alone", ObjectClass, "check_state", _any_version),
+    in_objects("obj-12", "leaving newer state alone", ObjectClass, "_check_version", _any_version),
     in_objects("obj-12", "a look at the version before a start counts", Version, "check", _not_checked),
+    replace(
+        in_objects(
+            "obj-15",
+            "the state's text at the beginning of each call",
+            classes,
+            "json",
+            SimpleNamespace(loads=read_once, dumps=json.dumps),
+        ),
+        run=_with_nothing_read,
+    ),
+    in_objects("obj-16", "the limit in time", Turn, "_refused", _whenever),
 )

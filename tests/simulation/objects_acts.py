@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from random import Random
@@ -18,6 +18,7 @@ from tests.simulation.objects_class import KEYS
 
 LATER_SECONDS = (0.05, 0.7, 5.0)
 OPENED_LATER_SECONDS = (0.3, 0.7, 2.0)
+LIMITS_SECONDS = (0.05, 0.5, 5.0)
 ACTS_MIN, ACTS_MIN_IN_ORDER, ACTS_MAX = 2, 4, 6
 METHODS = ("pass_on", "open", "refuse")
 KINDS = ("note", "note", "note", *METHODS, "then", "on_result", "same_id")
@@ -69,6 +70,13 @@ class Act:
     def to(self) -> str:
         """Return the other object that the method concerns."""
         return str(self.message.body["arguments"].get("to", ""))
+
+
+def set_limits(acts: Sequence[Act], random: Random) -> None:
+    """Give some of the calls that are posted a limit in time; none whose result others need."""
+    for act in acts:
+        if act.kind is Kind.CALL and not act.fast and act.method != "open" and random.random() < 0.5:
+            act.timing = replace(act.timing, not_after_seconds=random.choice(LIMITS_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,17 +32,20 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A world at rest. `deadly`: the calls that kill their process."""
+    """A world at rest. `deadly`: the calls that kill their process; `too_late`: those that began after their limit."""
 
     store: MemoryStore
     history: History
     acts: Sequence[Act]
     tasks: Tasks
     deadly: set[str]
+    too_late: set[str]
 
     def check(self) -> None:
         """Raise `Violation` if something waits, or a call that landed did not count once, in order."""
         self._check_nothing_waits()
+        if self.too_late:
+            raise Violation(f"{sorted(self.too_late)} began after their limits")
         for act in self.acts:
             if act.refused:
                 self._check_refused(act)
@@ -84,10 +87,12 @@ class Rest:
 
     def _check_call(self, act: Act, problem: Any) -> None:
         applied = self.history.times(act.key, act.id)
-        gave_up = bool(problem) and problem["type"] == "gave-up"
-        if gave_up != (act.id in self.deadly) or (gave_up and applied):
+        gave_up, too_late = (bool(problem) and problem["type"] == name for name in ("gave-up", "call-too-late"))
+        if gave_up != (act.id in self.deadly and not too_late) or (gave_up and applied):
             raise Violation(f"{act.id} has the outcome {problem}; deadly calls: {self.deadly}")
-        expected = 0 if gave_up or act.method == "refuse" else 1
+        if too_late and act.timing.not_after_seconds is None:
+            raise Violation(f"{act.id} has no limit, and the outcome {problem}")
+        expected = 0 if gave_up or too_late or act.method == "refuse" else 1
         if applied != expected and not (self.history.deleting and not applied):
             raise Violation(f"{act.id} took effect {applied} times on {act.key}")
 

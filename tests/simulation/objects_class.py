@@ -1,7 +1,7 @@
 """The class of the objects in simulated worlds, in two versions: an object remembers which calls it had, in order."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -59,10 +59,14 @@ class LaterLog(Log):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The class as one instance of a function has it. `begins` is called with a call's id before its method."""
+    """The class as one instance of a function has it. `begins` is called with a call's id before its method.
+
+    `too_late` takes the ids of calls that begin after their limit.
+    """
 
     code: ObjectClass
     begins: Callable[[str], None]
+    too_late: set[str] = field(default_factory=set)
 
     def check(self, _: ObjectAddress, state: str | None) -> None:
         """Raise `Unavailable` for a state that is newer than the code."""
@@ -70,7 +74,10 @@ class Version:
 
     def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
         """Run a method."""
-        self.begins(message.body["arguments"]["id"])
+        id_ = message.body["arguments"]["id"]
+        if message.not_after is not None and now > message.not_after:
+            self.too_late.add(id_)
+        self.begins(id_)
         return self.code.apply(address, state, message, now)
 
 

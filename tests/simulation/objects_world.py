@@ -1,17 +1,17 @@
 """Calls of two objects by many at once: at once, posted, for later, on results, with continuations; and deletions.
 
 In some worlds objects are deleted; what a deleted object had is not seen by the checks, if one turn did both. In some,
-queries are not at one instant, functions of an older deployment answer, calls are slow, or the queue cannot look as far
-ahead as calls are.
+queries are not at one instant, functions of an older deployment answer, calls are slow or have a limit in time, or the
+queue cannot look as far ahead as calls are.
 
 Callers repeat what was not answered, under the same id, as a redelivered task does, but for one in some worlds; others
 use an id that is taken.
 Methods send to the other object, raise, or kill their process. Pages are small, so that turns are cut and runs share
 wake-ups.
 
-Held whenever a header is written: no call is applied twice or before its time. Held at rest: every call that landed has
-its effect and its outcome; a call that began after another had landed is behind it; what a call sent ran once, in
-order; continuations ran with the outcome; nothing waits; no healthy call was given up.
+Held whenever a header is written: no call is applied twice, before its time or after its limit. Held at rest: every
+call that landed has its effect and its outcome; a call that began after another had landed is behind it; what a call
+sent ran once, in order; continuations ran with the outcome; nothing waits; no healthy call was given up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shared.objects.operations.calls import Placeholder
 from shared.objects.rules.addresses import ObjectAddress
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
-from tests.simulation.objects_acts import Act, Planner, Worlds
+from tests.simulation.objects_acts import Act, Planner, Worlds, set_limits
 from tests.simulation.objects_checks import Rest, Tasks
 from tests.simulation.objects_class import CLASS, NEW, OLD, Version
 from tests.simulation.objects_history import History
@@ -50,6 +50,7 @@ OUT_OF_SIGHT_SECONDS = 1.5
 """What the queue can look ahead in some worlds: a call for later is woken several times before its time."""
 
 DELETING_SHARE, DEADLY_SHARE, UPGRADING_SHARE, SHORT_SIGHT_SHARE, TORN_SHARE = 0.2, 0.15, 0.2, 0.3, 0.2
+LIMITED_SHARE = 0.3
 KINDS = (Worlds.MIXED,) * 6 + (Worlds.SOON,) + (Worlds.RESULTS,) * 2 + (Worlds.SLOW,)
 STEPS, STEPS_OF_RESULTS, STEPS_SOON = (300, 3_000, 30_000), (30_000, 100_000), (1_000, 3_000)
 SLOW_STEPS = (5, 20, 60)
@@ -86,6 +87,9 @@ class ObjectsWorld:
         self.gone = {f"c{own.randint(0, 9)}"}
         self.history = History(self.world.now, own.random() < DELETING_SHARE)
         self.acts = Planner(self.world.random, kind, self.history.deleting).acts()
+        if own.random() < LIMITED_SHARE and kind is Worlds.MIXED:
+            set_limits(self.acts, own)
+        self.too_late = set[str]()
         self.world.observers.append(self.history.observed)
         self.deliveries: Counter[str] = Counter()
         self.tasks = Tasks()
@@ -112,7 +116,7 @@ class ObjectsWorld:
             self.world.pass_time(LIMITS.outbox_patience_seconds + 1)
             self.world.start("sweep", lambda: _sweep(self.world.ports))
             self.world.run()
-        Rest(self.world.store, self.history, self.acts, self.tasks, self.deadly).check()
+        Rest(self.world.store, self.history, self.acts, self.tasks, self.deadly, self.too_late).check()
 
     def _begin(self, act: Act) -> Callable[[], None]:
         def begin() -> None:
@@ -152,7 +156,7 @@ class ObjectsWorld:
             self.old_left -= 1
             REACHED[UPGRADED] += 1
             version = OLD
-        instance = Version(version, self._begins)
+        instance = Version(version, self._begins, self.too_late)
         return runs.Code("logs", instance.apply, _function_of, instance.check)
 
     def _begins(self, id_: str) -> None:

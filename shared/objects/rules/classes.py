@@ -109,17 +109,21 @@ class ObjectClass:
 
     def check_state(self, state: str | None) -> None:
         """Raise `Unavailable` for a state of a newer version."""
-        if state is not None and json.loads(state)["version"] > self.version:
+        if state is not None:
+            self._check_version(json.loads(state)["version"])
+
+    def _check_version(self, version: int) -> None:
+        if version > self.version:
             raise Unavailable(f"the state of {self.name} is of a newer version")
 
     def _instance(self, address: ObjectAddress, state: str | None, now: datetime) -> Any:
         instance: Any = object.__new__(self.code)
-        self.check_state(state)
         fields = {**copy.deepcopy(dict(self.fields)), **({} if state is None else self._fields(json.loads(state)))}
         instance.__dict__.update(fields, key=address.key, now=now)
         return instance
 
     def _fields(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_version(stored["version"])
         if stored["version"] < self.version:
             upgrade: Callable[..., dict[str, Any]] = getattr(self.code, "upgrade", lambda fields, _: fields)
             return upgrade(stored["fields"], stored["version"])

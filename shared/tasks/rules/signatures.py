@@ -118,6 +118,8 @@ def _is_instance(value: Any, plain: type) -> bool:
 
 def _item_errors(value: Any, annotation: Any, at: str) -> Iterator[str]:
     inner = get_args(annotation)
+    if _is_uniform(value, inner):
+        return
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from type_errors(item, inner[0] if inner else Any, f"{at}[{index}]")
@@ -128,6 +130,14 @@ def _item_errors(value: Any, annotation: Any, at: str) -> Iterator[str]:
             yield from type_errors(item, inner[1] if inner else Any, f"{at}.{name}")
     elif isinstance(value, float) and not math.isfinite(value):
         yield f"{at} is {value}, which is not JSON"
+
+
+def _is_uniform(value: Any, inner: tuple[Any, ...]) -> bool:
+    """Return whether a list or a dict holds nothing but the one plain type that is annotated: for large ones."""
+    if not inner or inner[-1] not in (str, int, bool) or not isinstance(value, list | dict):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return {*map(type, items)} <= {inner[-1]} and (items is value or {*map(type, value)} <= {str})
 
 
 def _json_errors(value: Any, at: str) -> Iterator[str]:

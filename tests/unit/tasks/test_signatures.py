@@ -7,7 +7,7 @@ import pytest
 
 from shared.core.rules.problems import BadArgument
 from shared.core.rules.task_context import Lease, Unit
-from shared.tasks.rules.signatures import Signature, WrongArguments
+from shared.tasks.rules.signatures import Signature, WrongArguments, type_errors
 
 UNIT = Unit("b", 3)
 
@@ -102,3 +102,22 @@ def by_number(dishes: dict[int, str]) -> None: ...
 def test_a_parameter_that_no_json_value_fits_is_refused_when_the_task_is_declared(code: Callable[..., None]) -> None:
     with pytest.raises(TypeError, match="dish"):
         Signature.from_function(code)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "wrong"),
+    [
+        (["a"] * 1_000, list[str], []),
+        ({"a": 1, "b": 2}, dict[str, int], []),
+        ([], list[bool], []),
+        ([1, True, "a"], list[int], ["x[1] must be int, not bool", "x[2] must be int, not str"]),
+        ([True], list[int], ["x[0] must be int, not bool"]),
+        ({"a": 1, 2: 3}, dict[str, int], ["x has the key 2, which is no str"]),
+        ({"a": "b"}, dict[str, int], ["x.a must be int, not str"]),
+        ([float("inf")], list[float], ["x[0] is inf, which is not JSON"]),
+    ],
+)
+def test_large_values_of_one_plain_type_and_mixed_ones_are_checked_alike(
+    value: object, annotation: object, wrong: list[str]
+) -> None:
+    assert list(type_errors(value, annotation, "x")) == wrong
