@@ -1,8 +1,9 @@
-"""Planted faults of what a flow has beside its steps: locks, flows in flows, the end (flow-13, 14)."""
+"""Planted faults of what a flow has beside its steps: locks, flows in flows, the end (flow-13, 14, 17)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from shared.core.operations import outbox
@@ -17,6 +18,8 @@ from shared.flows.rules.headers import FlowHeader, ParentFlow, new_header
 from shared.flows.rules.messages import FlowMessage, Place
 from shared.flows.rules.tasks import FLOW_ACT, QUEUE, own_id, wake_flow
 from shared.flows.rules.turns import FlowTurn
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import RenewRequest
 from tests.simulation.faults_flows_planting import in_flows
 
 
@@ -64,6 +67,11 @@ def _known_by_path(address: FlowAddress, place: Place) -> str:
     return name_of("of a flow", address.base, place.path)
 
 
+def _renews_the_token(ports: Ports, granted: Mapping[str, Any], lease_seconds: float | None = None) -> datetime | None:
+    """A renewal names the token that the lease had when it was granted."""
+    return semaphores.renew(ports, granted["semaphore"], RenewRequest(granted["id"], lease_seconds))
+
+
 DROPS_LEASES = (FlowTurn, "_drop", _drops), (turns, "leases_of", lambda _: ())
 
 FAULTS = (
@@ -80,4 +88,5 @@ FAULTS = (
     in_flows("flow-14", "cancelling a flow that is abandoned", (Asked, "_cancel_flow", _goes_on)),
     in_flows("flow-14", "the outcome in the last commit", (records, "end_messages", _tells_nobody)),
     in_flows("flow-14", "the life in the id of a flow in a flow", (asking, "own_id", _known_by_path)),
+    in_flows("flow-17", "the grant in a renewal", (semaphores, "renew_granted", _renews_the_token)),
 )

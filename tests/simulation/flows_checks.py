@@ -16,6 +16,7 @@ from shared.core.rules.mailbox import HEADER, collection_of
 from shared.flows.operations.logs import read_log
 from shared.flows.rules.addresses import FlowAddress
 from shared.flows.rules.driver import Driver, replay
+from shared.flows.rules.entries import Entry, ResultEntry
 from shared.flows.rules.failures import Stuck
 from shared.flows.rules.headers import FlowHeader
 from shared.flows.rules.messages import Event, Place
@@ -92,14 +93,30 @@ class FlowsAtRest:
         self._check_waits(header)
         driver.drop()
 
-    def _plainly(self, header: FlowHeader) -> Driver:
+    def marks_sent(self) -> set[str]:
+        """Return the marks of the tasks that the code of all flows sends in its last generation."""
+        drivers = [self._plainly(header, began_before=False) for header in self.headers()]
+        marks = {call.payload["mark"] for driver in drivers for call in driver.sent}
+        for driver in drivers:
+            driver.drop()
+        return marks
+
+    def _plainly(self, header: FlowHeader, *, began_before: bool = True) -> Driver:
         definition = self.code.flows().definitions[FLOW]
         position = Position(header.life, 1 + header.log.told, dict(header.patches))
         driver = Driver(lambda: definition.begin(header.arguments), position)
         try:
-            return replay(driver, header.start_at, read_log(self.store, header).entries)
+            log = read_log(self.store, header).entries
+            self._check_renewals(header, log)
+            return replay(driver, header.start_at, log, began_before=began_before)
         except Stuck as stuck:
             raise Violation(f"the log of {header.address.base} cannot be told again: {stuck}") from stuck
+
+    def _check_renewals(self, header: FlowHeader, log: Sequence[Entry]) -> None:
+        """Check that no renewal was refused: no lease ends in a world, and a flow renews only what it holds."""
+        told = [each for each in log if isinstance(each, ResultEntry) and each.signature.startswith("renew ")]
+        if refused := [each.outcome.error for each in told if each.outcome.error]:
+            raise Violation(f"{header.address.base} holds a lock whose renewal was refused: {refused}")
 
     def _check_events(self, header: FlowHeader, waits: set[str]) -> None:
         """Check that a flow does not wait for an event that has come."""

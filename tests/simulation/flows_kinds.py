@@ -96,7 +96,8 @@ def _quick(random: Random) -> list[Any]:
 
 def _locks(random: Random) -> Program:
     impatient = ["any", [["lock"], ["sleep", 0.4]], [["step", "a", 1], ["step", "b", 1]]]
-    return [random.choice((_locked(random), impatient, ["unreleased"])) for _ in range(random.randint(1, 2))]
+    held = (_locked(random), impatient, ["unreleased"], ["renewed", step(random)], ["finally", step(random)])
+    return [random.choice(held) for _ in range(random.randint(1, 2))]
 
 
 def _flows(random: Random) -> Program:

@@ -74,6 +74,10 @@ class Code:
         if kind == "locked":
             with (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)):
                 return (yield from self._run(parts[0]))
+        if kind == "renewed":
+            return (yield from self._renewed(parts[0]))
+        if kind == "finally":
+            return (yield from self._finally(parts[0]))
         if kind == "unreleased":
             return (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)).semaphore
         if kind == "patched":
@@ -84,6 +88,20 @@ class Code:
             flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
             return "sent"
         return (yield from self._one(operation)) if kind != "again" else "over"
+
+    def _renewed(self, operation: list[Any]) -> Generated:
+        """Hold a lock for an operation, and renew it before it is given back."""
+        with (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)) as lease:
+            got = yield from self._run(operation)
+            yield lease.renew()
+            return got
+
+    def _finally(self, operation: list[Any]) -> Generated:
+        """Send a task when an operation has ended, however it did."""
+        try:
+            return (yield from self._run(operation))
+        finally:
+            flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
 
     def _is_new(self, patch: str) -> bool:
         return self.patching == "always" or (self.patching == "by its place" and flow.patched(patch))

@@ -46,11 +46,14 @@ OLD_DELIVERIES = (3, 10, 40)
 DAY_SECONDS = 24 * 3600
 KINDS = (*Kind, Kind.MIXED, Kind.FIRST, Kind.AGAIN, Kind.LOCKS, Kind.RESTARTED)
 SMALL = {"flow_tail_bytes_max": 300, "flow_chunk_bytes_max": 900}
-TWICE = (Kind.AGAIN, Kind.RETRIES, Kind.RESTARTED)
+TWICE = (Kind.AGAIN, Kind.LOCKS, Kind.RETRIES, Kind.RESTARTED)
 """Worlds in which many tasks are delivered twice."""
 
 UNSOUND = (Kind.BROKEN, Kind.DEADLY, Kind.CARELESS)
 """Worlds in which flows get stuck; anywhere else they must not."""
+
+SENDING = (Kind.MIXED, Kind.LOCKS)
+"""Worlds whose flows send tasks, in their one generation."""
 
 CALM = (Kind.DEADLY,)
 """Worlds in which nothing fails: there every death is the code's."""
@@ -153,6 +156,8 @@ class FlowsWorld:
             name = name_of("end", header.address.base, header.incarnation)
             if header.on_complete and not self.deliveries.told[name]:
                 raise Violation(f"the end of {header.address.base} was never announced")
+        if self.kind in SENDING and self.deliveries.sent.keys() != (marks := self.rest.marks_sent()):
+            raise Violation(f"the tasks {sorted(self.deliveries.sent)} were sent, and the code sends {sorted(marks)}")
         for mark, names in self.deliveries.sent.items():
             if len(names) > 1:
                 raise Violation(f"the task {mark} was sent under the names {names}")

@@ -5,6 +5,7 @@ step        a task                                         -
 sleep       a message for later to itself                  the message is deleted
 event       -                                              -
 lock        a task that waits; its grant tells the flow    a task that ends the wait
+renew       a task that renews the lease                   -
 object      a message to the object                        -
 flow        the sub-flow's header and card                 a message that cancels it
 batch       a task that populates it                       a task that ends it
@@ -26,6 +27,7 @@ from shared.flows.rules.addresses import FlowAddress
 from shared.flows.rules.commands import Batch, Lock, ObjectCall, Sleep, Step, SubFlow
 from shared.flows.rules.failures import too_large
 from shared.flows.rules.headers import FlowHeader, ParentFlow, new_header
+from shared.flows.rules.locks import Renew
 from shared.flows.rules.messages import Cancel, Place, Result, timer_id, to_record
 from shared.flows.rules.nodes import Waiting
 from shared.flows.rules.tasks import (
@@ -33,6 +35,7 @@ from shared.flows.rules.tasks import (
     end_batch_effect,
     leave_effect,
     own_id,
+    renew_effect,
     step_effect,
     told_call,
     wait_effect,
@@ -82,6 +85,8 @@ class Asked:
                 self._sleep(sleep, place)
             case Lock() as lock:
                 self.effects.append(wait_effect(self.header, lock, place))
+            case Renew() as renew:
+                self.effects.append(renew_effect(self.header, renew, place))
             case ObjectCall() as call:
                 self._call_object(call, place)
             case SubFlow() as flow:

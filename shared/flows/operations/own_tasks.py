@@ -1,6 +1,6 @@
 """The kit's own tasks of a function with flows: they act for a flow, and tell it how something else ended.
 
-flow_act     wait for a lock, end such a wait, give a lease back; populate a batch, end one
+flow_act     wait for a lock, end such a wait, renew a lease, give one back; populate a batch, end one
 flow_told    a lease was granted, an object's call has its outcome, a batch is complete
 """
 
@@ -13,9 +13,9 @@ from shared.batches.operations.whole_batches import populate_whole
 from shared.batches.rules.batch_spec import BatchSpec
 from shared.core.operations.ports import Ports
 from shared.core.rules.calls import Call
-from shared.core.rules.problems import NotFound, Problem, UnknownTask
+from shared.core.rules.problems import LeaseEnded, NotFound, Problem, UnknownTask
 from shared.core.rules.times import rfc3339
-from shared.flows.operations.results import leave
+from shared.flows.operations.results import leave, wake
 from shared.flows.rules.messages import Place, Result
 from shared.flows.rules.tasks import FLOW_ACT, FLOW_TOLD, own_name
 from shared.objects.rules.outcomes import CallOutcome
@@ -38,8 +38,11 @@ def run(ports: Ports, attempt: Attempt) -> None:
 
 
 def _tell(ports: Ports, payload: Mapping[str, Any], context: Mapping[str, Any]) -> None:
+    """Tell a flow how something ended. A lease that is lost now may have been told by a delivery that then died."""
     outcome = _outcome(ports, context)
-    if outcome is not None:
+    if outcome is None:
+        wake(ports, payload["flow"], payload["function"])
+    else:
         leave(ports, payload["flow"], payload["function"], Result(Place.from_json(payload), outcome))
 
 
@@ -74,6 +77,19 @@ def _leave(ports: Ports, payload: Mapping[str, Any]) -> None:
         semaphores.cancel(ports, payload["semaphore"], own_name(payload))
 
 
+def _renew(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Renew a lease, of whichever delivery has claimed it; that it has ended before is the renewal's outcome."""
+    try:
+        ends_at = semaphores.renew_granted(ports, payload["lease"], payload["lease_seconds"])
+        if ends_at is None:
+            raise LeaseEnded(f"The lease of {payload['lease']['semaphore']} had ended before it was renewed.")
+    except Problem as problem:
+        _refused(ports, payload, problem)
+    else:
+        result = Result(Place.from_json(payload), CallOutcome(rfc3339(ends_at)))
+        leave(ports, payload["flow"], payload["function"], result)
+
+
 def _release(ports: Ports, payload: Mapping[str, Any]) -> None:
     with suppress(NotFound):
         semaphores.release(ports, payload["lease"])
@@ -105,4 +121,11 @@ def _told(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {name: payload[name] for name in known}
 
 
-ACTS = {"wait": _wait, "leave": _leave, "release": _release, "populate": _populate, "end_batch": _end_batch}
+ACTS = {
+    "wait": _wait,
+    "leave": _leave,
+    "renew": _renew,
+    "release": _release,
+    "populate": _populate,
+    "end_batch": _end_batch,
+}

@@ -15,5 +15,12 @@ def leave(ports: Ports, base: str, function: str, result: Result) -> None:
     try:
         moment = ports.store.commit([message]).commit_time
     except AlreadyExists:
-        moment = ports.store.read(header_path(base), fields=())[0].read_time
-    ports.queue.create(completed([wake_flow(base, function)], moment))
+        wake(ports, base, function)
+    else:
+        ports.queue.create(completed([wake_flow(base, function)], moment))
+
+
+def wake(ports: Ports, base: str, function: str) -> None:
+    """Wake a flow in whose mailbox an earlier delivery may have left a result. Raises `Unavailable`."""
+    [header] = ports.store.read(header_path(base), fields=())
+    ports.queue.create(completed([wake_flow(base, function)], header.read_time))

@@ -47,7 +47,7 @@ class Step(Command):
 
     def __post_init__(self) -> None:
         _check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
-        _check_seconds("pause_seconds", self.pause_seconds, LIMITS.delay_seconds_max)
+        check_seconds("pause_seconds", self.pause_seconds, LIMITS.delay_seconds_max)
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class Sleep(Command):
     seconds: float
 
     def __post_init__(self) -> None:
-        _check_seconds("seconds", self.seconds, LIMITS.call_later_seconds_max)
+        check_seconds("seconds", self.seconds, LIMITS.call_later_seconds_max)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ class Lock(Command):
     def __post_init__(self) -> None:
         _check_count("permits", self.permits, LIMITS.permits_max)
         if self.lease_seconds is not None:
-            _check_seconds("lease_seconds", self.lease_seconds, LIMITS.lease_seconds_max)
+            check_seconds("lease_seconds", self.lease_seconds, LIMITS.lease_seconds_max)
 
     @property
     def name(self) -> str:
@@ -175,7 +175,8 @@ def _check_count(name: str, value: Any, most: int) -> None:
         raise BadFlow(f"`{name}` is a whole number from 1 to {most:,}.", field=name)
 
 
-def _check_seconds(name: str, value: Any, most: float) -> None:
+def check_seconds(name: str, value: Any, most: float) -> None:
+    """Raise `BadFlow` for what is no number of seconds, or too many."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
         raise BadFlow(f"`{name}` is a number of seconds, 0 to {most:,}.", field=name)
 

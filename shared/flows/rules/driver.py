@@ -25,7 +25,7 @@ from shared.flows.rules.commands import Event, Lock, command_of
 from shared.flows.rules.entries import CancelEntry, Entry, EventEntry, ResultEntry
 from shared.flows.rules.failures import changed, too_large
 from shared.flows.rules.groups import Group, Mode
-from shared.flows.rules.locks import HeldLock
+from shared.flows.rules.locks import HeldLock, Renew, renewed
 from shared.flows.rules.nodes import Ended, Node, Parent, Waiting, cancelled
 from shared.flows.rules.positions import Position
 from shared.flows.rules.results import json_text
@@ -118,6 +118,8 @@ class Driver:
     def _outcome(self, waiting: Waiting, entry: ResultEntry) -> Ended:
         if problem := entry.outcome.problem():
             return Ended(error=problem)
+        if isinstance(waiting.command, Renew):
+            return renewed(self, waiting.command, str(entry.outcome.result))
         if not isinstance(waiting.command, Lock):
             return Ended(entry.outcome.object or entry.outcome.result)
         self.held[waiting.path] = self.granted[waiting.path] = dict[str, Any](entry.outcome.to_json()["result"])

@@ -12,11 +12,12 @@ from shared.core.rules.wake_ups import wake_up
 from shared.flows.rules.addresses import FlowAddress
 from shared.flows.rules.commands import Batch, Lock, Step
 from shared.flows.rules.headers import FlowHeader
+from shared.flows.rules.locks import Renew
 from shared.flows.rules.messages import Place
 
 QUEUE = "flows"
 FLOW_ACT = "flow_act"
-"""The kit's own task of a function with flows: wait for a lock, give it back, populate a batch."""
+"""The kit's own task of a function with flows: wait for a lock, renew it, give it back, populate a batch."""
 
 FLOW_TOLD = "flow_told"
 """The kit's own task of a function with flows: leave in a flow's mailbox how something ended."""
@@ -51,6 +52,11 @@ def wait_effect(header: FlowHeader, lock: Lock, place: Place) -> Effect:
     """Return the task that waits for a lock."""
     asked = {"semaphore": lock.semaphore, "permits": lock.permits, "lease_seconds": lock.lease_seconds}
     return _act(header, place, "wait", **asked)
+
+
+def renew_effect(header: FlowHeader, renew: Renew, place: Place) -> Effect:
+    """Return the task that renews the lease of a lock: it names the grant."""
+    return _act(header, place, "renew", lease=dict(renew.granted), lease_seconds=renew.lease_seconds)
 
 
 def leave_effect(header: FlowHeader, semaphore: str, place: Place) -> Effect:

@@ -5,7 +5,7 @@ changed in a way that the log does not bear, and the flow is stuck until it is m
 message, and was not before, is what the commit asks for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
@@ -126,9 +126,12 @@ class FlowTurn:
         self._tell(ResultEntry(place.path, waiting.command.signature, message.outcome, now))
 
     def _drop(self, message: FlowMessage) -> None:
-        """Drop a message. A lease that was granted is given back, since nobody else knows it."""
-        if isinstance(message, Result) and message.lease:
+        """Drop a message. A lease that was granted is given back, unless this is its grant told again."""
+        if isinstance(message, Result) and message.lease and not self._holds(message.lease):
             self.given_back.append(message.lease)
+
+    def _holds(self, lease: Mapping[str, Any]) -> bool:
+        return any(each["granted"]["id"] == lease["id"] for each in self.driver.held.values())
 
     def _tell(self, entry: Entry) -> None:
         self.driver.tell(entry)

@@ -54,14 +54,24 @@ def release(ports: Ports, lease: Lease | Mapping[str, Any]) -> bool:
 
 def renew(ports: Ports, name: str, request: RenewRequest) -> datetime | None:
     """Extend a lease; return its end, or None if it was lost: it is not acquired anew."""
+    return _renew(ports, name, request)
+
+
+def renew_granted(ports: Ports, granted: Mapping[str, Any], lease_seconds: float | None = None) -> datetime | None:
+    """Extend the lease that a task was granted, whichever delivery has claimed it; return its end, or None."""
+    return _renew(ports, granted["semaphore"], RenewRequest(granted["id"], lease_seconds), by_grant=True)
+
+
+def _renew(ports: Ports, name: str, request: RenewRequest, *, by_grant: bool = False) -> datetime | None:
     id_, token = parse_lease_id(request.lease)
-    rule = partial(rules.renew, id_=id_, token=token, lease_seconds=request.lease_seconds)
+    rule = partial(rules.renew, id_=id_, token=token, lease_seconds=request.lease_seconds, by_grant=by_grant)
     changed = change(ports, SemaphoreReads(name), rule)
     renewal = changed.answer
     if renewal is None:
         return None
     if not changed.came_before(renewal.before.ends_at):
-        signal(ports, name, SignalRequest(request.lease))  # it had expired before the renewal came: it stays lost
+        lost = EndLease(id_, token, ports.store.new_id(), by_grant=by_grant)
+        end_or_leave(ports, name, lost)  # it had expired before the renewal came: it stays lost
         return None
     return renewal.after.ends_at
 

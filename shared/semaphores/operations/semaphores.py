@@ -13,7 +13,7 @@ sweep       the sweeper's part
 
 from shared.semaphores.operations.admission import admit, run
 from shared.semaphores.operations.claims import claim
-from shared.semaphores.operations.leases import cancel, end_by_hand, release, renew, signal
+from shared.semaphores.operations.leases import cancel, end_by_hand, release, renew, renew_granted, signal
 from shared.semaphores.operations.removal import delete
 from shared.semaphores.operations.settings import find, get, patch, put
 from shared.semaphores.operations.sweep import sweep
@@ -31,6 +31,7 @@ __all__ = [
     "put",
     "release",
     "renew",
+    "renew_granted",
     "run",
     "signal",
     "sweep",

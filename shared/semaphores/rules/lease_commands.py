@@ -102,9 +102,12 @@ class Renewal:
     after: LeaseRecord
 
 
-def renew(loaded: Loaded, id_: str, token: int, lease_seconds: float | None) -> Transition[Renewal | None]:
-    """Extend a lease; None: it was lost, and is not acquired anew."""
-    lease = loaded.semaphore.lease(id_, token)
+def renew(
+    loaded: Loaded, id_: str, token: int, lease_seconds: float | None, *, by_grant: bool = False
+) -> Transition[Renewal | None]:
+    """Extend a lease, of a token or of a grant; None: it was lost, and is not acquired anew."""
+    find = loaded.semaphore.granted_as if by_grant else loaded.semaphore.lease
+    lease = find(id_, token)
     if lease is None or not lease.live(loaded.now):
         return unchanged(loaded, None)
     semaphore, renewed = loaded.semaphore.renew(lease, lease_seconds or lease.seconds, loaded.now)

@@ -1,0 +1,168 @@
+"""Locks of a flow that are held longer than their leases: they are renewed, or the code is told that they ended."""
+
+from typing import Any
+
+import pytest
+
+from shared.core.rules.problems import Problem
+from shared.flows.rules import flow
+from shared.semaphores.operations import semaphores
+from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
+from tests.unit.flows.shops import Shop, flows_of, step
+
+
+def long_work() -> Any:
+    """Hold a lock for an hour whose lease is ten minutes, and return its ends."""
+    ends = []
+    with (yield flow.lock("printer", lease_seconds=600)) as lease:
+        for _ in range(7):
+            yield flow.sleep(500)
+            lease = yield lease.renew()  # noqa: PLW2901  the lock with its new end
+            ends.append(str(lease.ends_at))
+    return ends
+
+
+def shop_of(*codes: Any) -> Shop:
+    shop = Shop(flows_of(*codes))
+    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    return shop
+
+
+def free(shop: Shop) -> bool:
+    """Return whether the permit can be had; if so it is taken."""
+    return semaphores.wait(shop.ports, "printer", WaitRequest("other")).lease is not None
+
+
+def test_a_lock_is_held_as_long_as_it_is_renewed() -> None:
+    shop = shop_of(long_work)
+    shop.start("long_work")
+    for _ in range(6):
+        while not any(each.task == "flow_act" and each.payload["act"] == "renew" for each in shop.world.tasks):
+            shop.deliver(shop.world.tasks.pop(0))
+        shop.deliver(shop.take("flow_act"))
+        assert semaphores.get(shop.ports, "printer")["free"] == 0
+    shop.settle()
+    assert len(set(shop.status("long_work")["result"])) == 7
+    assert free(shop)
+
+
+def test_a_renewal_names_the_grant_whichever_delivery_has_claimed_it() -> None:
+    shop = shop_of(long_work)
+    shop.start("long_work")
+    shop.deliver(shop.take("flow_act"))
+    told = shop.take("flow_told")
+    shop.deliver(told)
+    shop.deliver(told, 1)  # its answer was lost: it claims the lease under a new token
+    shop.settle()
+    assert shop.status("long_work")["state"] == "completed"
+
+
+def test_a_lease_that_has_ended_is_not_acquired_anew_and_the_code_is_told() -> None:
+    def slow() -> Any:
+        with (yield flow.lock("printer", lease_seconds=600)) as lease:
+            yield flow.sleep(1_000)
+            try:
+                yield lease.renew()
+            except Problem as problem:
+                return problem.slug()
+
+    shop = shop_of(slow)
+    shop.start("slow")
+    shop.settle()
+    assert shop.status("slow")["result"] == "lease-ended"
+    assert free(shop)
+
+
+def test_a_lock_that_was_released_is_not_renewed() -> None:
+    def careless() -> Any:
+        with (yield flow.lock("printer", lease_seconds=600)) as lease:
+            yield step("print")
+        try:
+            yield lease.renew()
+        except Problem as problem:
+            return problem.slug()
+
+    def beside() -> Any:
+        lease = yield flow.lock("printer", lease_seconds=600)
+        renewed, _ = yield flow.settled([lease.renew(), step("print")])
+        return str(renewed.error)
+
+    shop = shop_of(careless, beside)
+    shop.start("careless")
+    shop.settle()
+    assert shop.status("careless")["result"] == "lease-ended"
+
+
+def test_a_lock_that_is_released_while_it_is_renewed_stays_released() -> None:
+    def beside() -> Any:
+        lease = yield flow.lock("printer", lease_seconds=600)
+        try:
+            yield [renewing(lease), releasing(lease)]
+        except Problem as problem:
+            return problem.slug()
+
+    def renewing(lease: Any) -> Any:
+        yield lease.renew()
+
+    def releasing(lease: Any) -> Any:
+        yield step("print")
+        lease.release()
+
+    shop = shop_of(beside)
+    shop.start("beside")
+    shop.deliver(shop.take("flow_act"))
+    shop.deliver(shop.take("flow_told"))
+    shop.deliver(shop.take("turn"))
+    shop.deliver(shop.take("print"))
+    shop.settle()
+    assert shop.status("beside")["result"] == "lease-ended"
+    assert free(shop)
+
+
+def test_a_grant_that_is_told_again_takes_nothing_from_who_holds_it() -> None:
+    def holding() -> Any:
+        with (yield flow.lock("printer", lease_seconds=600)):
+            yield flow.event("done")
+
+    shop = shop_of(holding)
+    shop.start("holding")
+    shop.deliver(shop.take("flow_act"))
+    told = shop.take("flow_told")
+    for deliveries in (0, 1):
+        shop.deliver(told, deliveries)
+        shop.world.pass_time(1)
+        shop.deliver(shop.take("turn"))
+    shop.settle()
+    assert semaphores.get(shop.ports, "printer")["free"] == 0
+    shop.event("holding", "done")
+    shop.settle()
+    assert semaphores.get(shop.ports, "printer")["free"] == 1
+
+
+def test_a_grant_is_told_though_its_lease_ends_before_the_delivery_that_told_it_is_repeated() -> None:
+    def brief() -> Any:
+        with (yield flow.lock("printer", lease_seconds=5)) as lease:
+            return lease.semaphore
+
+    shop = shop_of(brief)
+    shop.start("brief")
+    shop.deliver(shop.take("flow_act"))
+    told = shop.take("flow_told")
+    shop.deliver(told)
+    shop.take("turn")  # the process died before it could wake the flow
+    shop.world.pass_time(60)
+    shop.deliver(told, 1)
+    shop.settle()
+    assert shop.status("brief")["result"] == "printer"
+
+
+@pytest.mark.parametrize("seconds", [-1, 86_401, "long"])
+def test_a_renewal_has_a_bound(seconds: Any) -> None:
+    def greedy() -> Any:
+        with (yield flow.lock("printer", lease_seconds=600)) as lease:
+            yield lease.renew(lease_seconds=seconds)
+
+    shop = shop_of(greedy)
+    shop.start("greedy")
+    shop.settle()
+    assert shop.status("greedy")["error"]["type"] == "bad-flow"
