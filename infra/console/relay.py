@@ -138,7 +138,7 @@ class Relay:
 
     def _sent_with(self, token: str, path: str, request: Request) -> httpx.Response:
         headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
-        headers["Authorization"] = f"Bearer {token}"
+        headers |= {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}  # a stream is not to be buffered
         asked = self.client.build_request("GET", self.base_url + path[1:], headers=headers)
         return self.client.send(asked, stream=True)
 

@@ -170,7 +170,8 @@ def test_a_schedule_is_called_and_a_task_runs(stack: Stack) -> None:
 
 def test_the_front_page_lists_what_people_may_call_and_anything_else_is_a_problem(stack: Stack) -> None:
     with client(stack) as http:
-        listed = {"functions": {"notes": stack.base_url + "notes"}, "docs": stack.base_url + "docs"}
+        pages = {name: stack.base_url + name for name in ("docs", "console")}
+        listed = {"functions": {"notes": stack.base_url + "notes"}, **pages}
         assert http.get("").json() == listed
         refused = http.get("nothing-here")
         assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
