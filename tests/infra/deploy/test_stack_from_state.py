@@ -54,8 +54,10 @@ def greet(unit: Unit, name: str) -> None:
 greeter = app.entry_point()
 '''
 ENTRY = "{folder: greeter, invoked_by: [people, queue], enqueues: [batches, tasks], tasks: [greet]}"
-FILES = "tests/unit/infra/test_catalogue.py tests/packaging/test_packages.py"
-TESTS = f"-p no:schemathesis --numprocesses=0 {FILES} -k 'kits_own or greeter'"
+TESTS = (
+    "-p no:schemathesis --numprocesses=0 "
+    "tests/unit/infra/test_catalogue.py tests/packaging/test_packages.py -k 'kits_own or greeter'"
+)
 
 pytestmark = pytest.mark.timeout(240)
 
