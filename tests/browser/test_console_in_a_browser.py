@@ -140,6 +140,20 @@ def test_a_batch_progresses_to_its_end_while_it_is_watched(console: Console, har
     assert console.page.evaluate("(({value, max}) => [value, max])(document.querySelector('progress'))") == [20, 20]
 
 
+def test_a_unit_that_failed_again_after_the_end_of_its_batch_is_shown_as_it_is_now(
+    console: Console, harness: Harness
+) -> None:
+    harness.post("quilt", json={"quilt": "q", "side": 2, "torn": 1})
+    harness.run()
+    console.open("batches/q", "q")
+    wait_for_squares(console.page, succeeded=3, failed=1)
+    assert [row[1] for row in console.rows("The first 50")] == ["0"]
+    harness.post("batches/q/retry", json={})
+    harness.run(raise_errors=False)
+    console.page.wait_for_function("() => document.querySelector('tbody tr').cells[1].textContent === '1'")
+    assert console.facts()["state"] == "completed"
+
+
 def complete(harness: Harness, units: Iterable[int]) -> None:
     for unit in units:
         outcome = {"error": f"no paper {HOSTILE}"} if unit % 6 == 0 else {"result": unit}
@@ -288,6 +302,7 @@ def test_a_deployments_console_reads_and_streams_through_the_relay(page: Page, b
         page.wait_for_selector("text=demo-project, dev, us-central1")
         page.goto(f"{opened.partition('?')[0]}#/batches/b")
         page.wait_for_selector("text=Live.")
+        assert "as your gcloud account" in page.inner_text("footer")
         complete(harness, range(2))
         wait_for_squares(page, succeeded=1, failed=1)
         assert page.evaluate("document.cookie") == ""

@@ -16,11 +16,20 @@ export const address = (...parts) => `/${parts.map(encodeURIComponent).join("/")
 
 /** Return the JSON at an address. Throws `Problem`. */
 export async function get(path, query = {}) {
-  const asked = new URLSearchParams(Object.entries(query).flatMap(([name, value]) =>
-    [value].flat().filter((each) => each !== undefined && each !== "").map((each) => [name, each])));
+  const asked = new URLSearchParams(
+    Object.entries(query).flatMap(([name, value]) =>
+      [value]
+        .flat()
+        .filter((each) => each !== undefined && each !== "")
+        .map((each) => [name, each]),
+    ),
+  );
   let answer;
   try {
-    answer = await fetch(`${path}${asked.size ? `?${asked}` : ""}`, { cache: "no-store", headers: { Accept: "application/json" } });
+    answer = await fetch(`${path}${asked.size ? `?${asked}` : ""}`, {
+      cache: "no-store",
+      headers: { Accept: "application/json" },
+    });
   } catch {
     throw new Problem(0, { title: "There is no answer", detail: "The server of this page cannot be reached." });
   }
@@ -38,10 +47,11 @@ export async function get(path, query = {}) {
 }
 
 /** Return the same, or null for a 404. */
-export const found = (path, query) => get(path, query).catch((problem) => {
-  if (problem.status === 404) return null;
-  throw problem;
-});
+export const found = (path, query) =>
+  get(path, query).catch((problem) => {
+    if (problem.status === 404) return null;
+    throw problem;
+  });
 
 /** Return the time as the server knows it, in milliseconds. */
 export const now = () => Date.now() + (Math.abs(offset) > 1500 ? offset : 0);
@@ -57,7 +67,11 @@ export function clock(moment) {
 /** Return a duration in its largest unit. */
 export function duration(milliseconds) {
   const seconds = Math.max(0, milliseconds) / 1000;
-  for (const [unit, size] of [["d", 86_400], ["h", 3_600], ["min", 60]])
+  for (const [unit, size] of [
+    ["d", 86_400],
+    ["h", 3_600],
+    ["min", 60],
+  ])
     if (seconds >= 2 * size) return `${Math.round(seconds / size)} ${unit}`;
   return `${Math.round(seconds)} s`;
 }

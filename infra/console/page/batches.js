@@ -7,44 +7,110 @@ export const TITLE = "Batches";
 const STREAMED_UNITS = 2_000; // a stream begins with every unit that has ended: beyond so many, only counts are read
 const STATES = ["open", "sealed", "completed", "cancelled"];
 const FAILED_SHOWN = 50;
+const REFUSED_MILLISECONDS = 15_000;
 
 export const show = ({ parts, query, visit }) => (parts.length ? one(parts[0], visit) : all(query));
 
 async function all({ state = "", page_token }) {
   const listed = await get("/batches", { state, page_token });
-  return [h("h1", {}, TITLE), finder("Id of a batch", ["batches"]), choices("State", ["batches"], "state", STATES, state),
-    table("By id", ["id", "state", "units", "succeeded", "failed", "task", "deadline"], listed.batches.map((each) =>
-      [link(["batches", each.id]), each.state, each.size ?? "", each.succeeded ?? "", each.failed ?? "", taskName(each.task), since(each.deadline_at)])),
+  return [
+    h("h1", {}, TITLE),
+    finder("Id of a batch", ["batches"]),
+    choices("State", ["batches"], "state", STATES, state),
+    table(
+      "By id",
+      ["id", "state", "units", "succeeded", "failed", "task", "deadline"],
+      listed.batches.map((each) => [
+        link(["batches", each.id]),
+        each.state,
+        each.size ?? "",
+        each.succeeded ?? "",
+        each.failed ?? "",
+        taskName(each.task),
+        since(each.deadline_at),
+      ]),
+    ),
     nextPage(["batches"], { state }, listed.next_page_token),
-    h("p", { class: "note" }, "The counts are there once a batch has ended; its own page counts while it runs.")];
+    h("p", { class: "note" }, "The counts are there once a batch has ended; its own page counts while it runs."),
+  ];
 }
 
 async function one(id, visit) {
   const stream = watched(id, visit);
   const counts = stream.live && stream.counts ? stream.counts : await get(address("batches", id));
   if (counts.size <= STREAMED_UNITS) stream.open(counts);
-  const failed = [...stream.units.values()].filter(({ state }) => state === "failed");
-  const listed = counts.failed && counts.size > STREAMED_UNITS ? (await get(address("batches", id, "units"), { state: "failed" })).units : failed;
-  return [h("h1", {}, counts.id), facts({ state: counts.state, reason: counts.reason, units: counts.size, succeeded: counts.succeeded,
-    failed: counts.failed, remaining: counts.remaining, then: counts.then && link(["batches", counts.then]) }),
-  h("progress", { max: Math.max(counts.size, 1), value: counts.succeeded + counts.failed, "aria-label": "Units with an outcome" }),
-  h("p", { class: "note" }, stream.live ? "Live." : ""),
-  counts.size <= STREAMED_UNITS && stream.units.size > 0 && squares(counts, stream.units),
-  counts.last_error && [h("h2", {}, "Last error of a unit that is being retried"), facts({ task: taskName(counts.last_error),
-    error: counts.last_error.error, attempts: counts.last_error.attempts, next: since(counts.last_error.next_at) })],
-  h("h2", {}, "Failed units"),
-  table(`The first ${FAILED_SHOWN}`, ["unit", "attempt", "error"], listed.sort((one_, other) => one_.index - other.index).slice(0, FAILED_SHOWN)
-    .map((unit) => [unit.index, unit.attempt, short(unit.error, 400)]))];
+  const listed = stream.live ? stream.failed : await failedUnits(id, counts);
+  return [
+    h("h1", {}, counts.id),
+    facts({
+      state: counts.state,
+      reason: counts.reason,
+      units: counts.size,
+      succeeded: counts.succeeded,
+      failed: counts.failed,
+      remaining: counts.remaining,
+      then: counts.then && link(["batches", counts.then]),
+    }),
+    h("progress", {
+      max: Math.max(counts.size, 1),
+      value: counts.succeeded + counts.failed,
+      "aria-label": "Units with an outcome",
+    }),
+    h("p", { class: "note" }, stream.live ? "Live." : ""),
+    counts.size <= STREAMED_UNITS && stream.units.size > 0 && squares(counts, stream.units),
+    counts.last_error && [
+      h("h2", {}, "Last error of a unit that is being retried"),
+      facts({
+        task: taskName(counts.last_error),
+        error: counts.last_error.error,
+        attempts: counts.last_error.attempts,
+        next: since(counts.last_error.next_at),
+      }),
+    ],
+    h("h2", {}, "Failed units"),
+    table(
+      `The first ${FAILED_SHOWN}`,
+      ["unit", "attempt", "error"],
+      listed
+        .sort((one_, other) => one_.index - other.index)
+        .slice(0, FAILED_SHOWN)
+        .map((unit) => [unit.index, unit.attempt, short(unit.error, 400)]),
+    ),
+  ];
 }
+
+/** Return the failed units as they are now, also those that were retried after the end of their batch. */
+const failedUnits = async (id, { failed }) =>
+  failed ? (await get(address("batches", id, "units"), { state: "failed" })).units : [];
 
 /** Draw a square a unit: green if it succeeded, red if it failed, grey if it has no outcome. */
 function squares({ size, succeeded, failed, remaining }, units) {
   const columns = Math.min(64, Math.max(16, Math.ceil(Math.sqrt(size))));
-  const drawn = Array.from({ length: size }, (_, index) => svg("rect", { class: units.get(index)?.state ?? "running",
-    x: (index % columns) * 14 + 2, y: Math.floor(index / columns) * 14 + 2, width: 12, height: 12, rx: 2 }, svg("title", {}, `unit ${index}`)));
+  const drawn = Array.from({ length: size }, (_, index) =>
+    svg(
+      "rect",
+      {
+        class: units.get(index)?.state ?? "running",
+        x: (index % columns) * 14 + 2,
+        y: Math.floor(index / columns) * 14 + 2,
+        width: 12,
+        height: 12,
+        rx: 2,
+      },
+      svg("title", {}, `unit ${index}`),
+    ),
+  );
   const width = columns * 14 + 2;
-  return svg("svg", { width, viewBox: `0 0 ${width} ${Math.ceil(size / columns) * 14 + 2}`, role: "img",
-    "aria-label": `${succeeded} units succeeded, ${failed} failed, ${remaining} have no outcome` }, drawn);
+  return svg(
+    "svg",
+    {
+      width,
+      viewBox: `0 0 ${width} ${Math.ceil(size / columns) * 14 + 2}`,
+      role: "img",
+      "aria-label": `${succeeded} units succeeded, ${failed} failed, ${remaining} have no outcome`,
+    },
+    drawn,
+  );
 }
 
 /** Return the stream of a batch for as long as its page is shown; it is closed while nobody sees it. */
@@ -56,26 +122,47 @@ function watched(id, visit) {
 
 class Stream {
   constructor(id, visit) {
-    Object.assign(this, { id, visit, units: new Map(), counts: null, source: null, last: "", ended: false, refusedAt: 0 });
+    Object.assign(this, {
+      id,
+      visit,
+      units: new Map(),
+      counts: null,
+      source: null,
+      last: "",
+      ended: false,
+      refusedAt: 0,
+    });
     visit.onLeave(() => this.close());
   }
 
   get live() {
-    return this.source?.readyState === EventSource.OPEN || this.ended;
+    return this.source?.readyState === EventSource.OPEN;
   }
 
-  /** Connect, if it is not: behind the last event that came. A stream that was refused is tried again after a while. */
-  open(counts) {
-    const running = counts.state === "open" || counts.state === "sealed";
-    if (this.source || this.ended || document.hidden || Date.now() - this.refusedAt < 15_000) return;
-    if (!running && this.units.size === counts.size) return;
-    this.source = new EventSource(`${address("batches", this.id, "events")}${this.last && `?last_event_id=${encodeURIComponent(this.last)}`}`);
+  get failed() {
+    return [...this.units.values()].filter(({ state }) => state === "failed");
+  }
+
+  /** Connect, if it is not: behind the last event that came. A stream that was refused is tried again after a while.
+   *  One that has ended is taken up again once a unit was retried with another outcome. */
+  open({ succeeded, failed }) {
+    if (this.counts && (this.counts.succeeded !== succeeded || this.counts.failed !== failed)) this.ended = false;
+    if (this.source || this.ended || document.hidden || Date.now() - this.refusedAt < REFUSED_MILLISECONDS) return;
+    this.source = new EventSource(
+      `${address("batches", this.id, "events")}${this.last && `?last_event_id=${encodeURIComponent(this.last)}`}`,
+    );
     this.source.addEventListener("unit", (event) => this.took(event, (unit) => this.units.set(unit.index, unit)));
-    this.source.addEventListener("progress", (event) => this.took(event, (progress) => { this.counts = progress; }));
-    this.source.addEventListener("complete", (event) => this.took(event, (progress) => {
-      Object.assign(this, { counts: progress, ended: true });
-      this.close();
-    }));
+    this.source.addEventListener("progress", (event) =>
+      this.took(event, (progress) => {
+        this.counts = progress;
+      }),
+    );
+    this.source.addEventListener("complete", (event) =>
+      this.took(event, (progress) => {
+        Object.assign(this, { counts: progress, ended: true });
+        this.close();
+      }),
+    );
     this.source.onerror = () => {
       if (this.source?.readyState !== EventSource.CLOSED) return;
       this.refusedAt = Date.now();

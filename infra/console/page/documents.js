@@ -14,32 +14,69 @@ export const show = ({ parts, query }) => (parts.length ? one(parts[0], query) :
 async function all({ prefix = "", page_token }) {
   const where = prefix ? [`key>=${JSON.stringify(prefix)}`, `key<=${JSON.stringify(prefix + LAST)}`] : [];
   const listed = await get("/documents", { where, order_by: "key", limit: LISTED, page_token });
-  return [h("h1", {}, TITLE), finder("Key of a document", ["documents"]),
+  return [
+    h("h1", {}, TITLE),
+    finder("Key of a document", ["documents"]),
     finder("Keys that begin with", ["documents"], { name: "prefix", value: prefix }),
-    table("By key", ["key", "content"], listed.documents.map(({ key, ...content }) => [link(["documents", key]), short(content, 160)])),
-    nextPage(["documents"], { prefix }, listed.next_page_token)];
+    table(
+      "By key",
+      ["key", "content"],
+      listed.documents.map(({ key, ...content }) => [link(["documents", key]), short(content, 160)]),
+    ),
+    nextPage(["documents"], { prefix }, listed.next_page_token),
+  ];
 }
 
 async function one(key, { field = "", version, page_token }) {
   if (version) return past(key, version);
-  const [document_, versions, linking] = await Promise.all([get(address("documents", key)),
-    get(address("documents", key, "versions"), { limit: 20, page_token }), field ? linkingBy(field, key) : []]);
+  const [document_, versions, linking] = await Promise.all([
+    get(address("documents", key)),
+    get(address("documents", key, "versions"), { limit: 20, page_token }),
+    field ? linkingBy(field, key) : [],
+  ]);
   const links = linksOf(document_, key);
-  return [h("h1", {}, key), h("h2", {}, "Links"), drawn(key, links, linking, field),
-    table("From here", ["from", "field", "to"], links.map(({ from, to, field: at }) => [from, at, link(["documents", to])])),
+  return [
+    h("h1", {}, key),
+    h("h2", {}, "Links"),
+    drawn(key, links, linking, field),
+    table(
+      "From here",
+      ["from", "field", "to"],
+      links.map(({ from, to, field: at }) => [from, at, link(["documents", to])]),
+    ),
     finder("Which documents link here by the field", ["documents", key], { name: "field", value: field }),
-    field && table("To here, the first 50", ["key", "content"], linking.map(({ key: from, ...content }) => [link(["documents", from]), short(content)])),
-    h("h2", {}, "Content"), json(document_), h("h2", {}, "Versions"),
-    table("The latest first", ["version", "at", "author", "action"], versions.versions.map((each) =>
-      [link(["documents", key], String(each.version), { version: each.version }), clock(each.at), each.author ?? "", each.action]),
-    "none are kept of this document."),
-    nextPage(["documents", key], { field }, versions.next_page_token)];
+    field &&
+      table(
+        "To here, the first 50",
+        ["key", "content"],
+        linking.map(({ key: from, ...content }) => [link(["documents", from]), short(content)]),
+      ),
+    h("h2", {}, "Content"),
+    json(document_),
+    h("h2", {}, "Versions"),
+    table(
+      "The latest first",
+      ["version", "at", "author", "action"],
+      versions.versions.map((each) => [
+        link(["documents", key], String(each.version), { version: each.version }),
+        clock(each.at),
+        each.author ?? "",
+        each.action,
+      ]),
+      "none are kept of this document.",
+    ),
+    nextPage(["documents", key], { field }, versions.next_page_token),
+  ];
 }
 
 async function past(key, version) {
   const shown = await get(address("documents", key, "versions", version));
-  return [h("h1", {}, `${key}, version ${shown.version}`), h("p", {}, link(["documents", key], "The document as it is now")),
-    h("p", { class: "note" }, `${shown.action} at ${clock(shown.at)}${shown.author ? ` by ${shown.author}` : ""}`), json(shown.document)];
+  return [
+    h("h1", {}, `${key}, version ${shown.version}`),
+    h("p", {}, link(["documents", key], "The document as it is now")),
+    h("p", { class: "note" }, `${shown.action} at ${clock(shown.at)}${shown.author ? ` by ${shown.author}` : ""}`),
+    json(shown.document),
+  ];
 }
 
 /** Return the documents that link to a key by a field: what a link holds is the key. */
@@ -53,15 +90,29 @@ function linksOf(value, from, at = []) {
   const isLink = at.length > 0 && typeof value.key === "string";
   const here = isLink ? [{ from, field: at.join("."), to: value.key }] : [];
   const inside = Object.entries(value).filter(([name]) => name !== "key");
-  return [...here, ...inside.flatMap(([name, each]) => (isLink ? linksOf(each, value.key, [name]) : linksOf(each, from, [...at, name])))];
+  return [
+    ...here,
+    ...inside.flatMap(([name, each]) =>
+      isLink ? linksOf(each, value.key, [name]) : linksOf(each, from, [...at, name]),
+    ),
+  ];
 }
 
 function drawn(key, links, linking, field) {
-  const edges = [...links.map(({ from, to, field: text }) => ({ from, to, text })), ...linking.map(({ key: from }) => ({ from, to: key, text: field }))];
+  const edges = [
+    ...links.map(({ from, to, field: text }) => ({ from, to, text })),
+    ...linking.map(({ key: from }) => ({ from, to: key, text: field })),
+  ];
   const ids = [...new Set([key, ...edges.flatMap(({ from, to }) => [from, to])])];
   if (ids.length < 2) return null;
   const nodes = ids.slice(0, DRAWN).map((id) => ({ id, to: ["documents", id], marked: false }));
   const kept = new Set(nodes.map(({ id }) => id));
-  return [graph("Links; the tables below have the same", nodes, edges.filter(({ from, to }) => from !== to && kept.has(from) && kept.has(to))),
-    ids.length > DRAWN && h("p", { class: "note" }, `The first ${DRAWN} of ${ids.length} documents.`)];
+  return [
+    graph(
+      "Links; the tables below have the same",
+      nodes,
+      edges.filter(({ from, to }) => from !== to && kept.has(from) && kept.has(to)),
+    ),
+    ids.length > DRAWN && h("p", { class: "note" }, `The first ${DRAWN} of ${ids.length} documents.`),
+  ];
 }

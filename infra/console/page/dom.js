@@ -7,11 +7,13 @@ const SVG = "http://www.w3.org/2000/svg";
 export const h = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
 
 /** Return an element of SVG. */
-export const svg = (name, attributes = {}, ...children) => filled(document.createElementNS(SVG, name), attributes, children);
+export const svg = (name, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, name), attributes, children);
 
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes))
-    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    if (value !== null && value !== undefined && value !== false)
+      element.setAttribute(name, value === true ? "" : value);
   for (const child of children.flat(Infinity))
     if (child !== null && child !== undefined && child !== false)
       element.append(child instanceof Node ? child : document.createTextNode(child));
@@ -20,7 +22,9 @@ function filled(element, attributes, children) {
 
 /** Return the place of this page that has these parts: `#/semaphores/NAME?page_token=…`. */
 export function place(parts, query = {}) {
-  const asked = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined && value !== "")).toString();
+  const asked = new URLSearchParams(
+    Object.entries(query).filter(([, value]) => value !== undefined && value !== ""),
+  ).toString();
   return `#/${parts.map(encodeURIComponent).join("/")}${asked && `?${asked}`}`;
 }
 
@@ -30,17 +34,39 @@ export const link = (parts, text = parts.at(-1), query = {}) => h("a", { href: p
 /** Return a table; a row is an array of cells, or {class, cells}. Without rows it is the sentence `empty`. */
 export function table(caption, heads, rows, empty = "None.") {
   if (!rows.length) return h("p", { class: "note" }, `${caption}: ${empty}`);
-  const head = h("thead", {}, h("tr", {}, heads.map((each) => h("th", { scope: "col" }, each))));
-  const body = h("tbody", {}, rows.map((row) => h("tr", { class: row.class }, (row.cells ?? row).map(cell))));
+  const head = h(
+    "thead",
+    {},
+    h(
+      "tr",
+      {},
+      heads.map((each) => h("th", { scope: "col" }, each)),
+    ),
+  );
+  const body = h(
+    "tbody",
+    {},
+    rows.map((row) => h("tr", { class: row.class }, (row.cells ?? row).map(cell))),
+  );
   return h("div", { class: "scroll" }, h("table", {}, h("caption", {}, caption), head, body));
 }
 
-const cell = (value) => h("td", { class: typeof value === "number" ? "number" : null }, typeof value === "number" ? value.toLocaleString("en") : value);
+const cell = (value) =>
+  h(
+    "td",
+    { class: typeof value === "number" ? "number" : null },
+    typeof value === "number" ? value.toLocaleString("en") : value,
+  );
 
 /** Return a list of names with their values; what has no value is left out. */
 export const facts = (pairs) =>
-  h("dl", {}, Object.entries(pairs).filter(([, value]) => value !== undefined && value !== null && value !== "")
-    .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+  h(
+    "dl",
+    {},
+    Object.entries(pairs)
+      .filter(([, value]) => value !== undefined && value !== null && value !== "")
+      .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+  );
 
 /** Return a form with one field, which leads to the place that it names; `name` puts it into the query instead. */
 export function finder(label, parts, { name = "", value = "" } = {}) {
@@ -50,11 +76,21 @@ export function finder(label, parts, { name = "", value = "" } = {}) {
 
 /** Return links that choose a value of a query's parameter, as of a state. */
 export const choices = (label, parts, name, values, chosen) =>
-  h("p", {}, `${label}: `, ["", ...values].map((value) => [" ", value === chosen
-    ? h("strong", { "aria-current": "true" }, value || "all") : link(parts, value || "all", { [name]: value })]));
+  h(
+    "p",
+    {},
+    `${label}: `,
+    ["", ...values].map((value) => [
+      " ",
+      value === chosen
+        ? h("strong", { "aria-current": "true" }, value || "all")
+        : link(parts, value || "all", { [name]: value }),
+    ]),
+  );
 
 /** Return a link to the next page of a list, if there is one. */
-export const nextPage = (parts, query, token) => token && h("p", {}, link(parts, "Next page", { ...query, page_token: token }));
+export const nextPage = (parts, query, token) =>
+  token && h("p", {}, link(parts, "Next page", { ...query, page_token: token }));
 
 /** Return a value as JSON to read. */
 export const json = (value) => h("pre", { tabindex: "0" }, JSON.stringify(value, null, 2));

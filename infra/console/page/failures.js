@@ -10,18 +10,48 @@ export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], a
 
 async function all({ state = "", page_token }) {
   const listed = await get("/failures", { state, page_token });
-  return [h("h1", {}, TITLE), finder("Id of a failure", ["failures"]), choices("State", ["failures"], "state", STATES, state),
-    table("The newest first", ["failed", "task", "state", "problem", "reason", "attempts"], listed.failures.map((each) =>
-      [link(["failures", each.id], since(each.failed_at)), taskName(each), each.state, each.problem ?? "", short(each.detail || each.error, 200), each.attempts])),
-    nextPage(["failures"], { state }, listed.next_page_token)];
+  return [
+    h("h1", {}, TITLE),
+    finder("Id of a failure", ["failures"]),
+    choices("State", ["failures"], "state", STATES, state),
+    table(
+      "The newest first",
+      ["failed", "task", "state", "problem", "reason", "attempts"],
+      listed.failures.map((each) => [
+        link(["failures", each.id], since(each.failed_at)),
+        taskName(each),
+        each.state,
+        each.problem ?? "",
+        short(each.detail || each.error, 200),
+        each.attempts,
+      ]),
+    ),
+    nextPage(["failures"], { state }, listed.next_page_token),
+  ];
 }
 
 async function one(id, { project }) {
   const shown = await get(address("failures", id));
-  return [h("h1", {}, taskName(shown)), facts({ state: shown.state, problem: shown.problem, detail: shown.detail, error: shown.error,
-    attempts: shown.attempts, "failed at": `${clock(shown.failed_at)}, ${since(shown.failed_at)}`, next: shown.next_at && since(shown.next_at),
-    queue: shown.queue, semaphore: shown.semaphore && link(["semaphores", shown.semaphore]), batch: shown.batch && link(["batches", shown.batch]),
-    trace: shown.trace, id: shown.id }),
-  project && h("p", { class: "note" }, "The trace is the one under which Cloud Logging and Cloud Trace have the call."),
-  h("h2", {}, "Payload"), json(shown.payload ?? null), shown.traceback && [h("h2", {}, "Traceback"), h("pre", { tabindex: "0" }, shown.traceback)]];
+  return [
+    h("h1", {}, taskName(shown)),
+    facts({
+      state: shown.state,
+      problem: shown.problem,
+      detail: shown.detail,
+      error: shown.error,
+      attempts: shown.attempts,
+      "failed at": `${clock(shown.failed_at)}, ${since(shown.failed_at)}`,
+      next: shown.next_at && since(shown.next_at),
+      queue: shown.queue,
+      semaphore: shown.semaphore && link(["semaphores", shown.semaphore]),
+      batch: shown.batch && link(["batches", shown.batch]),
+      trace: shown.trace,
+      id: shown.id,
+    }),
+    project &&
+      h("p", { class: "note" }, "The trace is the one under which Cloud Logging and Cloud Trace have the call."),
+    h("h2", {}, "Payload"),
+    json(shown.payload ?? null),
+    shown.traceback && [h("h2", {}, "Traceback"), h("pre", { tabindex: "0" }, shown.traceback)],
+  ];
 }

@@ -10,28 +10,58 @@ const LETTERS = 22;
 export function graph(label, nodes, edges) {
   const at = positions(nodes);
   const height = Math.max(...[...at.values()].map(({ y }) => y)) + NODE.height + 16;
-  const arrows = ["", "marked"].map((kind) => svg("marker", { id: `arrow${kind}`, viewBox: "0 0 10 10", refX: 10, refY: 5,
-    markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" },
-  svg("path", { d: "M0 0 10 5 0 10z", fill: kind ? "#a4221a" : "#6b7a8a" })));
-  return svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label }, svg("defs", {}, arrows),
-    edges.map((edge) => arrow(edge, at)), nodes.map((node) => box(node, at.get(node.id))));
+  const arrows = ["", "marked"].map((kind) =>
+    svg(
+      "marker",
+      {
+        id: `arrow${kind}`,
+        viewBox: "0 0 10 10",
+        refX: 10,
+        refY: 5,
+        markerWidth: 9,
+        markerHeight: 9,
+        markerUnits: "userSpaceOnUse",
+        orient: "auto",
+      },
+      svg("path", { d: "M0 0 10 5 0 10z", fill: kind ? "#a4221a" : "#6b7a8a" }),
+    ),
+  );
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label },
+    svg("defs", {}, arrows),
+    edges.map((edge) => arrow(edge, at)),
+    nodes.map((node) => box(node, at.get(node.id))),
+  );
 }
 
 /** Return where the nodes stand: the first on top, the others clockwise. */
 function positions(nodes) {
   const radius = nodes.length < 2 ? 0 : Math.min(310, 70 + 22 * nodes.length);
   const middle = { x: WIDTH / 2, y: radius * 0.8 + NODE.height };
-  return new Map(nodes.map(({ id }, index) => {
-    const angle = (2 * Math.PI * index) / nodes.length - Math.PI / 2;
-    return [id, { x: middle.x + 1.15 * radius * Math.cos(angle), y: middle.y + 0.8 * radius * Math.sin(angle) }];
-  }));
+  return new Map(
+    nodes.map(({ id }, index) => {
+      const angle = (2 * Math.PI * index) / nodes.length - Math.PI / 2;
+      return [id, { x: middle.x + 1.15 * radius * Math.cos(angle), y: middle.y + 0.8 * radius * Math.sin(angle) }];
+    }),
+  );
 }
 
 function box({ id, to, marked }, { x, y }) {
   const text = id.length > LETTERS ? `${id.slice(0, LETTERS - 1)}…` : id;
-  const drawn = svg("g", { "data-node": id }, svg("title", {}, id),
-    svg("rect", { class: marked ? "node marked" : "node", x: x - NODE.width / 2, y: y - NODE.height / 2, rx: 6, ...NODE }),
-    svg("text", { x, y: y + 4.5, "text-anchor": "middle" }, text));
+  const drawn = svg(
+    "g",
+    { "data-node": id },
+    svg("title", {}, id),
+    svg("rect", {
+      class: marked ? "node marked" : "node",
+      x: x - NODE.width / 2,
+      y: y - NODE.height / 2,
+      rx: 6,
+      ...NODE,
+    }),
+    svg("text", { x, y: y + 4.5, "text-anchor": "middle" }, text),
+  );
   return to ? svg("a", { href: place(to) }, drawn) : drawn;
 }
 
@@ -39,10 +69,27 @@ function arrow({ from, to, text, marked }, at) {
   const [start, end] = [border(at.get(from), at.get(to)), border(at.get(to), at.get(from))];
   const kind = marked ? "marked" : "";
   const short = text && text.length > LETTERS ? `…${text.slice(1 - LETTERS)}` : text;
-  return svg("g", { "data-edge": `${from}→${to}` },
-    svg("path", { class: `edge ${kind}`, d: `M${start.x} ${start.y}L${end.x} ${end.y}`, "marker-end": `url(#arrow${kind})` }),
-    short && svg("text", { class: `label ${kind}`, x: start.x + 0.45 * (end.x - start.x), y: start.y + 0.45 * (end.y - start.y) + 4,
-      "text-anchor": "middle" }, short, svg("title", {}, text)));
+  return svg(
+    "g",
+    { "data-edge": `${from}→${to}` },
+    svg("path", {
+      class: `edge ${kind}`,
+      d: `M${start.x} ${start.y}L${end.x} ${end.y}`,
+      "marker-end": `url(#arrow${kind})`,
+    }),
+    short &&
+      svg(
+        "text",
+        {
+          class: `label ${kind}`,
+          x: start.x + 0.45 * (end.x - start.x),
+          y: start.y + 0.45 * (end.y - start.y) + 4,
+          "text-anchor": "middle",
+        },
+        short,
+        svg("title", {}, text),
+      ),
+  );
 }
 
 /** Return where a line from one node's middle towards another's leaves its box. */

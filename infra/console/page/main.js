@@ -14,6 +14,9 @@ import * as standings from "./standings.js";
 const PAGES = { overview, semaphores, batches, documents, objects, flows, standings, failures };
 const FIRST = "overview";
 const PAUSE_MINUTES = 10;
+const RELAYED =
+  "Read-only: a program on your machine passes this page's GETs on to the deployed functions, as your gcloud account, " +
+  "and nothing but GETs.";
 
 const content = document.getElementById("content");
 const about = await get("/console/about").catch((error) => {
@@ -24,6 +27,7 @@ let shown = { hash: null, leave: () => {} };
 let turn = 0;
 let timer = 0;
 let usedAt = Date.now();
+let entries = 0;
 
 /** Return the page that the address names: its module, its parts, and its query. */
 function current() {
@@ -48,13 +52,19 @@ async function show({ moved = false } = {}) {
   if (mine !== turn) return;
   draw(fresh, moved, [...(parts.length ? [parts.at(-1)] : []), PAGES[name].TITLE]);
   navigation(name);
-  later();
+  later(about.refresh_seconds * (about.project ? (PAGES[name].SLOWER ?? 1) : 1));
 }
 
 /** Return what a page keeps while it is shown: `changed()` draws it again, `leave` is called at its end. */
 function entered() {
   shown.leave();
-  const visit = { state: {}, changed: () => soon(visit), onLeave: (leave) => { shown.leave = leave; } };
+  const visit = {
+    state: {},
+    changed: () => soon(visit),
+    onLeave: (leave) => {
+      shown.leave = leave;
+    },
+  };
   shown = { visit, leave: () => {} };
   return visit;
 }
@@ -74,32 +84,42 @@ function draw(fresh, moved, titles) {
   const next = h("main", { id: "content", tabindex: "-1" }, fresh);
   if (!moved) return morph(content, next);
   content.replaceChildren(...next.childNodes);
-  content.focus({ preventScroll: true });
+  if (entries++) content.focus({ preventScroll: true }); // not where the keyboard is at first: before the links
+  scrollTo(0, 0);
 }
 
 function problem(error) {
   if (!(error instanceof Problem)) throw error;
   const { title, detail, ...more } = error.body;
-  const others = Object.entries(more).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
-  return h("div", { class: "problem", role: "alert" }, h("strong", {}, title ?? `Status ${error.status}`),
-    detail && h("p", {}, detail), h("p", { class: "note" }, others.join(", ")));
+  const others = Object.entries(more).map(
+    ([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
+  );
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
+    h("strong", {}, title ?? `Status ${error.status}`),
+    detail && h("p", {}, detail),
+    h("p", { class: "note" }, others.join(", ")),
+  );
 }
 
 function navigation(name) {
   const links = Object.entries(PAGES).map(([each, { TITLE }]) =>
-    h("a", { href: place([each]), "aria-current": each === name ? "page" : null }, TITLE));
+    h("a", { href: place([each]), "aria-current": each === name ? "page" : null }, TITLE),
+  );
   morph(document.querySelector("nav"), h("nav", { "aria-label": "Pages" }, links));
 }
 
 /** Plan the next reading, and say in the foot when it is. */
-function later() {
+function later(seconds) {
   const endsAt = usedAt + PAUSE_MINUTES * 60_000;
   const paused = Date.now() >= endsAt;
-  document.getElementById("refreshed").textContent = `Read at ${clock(Date.now())}. Read again every ${about.refresh_seconds} s `
-    + `while this page is visible, until ${PAUSE_MINUTES} minutes after its last use.`;
+  document.getElementById("refreshed").textContent =
+    `Read at ${clock(Date.now())}. Read again every ${seconds} s ` +
+    `while this page is visible, until ${PAUSE_MINUTES} minutes after its last use.`;
   document.getElementById("paused").textContent = paused ? "Paused." : "";
   document.getElementById("resume").hidden = !paused;
-  if (!paused && !document.hidden) timer = setTimeout(show, about.refresh_seconds * 1000);
+  if (!paused && !document.hidden) timer = setTimeout(show, seconds * 1000);
 }
 
 function used() {
@@ -117,6 +137,7 @@ function submitted(event) {
 }
 
 document.getElementById("where").textContent = about.where;
+if (about.project) document.getElementById("rights").textContent = RELAYED;
 document.addEventListener("submit", submitted);
 document.addEventListener("visibilitychange", () => show());
 for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, used);

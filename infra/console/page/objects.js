@@ -10,19 +10,35 @@ export function show({ about, parts: [function_, class_, key], query }) {
   return key === undefined ? listed(function_, class_, query) : one(function_, class_, key);
 }
 
-const classes = (all) => [h("h1", {}, TITLE), table("The classes of the catalogue", ["class", "function"], all.map((each) =>
-  [link(["objects", each.function, each.class], each.class), each.function]))];
+const classes = (all) => [
+  h("h1", {}, TITLE),
+  table(
+    "The classes of the catalogue",
+    ["class", "function"],
+    all.map((each) => [link(["objects", each.function, each.class], each.class), each.function]),
+  ),
+];
 
 async function listed(function_, class_, { page_token }) {
   const here = ["objects", function_, class_];
   const page = await get(address(function_, "objects", class_), { page_token });
-  return [h("h1", {}, `Objects of ${class_}`), finder("Key of an object", here),
-    table("By key", ["key"], page.objects.map(({ key }) => [link([...here, key])])), nextPage(here, {}, page.next_page_token)];
+  return [
+    h("h1", {}, `Objects of ${class_}`),
+    finder("Key of an object", here),
+    table(
+      "By key",
+      ["key"],
+      page.objects.map(({ key }) => [link([...here, key])]),
+    ),
+    nextPage(here, {}, page.next_page_token),
+  ];
 }
 
 async function one(function_, class_, key) {
   const shown = await get(address(function_, "objects", class_, key));
-  return [h("h1", {}, `${shown.class}/${shown.key}`), facts({ exists: shown.exists ? "yes" : "no", revision: String(shown.revision),
-    "calls that wait": shown.waiting }),
-  h("p", { class: "note" }, "Its state is what its own methods return: the API has no other way to read it.")];
+  return [
+    h("h1", {}, `${shown.class}/${shown.key}`),
+    facts({ exists: shown.exists ? "yes" : "no", revision: String(shown.revision), "calls that wait": shown.waiting }),
+    h("p", { class: "note" }, "Its state is what its own methods return: the API has no other way to read it."),
+  ];
 }

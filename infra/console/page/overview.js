@@ -4,29 +4,57 @@ import { address, get, Problem } from "./api.js";
 import { h, link, table } from "./dom.js";
 
 export const TITLE = "Overview";
+export const SLOWER = 6; // times the pause between two readings of a deployment: it reads many lists
 const RUNNING = ["open", "sealed"];
+const FLOWS_MAX = 10;
 
 export async function show({ about, visit }) {
-  const [lines, rows] = await Promise.all([about.status_is_quick ? get("/console/status") : null, Promise.all(counts(about))]);
-  return [h("h1", {}, TITLE), table("Here and now", ["what", "how many"], rows.map(({ text, parts, query, count, bad }) =>
-    ({ cells: [link(parts, text, query), h("span", { class: bad && count !== "0" ? "bad" : null }, count)] }))),
-  h("h2", {}, "Queues"), about.status_is_quick ? table("Tasks in the local queues", ["queue", "tasks"], lines.lines.map(status), "there is no stack.")
-    : asked(visit)];
+  const [lines, rows] = await Promise.all([
+    about.status_is_quick ? get("/console/status") : null,
+    Promise.all(counts(about)),
+  ]);
+  return [
+    h("h1", {}, TITLE),
+    table(
+      "Here and now",
+      ["what", "how many"],
+      rows.map(({ text, parts, query, count, bad }) => ({
+        cells: [link(parts, text, query), h("span", { class: bad && count !== "0" ? "bad" : null }, count)],
+      })),
+    ),
+    h("h2", {}, "Queues"),
+    about.status_is_quick
+      ? table("Tasks in the local queues", ["queue", "tasks"], lines.lines.map(status), "there is no stack.")
+      : asked(visit),
+  ];
 }
 
 const status = ({ name, text, well }) => [name, h("span", { class: well ? null : "bad" }, text)];
 
 /** Return how many there are of each, as far as one page of its list has them. */
 function counts(about) {
-  const of = (text, parts, path, name, query = {}, bad = false) => counted(path, query, name).then((count) => ({ text, parts, query, count, bad }));
+  const of = (text, parts, path, name, query = {}, bad = false) =>
+    counted(path, query, name).then((count) => ({ text, parts, query, count, bad }));
   return [
     of("Failures", ["failures"], "/failures", "failures", { state: "failed" }, true),
     of("Tasks that are retried", ["failures"], "/failures", "failures", { state: "retrying" }),
     of("Semaphores with waiters", ["semaphores"], "/semaphores", "semaphores", { waiting: "true" }),
     of("Deadlocks", ["semaphores"], "/semaphores", "deadlocks", { deadlocks: "true" }, true),
     ...RUNNING.map((state) => of(`Batches, ${state}`, ["batches"], "/batches", "batches", { state })),
-    ...about.flows.flatMap(({ function: function_, flow }) => ["running", "stuck"].map((state) =>
-      of(`Flows ${flow}, ${state}`, ["flows", function_, flow], address(function_, "flows", flow), "flows", { state }, state === "stuck"))),
+    ...about.flows
+      .slice(0, FLOWS_MAX)
+      .flatMap(({ function: function_, flow }) =>
+        ["running", "stuck"].map((state) =>
+          of(
+            `Flows ${flow}, ${state}`,
+            ["flows", function_, flow],
+            address(function_, "flows", flow),
+            "flows",
+            { state },
+            state === "stuck",
+          ),
+        ),
+      ),
   ];
 }
 
@@ -44,11 +72,17 @@ async function counted(path, query, name) {
 /** Return what gcloud says of a deployment, once it was asked for: that takes some seconds, so it is not read again by itself. */
 function asked(visit) {
   const { gcloud } = visit.state;
-  const again = h("form", { "data-do": "status" }, h("button", {}, gcloud ? "Ask gcloud again" : "Ask gcloud (some seconds)"));
+  const again = h(
+    "form",
+    { "data-do": "status" },
+    h("button", {}, gcloud ? "Ask gcloud again" : "Ask gcloud (some seconds)"),
+  );
   visit.act = async () => {
     visit.state.gcloud = { lines: [{ name: "gcloud", text: "is being asked …", well: true }] };
     visit.changed();
-    visit.state.gcloud = await get("/console/status").catch((error) => ({ lines: [{ name: "gcloud", text: error.message, well: false }] }));
+    visit.state.gcloud = await get("/console/status").catch((error) => ({
+      lines: [{ name: "gcloud", text: error.message, well: false }],
+    }));
     visit.changed();
   };
   return [again, gcloud && table("As make status shows it", ["what", "state"], gcloud.lines.map(status))];

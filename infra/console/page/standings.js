@@ -13,17 +13,36 @@ export function show({ parts: [kind, id], query }) {
 
 async function kinds() {
   const { kinds: declared } = await get("/standings");
-  return [h("h1", {}, TITLE), table("Kinds", ["kind", "by", "on a threshold"], Object.entries(declared).map(([kind, { by, on_threshold }]) =>
-    [link(["standings", kind]), (by ?? []).join(", "), [on_threshold ?? []].flat().map(({ continuation }) => taskName(continuation)).join(", ")]))];
+  return [
+    h("h1", {}, TITLE),
+    table(
+      "Kinds",
+      ["kind", "by", "on a threshold"],
+      Object.entries(declared).map(([kind, { by, on_threshold }]) => [
+        link(["standings", kind]),
+        (by ?? []).join(", "),
+        [on_threshold ?? []]
+          .flat()
+          .map(({ continuation }) => taskName(continuation))
+          .join(", "),
+      ]),
+    ),
+  ];
 }
 
 async function leaderboard(kind, { order_by = "", page_token }) {
   const page = await get(address("standings", kind), { order_by, page_token });
-  return [h("h1", {}, kind), finder("Id of a standing", ["standings", kind]),
+  return [
+    h("h1", {}, kind),
+    finder("Id of a standing", ["standings", kind]),
     choices("Order", ["standings", kind], "order_by", ORDERS, order_by),
-    table("The largest first", ["id", ...ORDERS], page.standings.map((each) =>
-      [link(["standings", kind, each.id]), ...ORDERS.map((name) => each[name] ?? "")])),
-    nextPage(["standings", kind], { order_by }, page.next_page_token)];
+    table(
+      "The largest first",
+      ["id", ...ORDERS],
+      page.standings.map((each) => [link(["standings", kind, each.id]), ...ORDERS.map((name) => each[name] ?? "")]),
+    ),
+    nextPage(["standings", kind], { order_by }, page.next_page_token),
+  ];
 }
 
 async function one(kind, id) {
