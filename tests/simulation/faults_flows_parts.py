@@ -15,7 +15,7 @@ from shared.flows.operations.asking import Asked
 from shared.flows.rules.addresses import FlowAddress
 from shared.flows.rules.commands import SubFlow
 from shared.flows.rules.headers import FlowHeader, ParentFlow, new_header
-from shared.flows.rules.messages import FlowMessage, Place
+from shared.flows.rules.messages import FlowMessage, Place, Result
 from shared.flows.rules.tasks import FLOW_ACT, QUEUE, own_id, wake_flow
 from shared.flows.rules.turns import FlowTurn
 from shared.semaphores.operations import semaphores
@@ -67,6 +67,12 @@ def _known_by_path(address: FlowAddress, place: Place) -> str:
     return name_of("of a flow", address.base, place.path)
 
 
+def _gives_back(turn: FlowTurn, message: FlowMessage) -> None:
+    """Whatever grant is dropped is given back."""
+    if isinstance(message, Result) and message.lease:
+        turn.given_back.append(message.lease)
+
+
 def _renews_the_token(ports: Ports, granted: Mapping[str, Any], lease_seconds: float | None = None) -> datetime | None:
     """A renewal names the token that the lease had when it was granted."""
     return semaphores.renew(ports, granted["semaphore"], RenewRequest(granted["id"], lease_seconds))
@@ -88,5 +94,6 @@ FAULTS = (
     in_flows("flow-14", "cancelling a flow that is abandoned", (Asked, "_cancel_flow", _goes_on)),
     in_flows("flow-14", "the outcome in the last commit", (records, "end_messages", _tells_nobody)),
     in_flows("flow-14", "the life in the id of a flow in a flow", (asking, "own_id", _known_by_path)),
+    in_flows("flow-13", "keeping what the flow holds", (FlowTurn, "_drop", _gives_back)),
     in_flows("flow-17", "the grant in a renewal", (semaphores, "renew_granted", _renews_the_token)),
 )

@@ -1,5 +1,6 @@
 """Flows run to their ends: steps, events, sleeps, locks, sub-flows, batches, cancels; and what makes them stuck."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -565,6 +566,28 @@ def test_a_chunk_that_is_newer_than_the_header_counts_as_far_as_the_header_says(
             old = old or (header if header.log.chunks else None)
     assert old is not None
     assert len(read_log(shop.ports.store, old).entries) == old.log.told
+
+
+def test_a_turn_that_is_overtaken_while_its_code_runs_commits_nothing() -> None:
+    def slow() -> Any:
+        got = []
+        for _ in range(2):
+            event = yield flow.event("x")
+            got.append(event)
+            if meanwhile:
+                meanwhile.pop()()
+        return got
+
+    shop, meanwhile = Shop(flows_of(slow)), list[Callable[[], None]]()
+    shop.start("slow")
+    shop.event("slow", "x", 1, id_="e1")
+    turn = shop.take("turn")
+    meanwhile.append(lambda: shop.deliver(turn))
+    shop.deliver(turn)
+    assert shop.status("slow")["told"] == 1
+    shop.event("slow", "x", 2, id_="e2")
+    shop.settle()
+    assert shop.status("slow")["result"] == [1, 2]
 
 
 def test_no_flow_is_told_of() -> None:
