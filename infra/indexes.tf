@@ -40,7 +40,7 @@ locals {
     receipts = ["digest", "result"]
     releases = ["id", "incarnation", "operation", "token"]
     semaphores = [
-      "alarm_at", "clean_at", "delete_after_seconds", "ended", "lease_seconds", "leases", "next_token", "permits", "revision"
+      "alarm_at", "clean_at", "delete_after_seconds", "ended", "head", "lease_seconds", "leases", "next_token", "permits", "revision"
     ]
     standing_declarations = ["kinds", "revision"]
     transforms            = ["botl"]
