@@ -82,6 +82,7 @@ class Bench:
         with Kit(self._stage.stack.base_url, PERMITS, "doors") as kit:
             yield from map(line, self._alone_and_together("the kit, plain acquires", kit.acquire))
             yield note(", ".join(f"{what} {count:,}" for what, count in sorted(kit.calls.items())))
+            self._stage.wait_until_idle()  # an admit run applies the last signals
             self._check(kit.is_free(), "a permit was not given back")
 
     def _bare(self) -> Iterator[str]:
