@@ -1,8 +1,10 @@
 """The bench measures what it says, on numbers too small for their times to mean anything."""
 
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,8 @@ from shared.adapters.meter import Cost
 from tests.bench import batches, leaderboards, objects, report, standings, watchers
 from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
+from tests.bench.flows import __main__ as flows
+from tests.bench.flows import own
 from tests.bench.own_work import event_microseconds, put_milliseconds
 from tests.bench.rivals import running
 from tests.bench.stage import TARGET, Stage, country
@@ -119,6 +123,40 @@ def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkey
         "     10 units   stopped after 1 s   celery_chord",
         *(f"{units:>7} units     0.50 s {units * 2:>7}/s   dbos_queue" for units in (1, 10, 100)),
     ]
+
+
+def test_flows_are_measured_in_chains_fan_outs_and_many_at_once(tmp_path: Path) -> None:
+    if firestore_emulator.find_installed() is None:
+        pytest.skip(f"the bench measures the emulator: {firestore_emulator.HOW_TO_GET_IT}")
+    with own.stepping(tmp_path) as client:
+        table = list(flows.table(client, [3, 1, 4, 2, 2], rivals=False))
+    assert [line.split()[:2] for line in table] == [
+        ["flows", "chain"],
+        ["flows", "of"],
+        ["flows", "first"],
+        ["flows", "list"],
+        ["flows", "batch"],
+        ["flows", "2"],
+        ["flows", "their"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        (FileNotFoundError(), "not to be had here: uv is not installed"),
+        (subprocess.TimeoutExpired("uv", 1.0), "stopped after 600 s"),
+        (subprocess.CompletedProcess("uv", 1, "", "a trace\nno such package\n"), "failed: no such package"),
+    ],
+)
+def test_a_rival_that_gives_no_figures_says_why(monkeypatch: pytest.MonkeyPatch, ended: Any, reason: str) -> None:
+    def run(*_: object, **__: object) -> Any:
+        if isinstance(ended, Exception):
+            raise ended
+        return ended
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert flows.rival_measures("DBOS", [1]) == reason
 
 
 def test_streams_are_measured_beside_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,8 @@ SECONDS_MAX = 600.0
 STEPS_AT_ONCE = 3
 
 
-def rival_measures(name: str, sizes: list[int]) -> Measures | None:
-    """Run a rival; None if it cannot be had on this machine."""
+def rival_measures(name: str, sizes: list[int]) -> Measures | str:
+    """Run a rival; return why not, if it cannot be had on this machine, or fails."""
     script, package = RIVALS[name]
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     command = [uv, "run", "--quiet", "--no-project", "--isolated", "--python", sys.executable, "--with", package]
@@ -46,8 +46,12 @@ def rival_measures(name: str, sizes: list[int]) -> Measures | None:
             timeout=SECONDS_MAX,
         )
     except OSError:
-        return None
-    return Measures.from_json(json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else None
+        return "not to be had here: uv is not installed"
+    except subprocess.TimeoutExpired:
+        return f"stopped after {SECONDS_MAX:,.0f} s"
+    if ended.returncode:
+        return f"failed: {(ended.stderr.splitlines() or ['no message'])[-1]}"
+    return Measures.from_json(json.loads(ended.stdout.splitlines()[-1]))
 
 
 def table(client: httpx.Client, sizes: list[int], *, rivals: bool) -> Iterator[str]:
@@ -56,7 +60,7 @@ def table(client: httpx.Client, sizes: list[int], *, rivals: bool) -> Iterator[s
     yield from lines("flows", own, own)
     for name in RIVALS if rivals else ():
         found = rival_measures(name, sizes)
-        yield from lines(name, found, own) if found else [f"{name:<12}not to be had here"]
+        yield from lines(name, found, own) if isinstance(found, Measures) else [f"{name:<12}{found}"]
 
 
 def main() -> int:
