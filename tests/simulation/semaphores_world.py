@@ -282,14 +282,17 @@ class SemaphoresWorld:
             lease = answer.lease.id
             self._hold()
             if renewing:
-                self._check_renewed(lease, semaphores.renew(self.world.ports, NAME, RenewRequest(lease)))
+                self._renew(lease)
             self.given_back.add(lease)
             signal = SignalRequest(lease, f"signal of {lease}")
             self._check_released(lease, semaphores.signal(self.world.ports, NAME, signal))
 
         return lambda: self._persistently(f"acquire {id_}", work, left=3)
 
-    def _check_renewed(self, lease: str, ends_at: datetime | None) -> None:
+    def _renew(self, lease: str) -> None:
+        """Renew a lease. One that a process which then died has extended late goes on, as nobody was told otherwise."""
+        self.extended_late.discard(lease)
+        ends_at = semaphores.renew(self.world.ports, NAME, RenewRequest(lease))
         if ends_at is not None and lease in self.extended_late:
             raise Violation(f"{lease} was over when its renewal came, and its holder is answered that it goes on")
 
