@@ -73,6 +73,18 @@ def test_a_large_order_waits_for_a_person_and_is_undone_after_a_day(harness: Har
     assert stock(harness) == {"left": 9, "reserved": {"1": 1}}
 
 
+def test_a_cancel_that_comes_while_an_order_is_undone_leaves_nothing_reserved(harness: Harness) -> None:
+    open_shop(harness)
+    order(harness, "1", amount=APPROVAL_AMOUNT)
+    harness.travel(60)
+    declined = {"value": {"by": "bob", "approved": False}}
+    assert harness.post("shop/flows/checkout/1/events/approval", json=declined).status == 202
+    flows("checkout", "1").cancel("too late")
+    harness.run()
+    assert check(harness, "1") == "undone"
+    assert stock(harness) == {"left": 10, "reserved": {}}
+
+
 @pytest.mark.parametrize("body", [{"item": "", "count": 1}, {"item": "tea", "count": 0}, {"item": "tea"}])
 def test_a_delivery_with_invalid_fields_is_refused(harness: Harness, body: Any) -> None:
     assert harness.post("shop/stock", json=body).status == 400
