@@ -11,9 +11,10 @@ from typing import Any
 
 import grpc
 from google.api_core import exceptions as google
-from google.api_core.gapic_v1 import routing_header
 from google.cloud.tasks_v2 import CloudTasksClient, CreateTaskRequest
 from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
+
+from shared.adapters.raw_rpcs import routing, serialized
 
 METHOD = "/google.cloud.tasks.v2.CloudTasks/CreateTask"
 
@@ -28,7 +29,7 @@ class TaskCreator:
 
     def __init__(self, emulator: str) -> None:
         self._transport = _transport(emulator)
-        self._create: Any = self._transport.grpc_channel.unary_unary(METHOD, _serialized, _unread)
+        self._create: Any = self._transport.grpc_channel.unary_unary(METHOD, serialized, _unread)
 
     def attempts(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
         """Send all at once, each one time; return the error of each, or None."""
@@ -52,19 +53,15 @@ def _message(request: dict[str, Any]) -> tuple[Any, float]:
 
 def _headers(request: dict[str, Any]) -> Headers:
     """Return the headers of a request: Cloud Tasks routes it by its queue."""
-    return [routing_header.to_grpc_metadata((("parent", request["parent"]),))]  # type: ignore[no-untyped-call]
+    return [routing("parent", request["parent"])]
 
 
 def _translated(error: Exception | None) -> Exception | None:
     """Return the error that the generated client would raise."""
     if not isinstance(error, grpc.RpcError):
         return error
-    translated: Exception = google.from_grpc_error(error)  # type: ignore[no-untyped-call]
+    translated: Exception = google.from_grpc_error(error)  # type: ignore[no-untyped-call]  # no types here
     return translated
-
-
-def _serialized(message: Any) -> bytes:
-    return bytes(message.SerializeToString())
 
 
 def _unread(answer: bytes) -> bytes:

@@ -94,7 +94,7 @@ class Console:
 
 
 def deadlock(harness: Harness, seats: int = 5) -> None:
-    """Let philosophers dine until each holds one fork and waits for the next."""
+    """Run philosophers until each holds one fork and waits for the next."""
     harness.post("philosophers", json={"table": "t", "seats": seats, "rounds": 1, "mode": "naive"})
     harness.travel(3)
     assert len(harness.get("semaphores?deadlocks=true").json["deadlocks"]) == 1

@@ -73,7 +73,7 @@ class Act:
 
 
 def set_limits(acts: Sequence[Act], random: Random) -> None:
-    """Give some of the calls that are posted a limit in time; none whose result others need."""
+    """Set a limit in time for some of the calls that are posted; for none whose result others need."""
     for act in acts:
         if act.kind is Kind.CALL and not act.fast and act.method != "open" and random.random() < 0.5:
             act.timing = replace(act.timing, not_after_seconds=random.choice(LIMITS_SECONDS))

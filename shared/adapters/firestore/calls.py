@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 import grpc
 from google.api_core import grpc_helpers
 from google.api_core.exceptions import GoogleAPICallError, RetryError
-from google.api_core.gapic_v1 import routing_header
 from google.cloud.firestore_v1.services.firestore import FirestoreClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
 from google.cloud.firestore_v1.types import firestore as types
 from grpc import StatusCode
 
 from shared.adapters.firestore.errors import code_of, of_query, of_read, of_write
+from shared.adapters.raw_rpcs import routing, serialized
 from shared.core.operations.ports import Guard
 from shared.core.rules.problems import Unavailable
 
@@ -70,7 +70,7 @@ class FirestoreCalls:
 
     def close(self) -> None:
         """Close the connection."""
-        self._transport.close()  # type: ignore[no-untyped-call]
+        self._transport.close()  # type: ignore[no-untyped-call]  # the client has no types here
 
     def batch_get(self, request: Any, collect: Collect[Result]) -> Result:
         """Return what `collect` makes of the responses to a `BatchGetDocumentsRequest`, which it may leave early."""
@@ -97,24 +97,22 @@ class FirestoreCalls:
 
     def _written(self, rpc: Rpc, request: Any, guards: Iterable[Guard]) -> Any:
         where = self._headers("database", request.database)
-        call = lambda: rpc(request, timeout=COMMIT_SECONDS, metadata=where)  # noqa: E731 - called once, in the next line
-        return _translated(call, lambda code, message: of_write(code, message, guards))
+        return _translated(
+            lambda: rpc(request, timeout=COMMIT_SECONDS, metadata=where),
+            lambda code, message: of_write(code, message, guards),
+        )
 
     def _headers(self, field: str, value: str) -> Headers:
         """Return the headers of a request: Firestore routes it by a field of it."""
-        return [*self._metadata, routing_header.to_grpc_metadata(((field, value),))]  # type: ignore[no-untyped-call]
+        return [*self._metadata, routing(field, value)]
 
     def _rpc(self, name: str, response: Any, *, streams: bool = False) -> Rpc:
         """Return a method of Firestore's on raw messages. It raises as the generated client does."""
         channel = self._transport.grpc_channel
         path, parse = f"/{SERVICE}/{name}", response.pb().FromString
         make = channel.unary_stream if streams else channel.unary_unary
-        rpc: Rpc = grpc_helpers.wrap_errors(make(path, _serialized, parse))  # type: ignore[no-untyped-call]
+        rpc: Rpc = grpc_helpers.wrap_errors(make(path, serialized, parse))  # type: ignore[no-untyped-call]  # no types here
         return rpc
-
-
-def _serialized(message: Any) -> bytes:
-    return bytes(message.SerializeToString())
 
 
 def _transport(emulator: str) -> FirestoreGrpcTransport:

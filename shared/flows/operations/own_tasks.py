@@ -38,7 +38,10 @@ def run(ports: Ports, attempt: Attempt) -> None:
 
 
 def _tell(ports: Ports, payload: Mapping[str, Any], context: Mapping[str, Any]) -> None:
-    """Tell a flow how something ended. A lease that is lost now may have been told by a delivery that then died."""
+    """Leave in a flow's mailbox how something ended.
+
+    A lease that is lost now may have been told by a delivery that then died: the flow is only woken.
+    """
     outcome = _outcome(ports, context)
     if outcome is None:
         wake(ports, payload["flow"], payload["function"])
