@@ -19,11 +19,11 @@ PROJECT :=
 REGION :=
 export YES CONFIRM
 # The folders of a user's own functions, as the catalogue names them: checked and tested with the rest.
-OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m infra.setup.own_folders)
+OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_infra.setup.own_folders)
 TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
 # Types are checked where they are written: a function of your own need not have any.
 TYPES_OF_OWN := --allow-untyped-defs --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
-TO_CLOUD = $(PYTHON_IN_VENV) -m infra.deploy $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
+TO_CLOUD = $(PYTHON_IN_VENV) -m signalbox_infra.deploy $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)
 OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
@@ -44,32 +44,35 @@ example: $(READY) ## Run an example on a local stack (NAME=quilt, todos, atlas, 
 	@$(PYTHON_IN_VENV) -m examples.local.$(or $(filter $(EXAMPLES),$(NAME)),$(error Name the example: make example NAME=… with one of: $(EXAMPLES)))
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
-	@$(PYTHON_IN_VENV) -m infra.local
+	@$(PYTHON_IN_VENV) -m signalbox_infra.local
 
 new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
-	@$(PYTHON_IN_VENV) -m infra.setup.new_function "$(NAME)"
+	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.new_function "$(NAME)"
 
 status: $(READY) ## Show what runs, queues, outbox, objects, the last sweep, stuck flows and recent errors (PROJECT=my-project: in the cloud)
-	@$(PYTHON_IN_VENV) -m infra.status status $(OF_WHICH)
+	@$(PYTHON_IN_VENV) -m signalbox_infra.status status $(OF_WHICH)
 
-flow: $(READY) ## Draw a run of a flow: what it was told, what it waits for (ID=checkout/order-7; PROJECT=my-project: in the cloud)
-	@$(PYTHON_IN_VENV) -m infra.status.flow "$(or $(ID),$(error Name the run: make flow ID=checkout/order-7))" $(OF_WHICH)
+flow: $(READY) ## Draw a run of a flow: its log and its pending commands (ID=checkout/order-7; PROJECT=my-project: in the cloud)
+	@$(PYTHON_IN_VENV) -m signalbox_infra.status.flow "$(or $(ID),$(error Name the run: make flow ID=checkout/order-7))" $(OF_WHICH)
 
 console: $(READY) ## Serve pages that show a deployment, read-only, on this machine (PROJECT=my-project; make dev serves its own)
-	@$(PYTHON_IN_VENV) -m infra.console $(OF_WHICH)
+	@$(PYTHON_IN_VENV) -m signalbox_infra.console $(OF_WHICH)
 
 logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)
-	@$(PYTHON_IN_VENV) -m infra.status logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \
+	@$(PYTHON_IN_VENV) -m signalbox_infra.status logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \
 		$(if $(filter json,$(LOG)),--json)
 
 test: $(READY) ## Run the tests, also of your own folders, without the slow ones (ARGS="-k word" goes to pytest)
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.no_skips -m "not slow" $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.skips -m "not slow and not marathon" $(ARGS)
 
-test-all: $(READY) ## Run all tests
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.no_skips $(ARGS)
+test-all: $(READY) ## Run the slow tests too: stacks that are killed, pages in a browser, Terraform, more seeds
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.skips -m "not marathon" $(ARGS)
+
+test-marathon: $(READY) ## Run the tests that take minutes each
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) -p tests.skips -m marathon $(ARGS)
 
 fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation in openapi.yaml
-	@$(PYTHON_IN_VENV) -m pytest -p tests.no_skips tests/fuzz $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest -p tests.skips tests/fuzz $(ARGS)
 
 simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1 for longer worlds)
 	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long)
@@ -111,18 +114,18 @@ check: $(READY) ## Lint, check formatting and types, and find machine paths and 
 	@status=0; \
 	$(PYTHON_IN_VENV) -m ruff check || status=1; \
 	$(PYTHON_IN_VENV) -m ruff format --check || status=1; \
-	$(PYTHON_IN_VENV) -m mypy shared infra examples tests $(wildcard functions/*/*.py) || status=1; \
+	$(PYTHON_IN_VENV) -m mypy shared/signalbox infra/signalbox_infra examples tests $(wildcard functions/*/*.py) || status=1; \
 	for own in $(OWN_FOLDERS); do \
 		MYPYPATH=$$own $(PYTHON_IN_VENV) -m mypy $(TYPES_OF_OWN) $$own || status=1; \
 	done; \
-	$(PYTHON_IN_VENV) -m infra.setup.tracked_files || status=1; \
+	$(PYTHON_IN_VENV) -m signalbox_infra.setup.tracked_files || status=1; \
 	exit $$status
 
 docs: $(READY) ## Write the tables in docs/ that are made from openapi.yaml and from the code
-	@$(PYTHON_IN_VENV) -m infra.setup.generated_pages
+	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.generated_pages
 
 package: $(READY) ## Build dist/NAME.zip of each function, byte-identical on every machine
-	@$(PYTHON_IN_VENV) -m infra.packaging
+	@$(PYTHON_IN_VENV) -m signalbox_infra.packaging
 
 bootstrap: $(READY) ## Prepare a project once: a bucket for Terraform's state, a deploying account (PROJECT=my-project)
 	@$(TO_CLOUD)
@@ -165,6 +168,6 @@ clean: ## Delete everything that make created, including .venv
 	@rm -rf .venv .local dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): $(LOCKS) infra/setup/environment.sh
-	@sh infra/setup/environment.sh $(LOCKS)
+$(READY): $(LOCKS) infra/signalbox_infra/setup/environment.sh
+	@sh infra/signalbox_infra/setup/environment.sh $(LOCKS)
 	@touch $@

@@ -54,7 +54,7 @@ locals {
   } }
 
   # A function that is open and has tasks is deployed twice: NAME, where no task can be called, and NAME-tasks, where nothing
-  # else can. Only the tasks' account may call the latter, so Cloud Run verifies it. infra/deployments.py says the same.
+  # else can. Only the tasks' account may call the latter, so Cloud Run verifies it. infra/signalbox_infra/deployments.py says the same.
   split = toset([for name, entry in local.catalogue.functions : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
 
   segments_deployed = concat(values(local.segments), [for name in local.split : "${local.segments[name]}-tasks"])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.local import firestore_emulator as emulators
+from signalbox_infra.local.store import firestore_emulator as emulators
+from tests.tools import CHROMIUM, EMULATOR
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -18,22 +19,20 @@ def firestore_emulator() -> Iterator[str]:
     """Return the ``HOST:PORT`` of an emulator. Use a project of your own instead of clearing it."""
     emulator = emulators.find()
     if emulator is None:
-        pytest.skip(f"no Firestore emulator on this machine: {emulators.HOW_TO_GET_IT}")
+        pytest.skip(EMULATOR.reason)
     with emulator.start() as running:
         yield running.host
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Return Chromium, for `page`. Without one the test fails, with how to get it.
+    """Return Chromium, for `page`. Without one the test is skipped.
 
     It ends with the tests of its module: while it runs, its thread has an event loop, and `asyncio.run` refuses to run.
     """
+    path = CHROMIUM.require()
     from tests import chromium  # imports Playwright, which only these tests need
 
-    path = chromium.find()
-    if path is None:
-        pytest.fail(chromium.HOW_TO_GET_IT)
     with chromium.started(path) as running:
         yield running
 

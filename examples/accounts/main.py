@@ -10,7 +10,7 @@ method sends is in the commit of its state. So an account needs no lock, and no 
 
 from typing import Any
 
-from shared.kit import Function, Problem, Request, Response, objects, read_only
+from signalbox import Function, Problem, Request, Response, objects, read_only
 
 ACCOUNTS_MAX = 100
 

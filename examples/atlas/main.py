@@ -5,7 +5,7 @@ GET {base}atlas/cities?country.continent.name=Europe&_sort=-population&_end=10
 
 from typing import Annotated
 
-from shared.kit import Function, RefersTo, add_resource
+from signalbox import Function, RefersTo, add_resource
 
 app = Function("atlas")
 

@@ -11,7 +11,7 @@ The flow is one generator. Whatever dies while it runs, it goes on where it was:
 from collections.abc import Generator
 from typing import Any
 
-from shared.kit import (
+from signalbox import (
     Function,
     Problem,
     Request,

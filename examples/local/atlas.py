@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from examples.gazetteer.data import CREDIT, gazetteer
-from shared.testing import Harness
+from signalbox.testing import Harness
 
 CITIES_DEFAULT = 300
 RESOURCES = {"continent": "continents", "country": "countries", "city": "cities"}

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from examples.make_options import options_of_make
 from examples.standings.data import Relation, cities, expected, ratings
 from examples.standings.ratings_file import ratings_file
-from shared.kit import standings, yokes
-from shared.testing import Faults, Harness
+from signalbox import standings, yokes
+from signalbox.testing import Faults, Harness
 
 COUNT_DEFAULT = 400
 GONE_EACH = 7

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kit import Call, Function, Problem, Request, Response, documents, flow, semaphore
+from signalbox import Call, Function, Problem, Request, Response, documents, flow, semaphore
 
 CHANGES_AT_ONCE = 2
 """Of the provider: machines that start or stop at the same time."""
@@ -84,7 +84,7 @@ def machine(name: str, state: str = "stopped", changes: int = 0) -> Generator[An
         changes += 1
         state = yield from change(name, transition, changes)
         yield remember.call(name=name, number=changes, state=state)
-    return flow.again(name=name, state=state, changes=changes)
+    return flow.continue_as_new(name=name, state=state, changes=changes)
 
 
 def next_event(state: str) -> Generator[Any, Any, dict[str, Any]]:

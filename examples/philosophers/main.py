@@ -12,7 +12,7 @@ that all hold one fork and wait for each other, until the leases expire: the wai
 
 from typing import Any
 
-from shared.kit import Function, Lease, Problem, Request, Response, documents, semaphore
+from signalbox import Function, Lease, Problem, Request, Response, documents, semaphore
 
 SEATS_MAX = 100
 ROUNDS_MAX = 1_000

@@ -10,7 +10,7 @@ import random
 import uuid
 from typing import Any
 
-from shared.kit import Completion, Function, Problem, Request, Response, TaskContext, Unit, batch, documents
+from signalbox import Completion, Function, Problem, Request, Response, TaskContext, Unit, batch, documents
 
 SIDE_MAX = 100
 HTML = {"Content-Type": "text/html; charset=utf-8"}

@@ -6,7 +6,7 @@ GET {base}todos          the list; POST, PUT, PATCH and DELETE as docs/resources
 
 from pathlib import Path
 
-from shared.kit import Function, NotFound, Request, Response, add_resource
+from signalbox import Function, NotFound, Request, Response, add_resource
 
 FOLDER = Path(__file__).parent
 SCRIPTS = {path.name: path.read_bytes() for path in (FOLDER / "vendor").glob("*.js")}

@@ -1,10 +1,10 @@
-"""The kit's own tasks on batches: expand a page, check after the seal, end at the deadline, retry failures, cancel
-sub-batches, complete a parent's unit, create the batch that follows.
+"""Run the kit's own tasks on batches: expand a page, check after the seal, end at the deadline, retry failures, cancel
+sub-batches, complete a parent's unit, create the batch that follows. See `signalbox/batches/tasks.py`.
 """
 
-from shared.adapters import runtime
-from shared.adapters.http.tasks import TaskDelivery, task_entry
-from shared.batches.operations.tasks import run_batch_task
+from signalbox.adapters import runtime
+from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.batches.tasks import run_batch_task
 
 
 @task_entry("batch_expand")

@@ -1,9 +1,9 @@
-"""Every write of a document arrives here; the documents that embed it, and its own copies, are brought up to date."""
+"""Every write of a document arrives here; the kit updates the documents that embed it, and its own copies."""
 
-from shared.adapters import runtime
-from shared.adapters.http.events import document_written
-from shared.core.operations.ports import DocumentEvent
-from shared.links.operations.fan_out import fan_out
+from signalbox.adapters import runtime
+from signalbox.adapters.http.events import document_written
+from signalbox.core.ports import DocumentEvent
+from signalbox.links.service.fan_out import fan_out
 
 
 @document_written("link_fan_out")

@@ -1,10 +1,10 @@
-"""A task for a page of the documents that embed a key: their copies of it are refreshed."""
+"""The tasks that refresh copies, one page of documents or one document each. See `signalbox/links/tasks.py`."""
 
-from shared.adapters import runtime
-from shared.adapters.http.tasks import TaskDelivery, task_entry
-from shared.links.operations.fan_out import run_link_task
+from signalbox.adapters import runtime
+from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.links.tasks import run_link_task
 
 
 @task_entry("link_refresh")
 def link_refresh(task: TaskDelivery) -> None:
-    run_link_task(runtime.ports(), task.payload)
+    run_link_task(runtime.ports(), task.name, task.payload)

@@ -1,10 +1,10 @@
-"""A task for a page of all documents: those that differ from what a put would store now are repaired and counted."""
+"""A task for a page of all documents: it repairs and counts those that differ from what a put would store now."""
 
-from shared.adapters import runtime
-from shared.adapters.http.tasks import TaskDelivery, task_entry
-from shared.links.operations.verification import run_verification_task
+from signalbox.adapters import runtime
+from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.links.tasks import verify
 
 
 @task_entry("link_verify")
 def link_verify(task: TaskDelivery) -> None:
-    run_verification_task(runtime.ports(), task.payload)
+    verify(runtime.ports(), task.payload)

@@ -1,10 +1,13 @@
-"""Run a task of the admit queue: grant permits to waiters, end a wait whose deadline is over, or clean up."""
+"""Run the tasks of the `admit` queue: those of semaphores, and the wake tasks of critical sections."""
 
-from shared.adapters import runtime
-from shared.adapters.http.tasks import TaskDelivery, task_entry
-from shared.semaphores.operations import semaphores
+from signalbox.adapters import runtime
+from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.critical_sections import tasks as critical_sections_tasks
+from signalbox.semaphores import tasks as semaphores_tasks
+
+TASKS = {**semaphores_tasks.TASKS, **critical_sections_tasks.TASKS}
 
 
 @task_entry("semaphore_admit")
 def semaphore_admit(task: TaskDelivery) -> None:
-    semaphores.run(runtime.ports(), task.name, task.payload)
+    TASKS[task.name](runtime.ports(), task.payload)

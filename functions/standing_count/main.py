@@ -1,9 +1,9 @@
-"""Every write of a yoke arrives here, whoever made it; its standings follow."""
+"""Count a yoke after each write of it, by any client of the database."""
 
-from shared.adapters import runtime
-from shared.adapters.http.events import document_written
-from shared.core.operations.ports import DocumentEvent
-from shared.standings.operations.counting import count_event
+from signalbox.adapters import runtime
+from signalbox.adapters.http.events import document_written
+from signalbox.core.ports import DocumentEvent
+from signalbox.standings.tasks import count_event
 
 
 @document_written("standing_count")

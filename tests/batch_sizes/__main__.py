@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.simulation.batch_sizes import WRITES_MAX, Size, of_depth, of_size
+from tests.batch_sizes.sizes import WRITES_MAX, Size, of_depth, of_size
 
 GROWTH_MAX = 0.02
 """How much more a unit of the largest batch may cost than one of the smallest: some records are the batch's own."""

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.local.store import firestore_emulator
 from tests.bench import report
 from tests.bench.fan_out import fan_out
 from tests.bench.own_work import event_microseconds, put_milliseconds

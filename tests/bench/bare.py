@@ -13,7 +13,7 @@ from google.cloud.firestore_v1.types import Write
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.firestore_v1.types.query import StructuredQuery
 
-from shared.links.operations.fan_out_pages import LINK_KEYS
+from signalbox.links.model import LINK_KEYS
 from tests.bench.stage import TARGET
 
 COLLECTION = "bare"

@@ -27,14 +27,14 @@ from pathlib import Path
 import yaml
 
 from examples.demo.batches import order
-from infra import catalogue as catalogues
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.local.store import firestore_emulator
 from tests.bench.idle import family, used
 from tests.bench.rivals import running
 from tests.bench.stage import Stage
 
-PARTS = {"functions": "-m gunicorn", "queue": "infra.local.cloud_tasks", "emulator": "java -XX"}
+PARTS = {"functions": "-m gunicorn", "queue": "signalbox_infra.local.cloud_tasks", "emulator": "java -XX"}
 """A part of the stack by what the commands of its processes hold."""
 
 SECONDS_MAX = 1_800.0

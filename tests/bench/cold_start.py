@@ -22,9 +22,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.catalogue import load
-from infra.local.processes import free_port
-from infra.packaging.package import package
+from signalbox_infra.catalogue import load
+from signalbox_infra.local.processes import free_port
+from signalbox_infra.packaging.package import package
 
 BARE = """\
 from google.cloud.firestore_v1.services.firestore import FirestoreClient

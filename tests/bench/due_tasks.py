@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
-from shared.core.operations.ports import Ports
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Unavailable
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Ports
+from signalbox.core.problems import Unavailable
 
 LOOK_SECONDS = 0.01
 BACKOFF_SECONDS = 0.1

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 
 SETTLE_SECONDS = 35
 SECONDS = 60

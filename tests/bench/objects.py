@@ -23,22 +23,21 @@ from itertools import count
 from pathlib import Path
 from statistics import quantiles
 
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
-from shared.adapters.clock import SystemClock
-from shared.core.operations.mailbox import message_put
-from shared.core.operations.perform import Writes, perform
-from shared.core.operations.ports import Ports, Put, Snapshot
-from shared.core.rules.effects import Decision, Effect
-from shared.core.rules.problems import Unavailable
-from shared.core.rules.wake_ups import WakeUp
-from shared.objects.operations import calls, runs
-from shared.objects.operations.calls import Placeholder
-from shared.objects.operations.runs import Code
-from shared.objects.rules.addresses import ObjectAddress
-from shared.objects.rules.classes import ObjectClass
-from shared.objects.rules.messages import method_call
-from shared.testing.recorded_log import RecordedLog
+from signalbox.adapters.clock import SystemClock
+from signalbox.core.effects import Decision, Effect
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Ports, Put, Snapshot
+from signalbox.core.problems import Unavailable
+from signalbox.core.wake_ups import WakeUp
+from signalbox.mailboxes.model import Delivery, ObjectAddress
+from signalbox.mailboxes.storage import message_put
+from signalbox.objects import service
+from signalbox.objects.machine.classes import ObjectClass
+from signalbox.objects.model import CallPlace, method_call
+from signalbox.objects.service import Code
+from signalbox.testing.ports import RecordedLog
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.local.store import firestore_emulator
 from tests.bench import durable_entities, restate_objects
 from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import SEED_PAGE, Stage
@@ -108,15 +107,15 @@ def bare(ports: Ports, key: str, _: str) -> None:
 
 def called(ports: Ports, key: str, id_: str) -> None:
     """Call an object, at once if nobody waits there."""
-    place = Placeholder(ObjectAddress("Counter", key), id_)
-    call = calls.call_at_once(ports, CODE, place, method_call("add", {}))
-    call = calls.wait_for_posted(ports, place, call, RESULT_SECONDS_MAX)
+    place = CallPlace(ObjectAddress("Counter", key), id_)
+    call = service.call_at_once(ports, CODE, place, method_call("add", {}))
+    call = service.wait_for_posted(ports, place, call, RESULT_SECONDS_MAX)
     assert call.outcome, "a call has no result"
 
 
 def turn(ports: Ports, task: Effect, deliveries: int) -> None:
     """Run a wake-up."""
-    runs.run(ports, CODE, runs.Run(WakeUp.from_payload(task.payload), task.name, deliveries), lambda: lambda: False)
+    service.run(ports, CODE, Delivery(WakeUp.from_payload(task.payload), task.name, deliveries), lambda: lambda: False)
 
 
 def measure(stage: Stage, what: str, act: Act, calls_count: int, callers: int, objects: int) -> Measured:

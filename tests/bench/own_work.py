@@ -6,13 +6,14 @@ from typing import Any
 
 from google.events.cloud.firestore import DocumentEventData
 
-from shared.adapters.firestore.values import fill_fields
-from shared.adapters.http.events import document_event
-from shared.adapters.meter import Cost, measure, metered
-from shared.core.operations.ports import Ports
-from shared.documents.rules import documents, links, refreshes
-from shared.documents.rules.copies import Embedding
-from shared.links.operations import fan_out as operations
+from signalbox.adapters.firestore.values import fill_fields
+from signalbox.adapters.http.events import document_event
+from signalbox.adapters.meter import Cost, measure, metered
+from signalbox.core.ports import Ports
+from signalbox.documents import model
+from signalbox.documents.machine import links
+from signalbox.documents.machine.copies import Embedding
+from signalbox.links.service import fan_out
 from tests.bench.stage import TARGET, Stage, city, country, record
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -32,18 +33,18 @@ def event_microseconds(events: int) -> tuple[float, Cost]:
 
 def handle(ports: Ports, body: bytes) -> None:
     """Parse an event and run its handler, as the function does."""
-    operations.fan_out(ports, document_event(ATTRIBUTES, body))
+    fan_out.fan_out(ports, document_event(ATTRIBUTES, body))
 
 
 def event_of_a_refresh() -> bytes:
     """Return the event of a document that no other embeds and whose copy was just refreshed."""
     before = record("city", city(1), {TARGET: country(1)}, linked=False)
-    document = documents.Document.from_record(before)
+    document = model.Document.from_record(before)
     assert document is not None, "a record was just made"
-    content = refreshes.refresh_copies("city", document, Embedding({TARGET: country(2)}, {TARGET: None}))
-    assert not isinstance(content, refreshes.Refresh), "the copy follows"
+    content = links.refresh_copies("city", document, Embedding({TARGET: country(2)}, {TARGET: None}))
+    assert not isinstance(content, links.Refresh), "the copy follows"
     world = OperationsPlatform()
-    after = documents.stamped(document, content, "refresh", world.now, linked=False, hops=1)
+    after = model.stamped(document, content, "refresh", world.now, linked=False, hops=1)
     data: Any = DocumentEventData.pb()()
     encoded = after.to_record(links.link_keys(content), links.link_fields(content))
     for held, fields in ((data.old_value, before), (data.value, encoded)):

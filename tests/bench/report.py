@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from shared.adapters.meter import Cost
+from signalbox.adapters.meter import Cost
 from tests.bench.fan_out import FanOut, exponent
 from tests.bench.rates import Rate
 

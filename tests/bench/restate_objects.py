@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 
-from infra.local import processes
+from signalbox_infra.local import processes
 from tests.emulator.waiting import eventually
 
 FOLDER = Path(__file__).parent / "rivals"

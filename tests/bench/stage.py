@@ -15,15 +15,17 @@ from typing import Any, Self
 
 import httpx
 
-from infra import catalogue
-from infra.local.log_stats import LogStats
-from infra.local.stack import Stack
-from infra.local.triggers import EmulatorEvents
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import Condition, Put, Query
-from shared.documents.rules import documents, links
-from shared.documents.rules.copies import Embedding
-from shared.documents.rules.documents import Content
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.ports import Put, Query
+from signalbox.core.queries import Condition
+from signalbox.documents import model
+from signalbox.documents.machine import links
+from signalbox.documents.machine.copies import Embedding
+from signalbox.documents.model import Content
+from signalbox_infra import catalogue
+from signalbox_infra.local.logs.stats import LogStats
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.local.store.triggers import EmulatorEvents
 
 SEED_PAGE = 400
 IDLE_SECONDS_MAX = 600.0
@@ -76,7 +78,7 @@ class Stage:
         with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")):
             return
 
-    def seed(self, target: Content, linkers: int, collection: str = documents.COLLECTION) -> None:
+    def seed(self, target: Content, linkers: int, collection: str = model.COLLECTION) -> None:
         """Store a target and so many documents that embed it, as their puts would have left them."""
         writes = [Put(f"{collection}/{TARGET}", record(TARGET, target, {}, linked=True))]
         for number in range(linkers):
@@ -93,9 +95,9 @@ class Stage:
     def wait_until_shown(self, content: Content, linkers: int) -> None:
         """Return when the last copy shows the target's number; the last by key is looked at first, being cheap."""
         if linkers:
-            last = f"{documents.COLLECTION}/{key_of(linkers - 1)}"
+            last = f"{model.COLLECTION}/{key_of(linkers - 1)}"
             self._wait(lambda: copy_in(self.store.read(last)[0].data).get("number") == content["number"])
-        showing = Query(documents.COLLECTION, (Condition((TARGET, "number"), "==", content["number"]),))
+        showing = Query(model.COLLECTION, (Condition((TARGET, "number"), "==", content["number"]),))
         self._wait(lambda: self.store.count(showing) == linkers)
 
     @staticmethod
@@ -126,7 +128,7 @@ def key_of(number: int) -> str:
 def record(key: str, content: Content, sources: Mapping[str, Content], *, linked: bool) -> Mapping[str, Any]:
     """Make the record that a put leaves behind."""
     shaped = links.embed_links(key, content, Embedding(sources))
-    document = documents.stamped(None, shaped, "put", datetime.now(UTC), linked=linked)
+    document = model.stamped(None, shaped, "put", datetime.now(UTC), linked=linked)
     return document.to_record(links.link_keys(shaped), links.link_fields(shaped))
 
 

@@ -20,25 +20,24 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from infra import catalogue
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
-from shared.adapters.clock import SystemClock
-from shared.core.operations.perform import Writes, perform
-from shared.core.operations.ports import Change, Increment, Ports, Put, Snapshot
-from shared.core.rules.effects import Decision
-from shared.core.rules.problems import Unavailable
-from shared.standings.operations import boards, counting, upkeep, yokes
-from shared.standings.rules import tasks
-from shared.standings.rules.keys import StandingKey, YokeKey
-from shared.standings.rules.yokes import Yoke
-from shared.testing.recorded_log import RecordedLog
+from signalbox.adapters.clock import SystemClock
+from signalbox.core import names
+from signalbox.core.effects import Decision
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Change, Increment, Ports, Put, Snapshot
+from signalbox.core.problems import Unavailable
+from signalbox.standings import service, tasks
+from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
+from signalbox.testing.ports import RecordedLog
+from signalbox_infra import catalogue
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.local.store import firestore_emulator
 from tests.bench import leaderboards
 from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import Stage
 
 CALLERS = 16
-FOLDS = catalogue.load().queues[tasks.QUEUE].concurrent_max
+FOLDS = catalogue.load().queues[names.STANDINGS_QUEUE].concurrent_max
 SHARDS = 10
 WARM_UP_YOKES = 100
 CALLS_MAX = 1_000
@@ -49,14 +48,14 @@ Act = Callable[[Ports, str, str], None]
 
 def folds() -> DueTasks:
     """Return a queue that runs fold tasks, as many at a time as the catalogue's."""
-    return DueTasks(lambda ports, task, _: upkeep.run(ports, task.task, task.payload), FOLDS)
+    return DueTasks(lambda ports, task, _: tasks.run_task(ports, task.task, task.payload), FOLDS)
 
 
 def kit(ports: Ports, user: str, item: str) -> None:
     """Put a yoke and count it, as its event does."""
     key = YokeKey(user, item)
-    yokes.put(ports, Yoke(key, 1))
-    _until_done(partial(counting.count, ports, key))
+    service.put_yoke(ports, Yoke(key, 1))
+    _until_done(partial(tasks.count, ports, key))
 
 
 def guarded(ports: Ports, user: str, item: str) -> None:
@@ -117,7 +116,7 @@ def measure(stage: Stage, act: Act, yokes_count: int, items: int) -> Measured:
 def _wait_until_exact(ports: Ports, yokes_count: int, items: int) -> None:
     for item in range(items):
         expected = len(range(item, yokes_count, items))
-        while (shown := boards.get(ports, StandingKey("item", f"i{item}"))).standing.tally.count != expected:
+        while (shown := service.get_standing(ports, StandingKey("item", f"i{item}"))).standing.tally.count != expected:
             assert shown.pending or shown.standing.tally.count < expected, "a yoke was lost or counted twice"
             time.sleep(0.05)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.bench.stage import Stage
 
 CALLERS = 8

@@ -10,10 +10,12 @@ import pytest
 import yaml
 from werkzeug.test import Client
 
-from infra.catalogue import load
-from infra.local.functions_server import mounted
-from shared.testing import Harness
+from signalbox.testing import Harness
+from signalbox_infra.catalogue import load
+from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

@@ -11,15 +11,17 @@ from urllib.parse import quote
 import pytest
 from werkzeug.test import Client
 
-from infra.catalogue import load
-from infra.console.__main__ import server_of
-from infra.console.pages import FOLDER, POLICY
-from infra.deploy.commands import Outcome
-from infra.deploy.target import Target
-from infra.local.functions_server import mounted
-from shared.core.rules.limits import LIMITS
-from shared.testing import Harness
+from signalbox.testing import Harness
+from signalbox.testing.limits import replaced
+from signalbox_infra.catalogue import load
+from signalbox_infra.console.__main__ import server_of
+from signalbox_infra.console.pages import FOLDER, POLICY
+from signalbox_infra.deploy.commands import Outcome
+from signalbox_infra.deploy.target import Target
+from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -37,7 +39,7 @@ def app() -> WSGIApplication:
 
 @pytest.fixture
 def harness() -> Iterator[Harness]:
-    with Harness() as harness, LIMITS.replaced(watch_pause_seconds=0.1):
+    with Harness() as harness, replaced(watch_pause_seconds=0.1):
         yield harness
 
 
@@ -174,7 +176,7 @@ def test_a_flow_is_a_timeline_that_ends_with_what_it_waits_for(console: Console,
     assert [row[:2] for row in console.rows("By id")] == [["7", "running"]]
     console.page.click("table a")
     console.page.wait_for_selector("tr.waits")
-    timeline = console.rows("What the run was told, and what it waits for")
+    timeline = console.rows("The log of the run, and its pending commands")
     assert [row[0] for row in timeline].count("waits") >= 1
     assert any("event approval" in row[2] for row in timeline if row[0] == "waits")
     assert "charge" in timeline[0][2]

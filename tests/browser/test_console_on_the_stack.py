@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -19,7 +21,7 @@ QUEUES = "() => document.querySelectorAll('table')[1]?.tBodies[0].rows.length"
 STEADY_MILLISECONDS = 100_000
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 def test_philosophers_on_a_stack_are_drawn_as_a_circle_and_its_queues_are_counted(page: Page, tmp_path: Path) -> None:
     with Stack(folder=tmp_path) as stack:
         httpx.post(f"{stack.base_url}philosophers", json={"table": "t", "seats": SEATS, "rounds": 3, "mode": "naive"})

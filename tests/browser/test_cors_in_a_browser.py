@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from shared.adapters import settings as settings_module
-from shared.adapters.settings import from_environment
-from shared.testing import Harness
+from signalbox.adapters import settings
+from signalbox.adapters.settings import from_environment
+from signalbox.testing import Harness
 from tests.serving import page_of, serving
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -42,11 +44,11 @@ def documents() -> Iterator[str]:
         app = DispatcherMiddleware(page_of(""), {"/documents": harness.functions.app("documents")})
         with serving(app) as base:
             yield f"{base}documents"
-    settings_module.bind(None)
+    settings.bind(None)
 
 
 def permit(*origins: str) -> None:
-    settings_module.bind(replace(from_environment({}), origins={"documents": frozenset(origins)}))
+    settings.bind(replace(from_environment({}), origins={"documents": frozenset(origins)}))
 
 
 def call(page: Page, url: str, options: dict[str, Any] | None = None) -> Any:

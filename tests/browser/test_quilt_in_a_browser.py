@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.catalogue import load
-from infra.local.functions_server import mounted
-from shared.core.rules.limits import LIMITS
-from shared.testing import Harness
+from signalbox.testing import Harness
+from signalbox.testing.limits import replaced
+from signalbox_infra.catalogue import load
+from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -35,7 +37,7 @@ WATCH_SPINNER = """() => {
 
 @pytest.fixture
 def harness() -> Iterator[Harness]:
-    with Harness() as harness, LIMITS.replaced(watch_stream_seconds=STREAM_SECONDS, watch_pause_seconds=0.1):
+    with Harness() as harness, replaced(watch_stream_seconds=STREAM_SECONDS, watch_pause_seconds=0.1):
         yield harness
 
 

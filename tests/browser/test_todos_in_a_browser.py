@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.catalogue import load
-from infra.local.functions_server import mounted
-from shared.testing import Harness
+from signalbox.testing import Harness
+from signalbox_infra.catalogue import load
+from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page

@@ -16,9 +16,11 @@ import pytest
 import yaml
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from shared.adapters import settings as settings_module
-from shared.testing import Harness, user_token
+from signalbox.adapters import settings
+from signalbox.testing import Harness, user_token
 from tests.serving import page_of, serving
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -51,7 +53,7 @@ def permit(origin: str) -> None:
     [entry] = yaml.safe_load(BLOCKS["insert: infra/catalogue.yaml functions:"]).values()
     assert entry["cors"]
     origins, auth = {"notes": frozenset([origin])}, {"notes": entry["auth"]}
-    settings_module.bind(replace(settings_module.settings(), auth=auth, origins=origins))
+    settings.bind(replace(settings.settings(), auth=auth, origins=origins))
 
 
 def shown(page: Page, base: str, token: str) -> str:

@@ -8,26 +8,25 @@ from typing import Any
 
 import pytest
 
-from infra.catalogue import load
-from infra.local.functions_server import mounted
-from shared.testing import Harness
+from signalbox.testing import Harness
+from signalbox_infra.catalogue import load
+from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
+from tests.tools import NPM
 
 TODOS = Path(__file__).parents[2] / "examples" / "todos"
 CLIENT = Path(__file__).with_name("refine_client.mjs")
-NPM = ("package.json", "package-lock.json", ".npmrc")
-HOW_TO_GET_IT = "Node.js and npm are not on this machine. On Debian: apt-get install nodejs npm"
+FILES = ("package.json", "package-lock.json", ".npmrc")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.marathon, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the packages of the to-do list's lock; return their folder. Without npm the test fails."""
-    if not (shutil.which("npm") and shutil.which("node")):
-        pytest.fail(HOW_TO_GET_IT)
+    """Install the packages of the to-do list's lock; return their folder. Without npm the test is skipped."""
+    NPM.require()
     folder = tmp_path_factory.mktemp("npm")
-    for name in NPM:
+    for name in FILES:
         shutil.copy(TODOS / name, folder)
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import Store
-from shared.testing.memory_store import MemoryStore
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.ports import Store
+from signalbox.testing.memory_store import MemoryStore
 
 
 @pytest.fixture

@@ -12,19 +12,16 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import (
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,
     Change,
-    Condition,
     Conflict,
     Data,
     Delete,
-    Field,
     Increment,
     Must,
-    Order,
     Put,
     Query,
     Snapshot,
@@ -32,10 +29,10 @@ from shared.core.operations.ports import (
     Write,
     WriteResult,
 )
-from shared.core.operations.query_validation import full_order
-from shared.core.rules.problems import Problem
-from shared.testing.memory_store import MemoryStore
-from shared.testing.query_evaluation import value_at
+from signalbox.core.problems import Problem
+from signalbox.core.queries import Condition, Field, Order
+from signalbox.core.validation import full_order
+from signalbox.testing.memory_store import MemoryStore, value_at
 from tests.contract.generated_values import json_values, records, storable
 
 IDS = ("a", "b", "c")
@@ -79,7 +76,7 @@ changes = st.builds(
 counts = st.builds(
     Change, st.sampled_from(PATHS), st.dictionaries(fields, server_values, min_size=1, max_size=3), st.none()
 )
-deletes = st.builds(Delete, st.sampled_from(PATHS), guards.filter(lambda guard: guard is not Must.NOT_EXIST))
+deletes = st.builds(Delete, st.sampled_from(PATHS), guards)
 write_lists = st.lists(puts | changes | counts | deletes, min_size=1, max_size=3, unique_by=lambda write: write.path)
 calls = st.tuples(st.sampled_from(["commit", "write_each"]), write_lists)
 

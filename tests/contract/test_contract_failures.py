@@ -10,11 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
-from shared.adapters.firestore import calls as firestore_calls
-from shared.adapters.firestore.errors import of_read, of_write
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import AlreadyExists, Change, Condition, Must, Put, Query, RecordMissing, Stale
-from shared.core.rules.problems import BadQuery, BadValue, TooLarge, Unavailable
+from signalbox.adapters.firestore import store as adapters_store
+from signalbox.adapters.firestore.errors import of_read, of_write
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.ports import AlreadyExists, Change, Must, Put, Query, RecordMissing, Stale
+from signalbox.core.problems import BadQuery, BadValue, TooLarge, Unavailable
+from signalbox.core.queries import Condition
 
 CALLS: dict[str, Callable[[FirestoreStore], object]] = {
     "read": lambda store: store.read("d/a"),
@@ -77,7 +78,7 @@ def test_a_server_that_never_answers_is_unavailable(
     call: Callable[[FirestoreStore], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seconds in ("READ_SECONDS", "QUERY_SECONDS", "COMMIT_SECONDS"):
-        monkeypatch.setattr(firestore_calls, seconds, 0.2)
+        monkeypatch.setattr(adapters_store, seconds, 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

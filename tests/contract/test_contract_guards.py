@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shared.core.operations.ports import (
+from signalbox.core.ports import (
     SERVER_TIME,
     AlreadyExists,
     Change,
@@ -155,6 +155,14 @@ def test_a_commit_that_names_a_record_twice_is_a_mistake(store: Store) -> None:
     assert store.read("d/a")[0].data is None
 
 
-def test_a_delete_of_what_must_not_exist_is_a_mistake(store: Store) -> None:
-    with pytest.raises(ValueError, match="mistake"):
-        store.commit([Delete("d/a", guard=Must.NOT_EXIST)])
+def test_a_delete_of_what_must_not_exist_lands_where_nothing_is(store: Store) -> None:
+    committed = store.commit([Put("d/b", {"n": 1}), Delete("d/a", guard=Must.NOT_EXIST)])
+    assert committed.results[1].update_time is None
+    assert [snapshot.data for snapshot in store.read("d/a", "d/b")] == [None, {"n": 1}]
+
+
+def test_a_delete_of_what_must_not_exist_and_does_stops_the_whole_commit(store: Store) -> None:
+    store.commit([Put("d/a", {"n": 1}), Put("d/b", {"n": 1})])
+    with pytest.raises(AlreadyExists):
+        store.commit([Delete("d/a", guard=Must.NOT_EXIST), Put("d/b", {"n": 2}, guard=updated(store, "d/b"))])
+    assert [snapshot.data for snapshot in store.read("d/a", "d/b")] == [{"n": 1}, {"n": 1}]

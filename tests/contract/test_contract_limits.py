@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.firestore import store as firestore_adapter
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import Change, Field, Increment, Put, Query, Store
-from shared.core.rules.keys import NAME_BYTES_MAX
-from shared.core.rules.problems import BadKey, BadValue, Problem, TooLarge
-from shared.core.rules.record_values import RECORD_BYTES_MAX, TEXT_BYTES_MAX
+from signalbox.adapters.firestore import store as adapters_store
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.keys import NAME_BYTES_MAX
+from signalbox.core.ports import Change, Increment, Put, Query, Store
+from signalbox.core.problems import BadKey, BadValue, Problem, TooLarge
+from signalbox.core.queries import Field
+from signalbox.core.record_values import RECORD_BYTES_MAX, TEXT_BYTES_MAX
 
 
 class Own(str):
@@ -112,7 +113,7 @@ def test_a_record_refuses_it_and_names_the_place(store: Store, data: Any, proble
 def test_the_emulator_refuses_it_too(
     firestore: FirestoreStore, monkeypatch: pytest.MonkeyPatch, data: Any, problem: type[Problem], _field: str
 ) -> None:
-    monkeypatch.setattr(firestore_adapter, "check_commit", list)
+    monkeypatch.setattr(adapters_store, "check_commit", list)
     with pytest.raises(problem if data != REFUSED_BY_BOTH["a text too long"][0] else Problem):
         firestore.commit([Put("d/a", data)])
 

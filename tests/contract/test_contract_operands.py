@@ -7,13 +7,15 @@ from typing import Any, get_args
 
 import pytest
 
-from shared.adapters.firestore import store as firestore_adapter
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import ID, Condition, Operator, Order, Put, Query, Store
-from shared.core.rules.keys import valid_key
-from shared.core.rules.problems import BadQuery
-from shared.documents.rules.documents import RESERVED
-from shared.links.operations.fan_out_pages import LINK_FIELDS, LINK_KEYS, linking_documents
+from signalbox.adapters.firestore import store as adapters_store
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.keys import valid_key
+from signalbox.core.ports import Put, Query, Store
+from signalbox.core.problems import BadQuery
+from signalbox.core.queries import ID, Condition, Operator, Order
+from signalbox.documents.model import RESERVED
+from signalbox.links.model import LINK_FIELDS, LINK_KEYS
+from signalbox.links.storage import linking_documents
 
 V = ("v",)
 
@@ -69,7 +71,7 @@ def test_a_value_that_an_index_would_cut_is_a_bad_query(store: Store, operator: 
 def test_the_emulator_refuses_it_too(
     firestore: FirestoreStore, monkeypatch: pytest.MonkeyPatch, operator: Operator, value: Any
 ) -> None:
-    monkeypatch.setattr(firestore_adapter, "check_query", lambda _: None)
+    monkeypatch.setattr(adapters_store, "check_query", lambda _: None)
     with pytest.raises(BadQuery):
         firestore.query(condition(operator, value))
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import ID, Condition, Field, Operator, Order, Put, Query, Store
-from shared.core.rules.problems import BadKey, BadQuery, BadValue
+from signalbox.core.ports import Put, Query, Store
+from signalbox.core.problems import BadKey, BadQuery, BadValue
+from signalbox.core.queries import ID, Condition, Field, Operator, Order
 
 VALUES: dict[str, Any] = {
     "null": None,

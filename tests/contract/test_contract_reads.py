@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
-from shared.core.operations.ports import Data, Field, Put, Query, Store
-from shared.testing.memory_store import MemoryStore
+from signalbox.core.ports import Data, Put, Query, Store
+from signalbox.core.queries import Field
+from signalbox.testing.memory_store import MemoryStore
 
 ALL = Query("d")
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.core.operations.ports import Order, Put, Query, Store
-from shared.core.operations.record_sizes import is_full, size_bytes
+from signalbox.core.ports import Put, Query, Store
+from signalbox.core.queries import Order
+from signalbox.core.reads import is_full, snapshot_bytes
 
 TEN = [f"c/{number}" for number in range(10)]
 KILOBYTE = {"text": "x" * 994}
@@ -26,7 +27,7 @@ def read(store: Store, needed: Sequence[str], others: Sequence[str], bytes_max: 
 
 
 def test_a_record_of_the_test_takes_a_kilobyte(store: Store) -> None:
-    assert size_bytes(store.read("c/0")[0]) == 1_000
+    assert snapshot_bytes(store.read("c/0")[0]) == 1_000
 
 
 @pytest.mark.parametrize(("bytes_max", "others"), [(1, 1), (2_000, 1), (2_001, 2), (4_000, 3), (10_001, 9)])

@@ -2,17 +2,7 @@
 
 from datetime import UTC, datetime
 
-from shared.core.operations.ports import (
-    SERVER_TIME,
-    Change,
-    Delete,
-    Increment,
-    Must,
-    Put,
-    Snapshot,
-    Store,
-    Write,
-)
+from signalbox.core.ports import SERVER_TIME, Change, Delete, Increment, Must, Put, Snapshot, Store, Write
 
 
 def read(store: Store, path: str) -> Snapshot:

@@ -10,13 +10,14 @@ from google.events.cloud.firestore import Value as EventValue
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.adapters.firestore.values import decode, field_path, fill
-from shared.core.operations.ports import Condition, Order, Put, Query, Store
-from shared.core.rules.ordering import order_key, same
-from shared.core.rules.problems import BadValue
-from shared.core.rules.record_values import RECORD, size_bytes
-from shared.core.rules.times import instant, microseconds
-from shared.testing.memory_writes import copied
+from signalbox.adapters.firestore.values import decode, field_path, fill
+from signalbox.core.ordering import order_key, same
+from signalbox.core.ports import Put, Query, Store
+from signalbox.core.problems import BadValue
+from signalbox.core.queries import Condition, Order
+from signalbox.core.record_values import RECORD, size_bytes
+from signalbox.core.times import instant, microseconds
+from signalbox.testing.memory_store import copied
 from tests.contract.generated_values import anything, storable
 
 

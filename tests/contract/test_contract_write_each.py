@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.core.operations.ports import (
+from signalbox.core.ports import (
     AlreadyExists,
     Change,
     Delete,
@@ -14,7 +14,7 @@ from shared.core.operations.ports import (
     Store,
     WriteResult,
 )
-from shared.core.rules.problems import BadKey, BadValue, TooLarge
+from signalbox.core.problems import BadKey, BadValue, TooLarge
 
 
 def test_outcomes_are_in_the_order_of_their_writes(store: Store) -> None:

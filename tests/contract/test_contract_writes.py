@@ -4,19 +4,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import (
-    REMOVE,
-    SERVER_TIME,
-    AlreadyExists,
-    Change,
-    Data,
-    Increment,
-    Must,
-    Put,
-    Store,
-    Write,
-)
-from shared.core.rules.problems import BadValue
+from signalbox.core.ports import REMOVE, SERVER_TIME, AlreadyExists, Change, Data, Increment, Must, Put, Store, Write
+from signalbox.core.problems import BadValue
 
 ODD_KEYS = ("a.b", "", "x`y", "back\\slash", "ü", "1", "a b", "[0]", "~", "*", "/", "__", "`", "😀")
 

@@ -11,9 +11,9 @@ import pytest
 from flask.testing import FlaskClient
 from functions_framework import create_app
 
-from shared.adapters import runtime
-from shared.core.operations.ports import Put, Store
-from shared.testing.index_check import IndexedStore
+from signalbox.adapters import runtime
+from signalbox.core.ports import Put, Store
+from signalbox.testing.index_check import IndexedStore
 from tests.unit.operations_platform import OperationsPlatform
 
 MAIN = Path(__file__).parents[2] / "functions" / "documents" / "main.py"

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import pytest
 from werkzeug.test import Client
 
-from shared.adapters import runtime
-from shared.core.operations.ports import Ports, Store
-from shared.kit import Function, Hidden, RefersTo, add_resource
-from shared.testing import loading
-from shared.testing.index_check import IndexedStore
+from signalbox import Function, Hidden, RefersTo, add_resource
+from signalbox.adapters import runtime
+from signalbox.core.ports import Ports, Store
+from signalbox.testing import loading
+from signalbox.testing.index_check import IndexedStore
 from tests.unit.operations_platform import OperationsPlatform
 
 

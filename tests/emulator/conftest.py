@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from examples.gazetteer.client import Documents
-from infra import catalogue as catalogues
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.local.stack import Stack
+from tests.tools import EMULATOR
 
 HERE = Path(__file__).parent
 OWN = {
@@ -43,8 +43,7 @@ def project(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    if firestore_emulator.find_installed() is None:
-        pytest.skip(f"the embedded store ends with the functions: {firestore_emulator.HOW_TO_GET_IT}")
+    EMULATOR.require()  # the embedded store ends with the functions
     folder = tmp_path_factory.mktemp("killable")
     with Stack(folder=folder / "state", catalogue=project(folder / "project")) as stack:
         yield stack

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-from shared.kit import Function, Lease, Request, Response, batch, documents, semaphore
+from signalbox import Function, Lease, Request, Response, batch, documents, semaphore
 
 LEASE_SECONDS = 5
 INSIDE_SECONDS = 0.2

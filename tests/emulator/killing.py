@@ -1,6 +1,6 @@
 """Kill a service of a running stack."""
 
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
 
 

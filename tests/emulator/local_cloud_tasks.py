@@ -20,7 +20,7 @@ import pytest
 from google.cloud import tasks_v2
 from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 
-from infra.local.processes import free_port
+from signalbox_infra.local.processes import free_port
 
 LOCATION = "projects/p/locations/l"
 QUICK = {"min_backoff": timedelta(seconds=0.05), "max_backoff": timedelta(seconds=0.05), "max_attempts": -1}
@@ -105,7 +105,15 @@ class Server:
     def __init__(self, database: Path, *options: str) -> None:
         self.database, self.port, self.keys_port = database, free_port(), free_port()
         ports = ["--port", str(self.port), "--keys-port", str(self.keys_port)]
-        command = [sys.executable, "-m", "infra.local.cloud_tasks", *ports, "--database", str(database), *options]
+        command = [
+            sys.executable,
+            "-m",
+            "signalbox_infra.local.cloud_tasks",
+            *ports,
+            "--database",
+            str(database),
+            *options,
+        ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"

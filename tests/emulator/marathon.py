@@ -1,6 +1,6 @@
 """A function for the tests that kill: flows of thirty steps with an event, a sleep, a lock and a list each.
 
-No two executions of a step return the same, and each step is told what the one before returned: so a flow that took
+No two executions of a step return the same, and each step receives the result of the one before: so a flow that took
 the outcomes of two executions of one step would show it.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Generator
 from typing import Any
 from uuid import uuid4
 
-from shared.kit import Function, Request, Response, flow, objects, read_only, semaphore
+from signalbox import Function, Request, Response, flow, objects, read_only, semaphore
 
 PERMITS = 3
 ALONE, LOCKED, BESIDE = 12, 6, 5

@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx
 
-from infra.local import processes
+from signalbox_infra.local import processes
+from tests.tools import CURL
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text("utf-8")
@@ -53,6 +54,7 @@ def is_serving(port: int) -> bool:
 
 def run_calls(calls: str, port: int) -> list[Any]:
     """Run curl calls in a shell and return the JSON values that it printed. Empty bodies print nothing."""
+    CURL.require()
     commands = f"base=http://127.0.0.1:{port}/\n" + calls.replace(BASE, "").replace("curl", "curl -s")
     shell = subprocess.run(["bash", "-euo", "pipefail", "-c", commands], capture_output=True, text=True, check=True)
     decoder, text, printed = json.JSONDecoder(), shell.stdout, []

@@ -12,15 +12,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from shared.adapters.clock import SystemClock
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import AlreadyExists, Delete, Must, Ports, Put
-from shared.core.rules.calls import Call
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Unavailable
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import RenewRequest, SignalRequest, WaitRequest
-from shared.testing.recorded_log import RecordedLog
+from signalbox.adapters.clock import SystemClock
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put
+from signalbox.core.problems import Unavailable
+from signalbox.semaphores import service, sweep
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
+from signalbox.testing.ports import RecordedLog
 
 INSIDE = "inside/x"
 
@@ -56,21 +56,21 @@ class Client:
         return time.time()
 
     def acquire(self, id_: str) -> str | None:
-        answer = semaphores.wait(self._ports, self._name, WaitRequest(id_))
+        answer = service.wait(self._ports, self._name, WaitRequest(id_))
         return answer.lease.id if answer.lease else None
 
     def wait(self, id_: str) -> bool:
-        return semaphores.wait(self._ports, self._name, WaitRequest(id_, Call("user", "work", {}))).acquired
+        return service.wait(self._ports, self._name, WaitRequest(id_, Call("user", "work", {}))).acquired
 
     def renew(self, lease: str) -> str:
-        ends_at = semaphores.renew(self._ports, self._name, RenewRequest(lease))
+        ends_at = service.renew(self._ports, self._name, RenewRequest(lease))
         return ends_at.isoformat() if ends_at else ""
 
     def signal(self, lease: str) -> bool:
-        return semaphores.signal(self._ports, self._name, SignalRequest(lease))
+        return service.signal(self._ports, self._name, SignalRequest(lease))
 
     def sweep(self) -> None:
-        semaphores.sweep(self._ports)
+        sweep.sweep(self._ports)
 
     def visits(self, name: str, count: int) -> int:
         """Come in so many times, with a record that only one can create; return how often somebody was inside."""

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from examples.gazetteer.client import Documents
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 ITEMS: dict[str, dict[str, Any]] = {
     "continents/EU": {"name": "Europe"},

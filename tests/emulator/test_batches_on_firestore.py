@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.adapters.firestore.store import FirestoreStore
-from shared.batches.operations import batches
-from shared.batches.operations.removal import remove
-from shared.batches.operations.sweep import sweep
-from shared.batches.operations.units import find_unit
-from shared.batches.rules.batch_run import BatchRun
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.batches.rules.header import Header
-from shared.batches.rules.outcomes import failed, succeeded
-from shared.core.operations.ports import Query
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.batches.model.batches import Header
+from signalbox.batches.model.units import failed, succeeded
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import batches
+from signalbox.batches.service.units import find_unit
+from signalbox.batches.sweep import sweep, sweep_batch
+from signalbox.core.ports import Query
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness
 
 
@@ -61,8 +59,8 @@ def remove_batch(harness: BatchHarness) -> None:
     """Remove the batch as the sweeper does."""
     while found := harness.ports.store.query(Query("batches")):
         assert found[0].data
-        header = Header.from_record(found[0].data)
-        remove(harness.ports, BatchRun("b", header.incarnation), header, found[0])
+        assert Header.from_record(found[0].data).ended
+        sweep_batch(harness.ports, found[0])
 
 
 def test_a_batch_with_a_limit_is_retried_in_ranges_of_ids(harness: BatchHarness) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra import catalogue as catalogues
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
-from shared.adapters.meter import Cost
+from signalbox.adapters.meter import Cost
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.local.stack import Stack
 from tests.bench import batches, leaderboards, objects, report, standings, watchers
 from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
@@ -20,12 +19,14 @@ from tests.bench.flows import own
 from tests.bench.own_work import event_microseconds, put_milliseconds
 from tests.bench.rivals import running
 from tests.bench.stage import TARGET, Stage, country
+from tests.tools import EMULATOR
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    if firestore_emulator.find_installed() is None:
-        pytest.skip(f"the bench measures the emulator: {firestore_emulator.HOW_TO_GET_IT}")
+    EMULATOR.require()  # the bench measures the emulator
     with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
         yield stage
 
@@ -126,8 +127,7 @@ def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkey
 
 
 def test_flows_are_measured_in_chains_fan_outs_and_many_at_once(tmp_path: Path) -> None:
-    if firestore_emulator.find_installed() is None:
-        pytest.skip(f"the bench measures the emulator: {firestore_emulator.HOW_TO_GET_IT}")
+    EMULATOR.require()  # the bench measures the emulator
     with own.stepping(tmp_path) as client:
         table = list(flows.table(client, [3, 1, 4, 2, 2], rivals=False))
     assert [line.split()[:2] for line in table] == [

@@ -7,12 +7,14 @@ from threading import Semaphore
 
 import pytest
 
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.bench.semaphores.__main__ import Bench, line
 from tests.bench.semaphores.kit import catalogue
 from tests.bench.semaphores.visits import Refused, Run, Visit, most_inside, run, visit
 from tests.bench.stage import Stage
+from tests.tools import EMULATOR
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
@@ -47,11 +49,10 @@ def test_a_line_shows_rate_waits_and_refusals() -> None:
     assert shown.split() == ["way", "4", "4", "2.0", "300", "ms", "4,000", "ms", "3", "3", "no", "entry"]
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.timeout(600)
 def test_every_way_is_measured_and_no_way_lets_more_inside_than_there_are_permits(tmp_path: Path) -> None:
-    if firestore_emulator.find_installed() is None:
-        pytest.skip(f"the bench measures the emulator: {firestore_emulator.HOW_TO_GET_IT}")
+    EMULATOR.require()  # the bench measures the emulator
     with Stack(folder=tmp_path / "s", catalogue=catalogue(tmp_path / "p")) as stack, Stage(stack) as stage:
         bench = Bench(stage, clients=4, pairs=12)
         table = list(bench.lines())

@@ -8,11 +8,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.local.cloud_tasks.__main__ import PRIVATE_KEY
-from infra.local.cloud_tasks.identity import Identity, new_private_key
-from infra.local.environment import SCHEDULER_ACCOUNT, TASKS_ACCOUNT
-from infra.local.stack import Stack
+from signalbox_infra.local.cloud_tasks.__main__ import PRIVATE_KEY
+from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
+from signalbox_infra.local.services.environment import SCHEDULER_ACCOUNT, TASKS_ACCOUNT
+from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 30.0
 KNOCKS = TASKS_ACCOUNT.format(queue="knocks")
@@ -34,10 +36,10 @@ schedules:
   yearly: {function: yearly, cron: "0 0 1 1 *", local_every_seconds: 31536000}
 """
 DOOR = """
-from shared.adapters import runtime
-from shared.kit import Function
-from shared.core.operations.ports import Put
-from shared.core.rules.effects import Effect, name_of
+from signalbox.adapters import runtime
+from signalbox import Function
+from signalbox.core.ports import Put
+from signalbox.core.effects import Effect, name_of
 
 app = Function("door")
 
@@ -58,9 +60,9 @@ def seen(request, who):
 door = app.entry_point()
 """
 SCHEDULED = """
-from shared.adapters import runtime
-from shared.adapters.http.tasks import schedule_entry
-from shared.core.operations.ports import Put
+from signalbox.adapters import runtime
+from signalbox.adapters.http.tasks import schedule_entry
+from signalbox.core.ports import Put
 
 @schedule_entry("{name}")
 def {name}():

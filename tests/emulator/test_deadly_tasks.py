@@ -3,10 +3,14 @@
 Other tasks in the same process are killed with them: one may be given up too, and is then reported as such.
 """
 
+import pytest
+
 from examples.demo import batches
 from examples.gazetteer.client import Documents
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 60
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
+
+pytestmark = pytest.mark.slow
 
 ELSEWHERE = {"function": "elsewhere", "task": "eat", "payload": {}}
 NO_TASK = {"function": "quilt", "task": "sew"}

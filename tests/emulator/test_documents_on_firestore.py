@@ -12,21 +12,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import Ports
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import PreconditionFailed, Problem, Unavailable
-from shared.core.rules.values import canonical
-from shared.documents.operations import bulk as document_bulk
-from shared.documents.operations import documents
-from shared.documents.operations import patches as document_patches
-from shared.documents.operations.stored_documents import StoredDocument
-from shared.documents.rules.bulk import BulkPutRequest
-from shared.documents.rules.documents import path_of
-from shared.documents.rules.preconditions import Precondition, Tags
-from shared.documents.rules.requests import PatchRequest, PutRequest
-from shared.links.operations import copies as link_copies
-from shared.transforms.rules import transforms
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Ports
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.values import canonical
+from signalbox.documents.model import StoredDocument, path_of
+from signalbox.documents.problems import PreconditionFailed
+from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
+from signalbox.documents.service import bulk, documents, patches
+from signalbox.links.service import refreshes
+from signalbox.transforms import model
 from tests.unit.documents.test_any_json import linkless, objects
 
 log = logging.getLogger(__name__)
@@ -89,7 +85,7 @@ def at_once(*works: Callable[[], object]) -> None:
 @given(sent=objects)
 def test_any_object_comes_back_equal_or_is_refused_with_a_reason(ports: Ports, sent: dict[str, Any]) -> None:
     """On Firestore, one by one and in a call of many."""
-    [loaded] = document_bulk.put_each(ports, BulkPutRequest.from_request([sent | {"key": "b"}]))
+    [loaded] = bulk.put_each(ports, BulkPutRequest.from_request([sent | {"key": "b"}]))
     if isinstance(loaded.outcome, StoredDocument):
         found = documents.get(ports, "b")
         document = found.document
@@ -107,7 +103,7 @@ def test_merges_of_eight_threads_into_one_document_are_all_there(ports: Ports) -
     def merge(thread: int) -> None:
         for n in range(MERGES):
             patch = {f"t{thread}": {f"n{n}": n}}
-            until_it_lands(lambda patch=patch: document_patches.patch(ports, PatchRequest.from_request("hot", patch)))  # type: ignore[misc]
+            until_it_lands(lambda patch=patch: patches.patch(ports, PatchRequest.from_request("hot", patch)))  # type: ignore[misc]
 
     at_once(*(lambda thread=thread: merge(thread) for thread in range(THREADS)))
     expected = {f"t{thread}": {f"n{n}": n for n in range(MERGES)} for thread in range(THREADS)}
@@ -119,12 +115,12 @@ def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(p
     documents.put(ports, PutRequest.from_request("p", {"t": {"key": "t"}}))
 
     def refresh() -> None:
-        embedding, *around = ports.store.read(path_of("p"), path_of("t"), transforms.path_of("t"))
-        link_copies.refresh(ports, "t", [embedding], around)
+        embedding, *around = ports.store.read(path_of("p"), path_of("t"), model.transform_path("t"))
+        refreshes.refresh(ports, "t", [embedding], around)
 
     def merge() -> None:
         for n in range(20):
-            until_it_lands(lambda n=n: document_patches.patch(ports, PatchRequest.from_request("p", {f"m{n}": n})))  # type: ignore[misc]
+            until_it_lands(lambda n=n: patches.patch(ports, PatchRequest.from_request("p", {f"m{n}": n})))  # type: ignore[misc]
 
     def change_and_refresh() -> None:
         for n in range(1, 21):
@@ -156,9 +152,7 @@ def test_of_eight_threads_that_put_on_the_same_condition_one_is_taken(ports: Por
 
 def test_500_documents_of_eight_megabytes_are_all_stored_and_resolve_their_links(ports: Ports) -> None:
     bodies = [{"key": f"p{n}", "t": {"key": "town"}, "text": "x" * 15_000} for n in range(499)]
-    loaded = document_bulk.put_each(
-        ports, BulkPutRequest.from_request([*bodies, {"key": "town", "name": "stuffville"}])
-    )
+    loaded = bulk.put_each(ports, BulkPutRequest.from_request([*bodies, {"key": "town", "name": "stuffville"}]))
     assert {type(each.outcome) for each in loaded} == {StoredDocument}
     town = {"key": "town", "name": "stuffville"}
     assert documents.get(ports, "p498").document == {"key": "p498", "t": town, "text": "x" * 15_000}

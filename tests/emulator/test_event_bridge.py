@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from infra.local import processes
-from infra.local.chaos import parse
-from infra.local.event_bridge import cloudevent
-from infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
-from infra.local.event_bridge.inbox import Inbox
-from infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
+from signalbox_infra.local import processes
+from signalbox_infra.local.chaos import parse
+from signalbox_infra.local.event_bridge import cloudevent
+from signalbox_infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
+from signalbox_infra.local.event_bridge.inbox import Inbox
+from signalbox_infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
 from tests.emulator.waiting import eventually
 
 SECONDS_MAX = 15.0
@@ -114,7 +114,7 @@ class Bridge:
 
     def launch(self, half: str, *more: str) -> None:
         where = (f"--port={self.ports[half]}", f"--database={self.database}", f"--route=docs={self.target.url}")
-        command = [sys.executable, "-m", "infra.local.event_bridge", half, *where, *more]
+        command = [sys.executable, "-m", "signalbox_infra.local.event_bridge", half, *where, *more]
         self.running[half] = processes.start(command, output=subprocess.DEVNULL)
 
     def wait(self, half: str) -> None:

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
-from shared.core.operations.ports import Condition, Query
-from shared.documents.rules import links
-from shared.documents.rules.copies import Embedding
-from shared.documents.rules.documents import COLLECTION, Content
+from signalbox.core.ports import Query
+from signalbox.core.queries import Condition
+from signalbox.documents.machine import links
+from signalbox.documents.machine.copies import Embedding
+from signalbox.documents.model import COLLECTION, Content
+from signalbox_infra.local.stack import Stack
 from tests.bench.stage import TARGET, Stage, city, country, key_of
+from tests.tools import EMULATOR
+
+pytestmark = pytest.mark.slow
 
 CHAOS = "twice=0.3,reorder=0.3"
 DEEP = 5
@@ -22,8 +25,7 @@ USERS = 8
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    if firestore_emulator.find_installed() is None:
-        pytest.skip(f"the events of Google's emulator are what is tested: {firestore_emulator.HOW_TO_GET_IT}")
+    EMULATOR.require()  # the events of Google's emulator are what is tested
     with Stack(folder=tmp_path_factory.mktemp("fan-out"), chaos=CHAOS) as stack, Stage(stack) as stage:
         yield stage
 
@@ -81,7 +83,7 @@ def test_fan_outs_of_cycles_and_self_links_end_with_every_copy_up_to_date(stage:
     assert (found["a"]["to"]["n"], found["a"]["to"]["to"]["n"]) == (2, 2)
 
 
-@pytest.mark.parametrize("many", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [40, pytest.param(200, marks=pytest.mark.marathon)])
 def test_a_document_with_many_links_follows_all_of_them_while_they_change_vanish_and_come_back(
     stage: Stage, many: int
 ) -> None:
@@ -103,7 +105,7 @@ def test_no_users_write_is_lost_to_a_concurrent_fan_out(stage: Stage) -> None:
     follow_while_users_write(stage, copies=400, written=range(0, 400, 10))
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.timeout(900)
 def test_20000_copies_follow_two_changes_and_no_users_write_is_lost(stage: Stage) -> None:
     follow_while_users_write(stage, copies=MANY, written=range(0, MANY, 400))

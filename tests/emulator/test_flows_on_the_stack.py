@@ -7,10 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local.stack import Stack
-from infra.status.flow import main as draw
-from shared.adapters.settings import EMBEDDED
+from signalbox.adapters.settings import EMBEDDED
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.status.flow import main as draw
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 60.0
@@ -45,7 +47,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         Stack(folder=folder / "state", catalogue=catalogue) as stack,
         httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as client,
     ):
-        patch.setattr("infra.status.flow.FOLDER", folder / "state")
+        patch.setattr("signalbox_infra.status.flow.FOLDER", folder / "state")
         yield client
 
 
@@ -97,7 +99,7 @@ def test_orders_are_shipped_or_undone(http: httpx.Client, capsys: pytest.Capture
     assert stock["reserved"].keys() == {number for number, state in orders.items() if state == "shipped"}
     assert draw(["checkout/1"]) == 0
     drawn = capsys.readouterr().out
-    assert drawn.startswith("checkout/1: completed, told 3 times")
+    assert drawn.startswith("checkout/1: completed, 3 log entries")
     assert "step shop.charge" in drawn
     assert draw(["checkout/none"]) == 1
 

@@ -4,13 +4,17 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from examples.gazetteer import report
 from examples.gazetteer.client import Documents
 from examples.gazetteer.data import gazetteer
 from examples.gazetteer.job import Job, Phase
 from examples.gazetteer.sites import LocalSite
 from examples.gazetteer.steps import Step, plan
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
+
+pytestmark = pytest.mark.slow
 
 CITIES = 100
 

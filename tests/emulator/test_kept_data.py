@@ -6,10 +6,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.local import processes
-from infra.local.stack import Stack, StackError
-from shared.adapters.settings import EMBEDDED
+from signalbox.adapters.settings import EMBEDDED
+from signalbox_infra.local import processes
+from signalbox_infra.local.stack import Stack, StackError
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 30.0
 CATALOGUE = """
@@ -28,7 +30,7 @@ queues:
   batches: *queue
 """
 WAITERS = """
-from shared.kit import Function, Lease, Request, batch, documents, semaphore
+from signalbox import Function, Lease, Request, batch, documents, semaphore
 
 app = Function("waiters")
 

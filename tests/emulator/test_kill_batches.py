@@ -4,9 +4,11 @@ import pytest
 
 from examples.demo import batches
 from examples.gazetteer.client import Documents
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 UNITS = 500
 SECONDS_MAX = 60

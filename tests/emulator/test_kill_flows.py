@@ -11,9 +11,11 @@ import pytest
 
 from examples.checkout.main import DOCKS
 from examples.gazetteer.client import Documents
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 CLIENTS = 10
 ORDERS = int(os.environ.get("FLOW_ORDERS", "60"))
@@ -22,7 +24,7 @@ LARGE = 3_000
 """An amount that somebody has to approve: every third order's."""
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.timeout(SECONDS_MAX * 3)
 @pytest.mark.parametrize("part", ["functions", "cloud-tasks"])
 def test_every_order_ends_once_shipped_or_undone_although_a_part_is_killed_twice(

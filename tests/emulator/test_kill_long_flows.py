@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from examples.gazetteer.client import Documents
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.marathon import ALONE, BESIDE, PERMITS, STEPS
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 CLIENTS = 10
 RUNS = int(os.environ.get("FLOW_RUNS", "12"))
@@ -23,7 +25,7 @@ PARTS = ("functions", "cloud-tasks")
 KILLS = 6
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.timeout(SECONDS_MAX * 2)
 def test_every_flow_ends_once_with_each_outcome_taken_once_although_parts_are_killed(
     killable: Stack, client: Documents
@@ -66,7 +68,7 @@ def _told_in_all() -> int:
 
 def _told(client: Documents, runners: list[str]) -> int:
     """Return how many entries the logs have."""
-    return sum(int(client.call("GET", f"marathon/flows/run/{runner}").json()["told"]) for runner in runners)
+    return sum(int(client.call("GET", f"marathon/flows/run/{runner}").json()["log_length"]) for runner in runners)
 
 
 def _result(client: Documents, runner: str) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def _result(client: Documents, runner: str) -> dict[str, Any]:
 
 
 def _check_laps(runner: str, laps: list[dict[str, Any]]) -> None:
-    """Check that each step ended once, and was told what the one before returned."""
+    """Check that each step ended once, and received the result of the one before."""
     assert [lap["number"] for lap in laps] == list(range(STEPS))
     assert len({lap["mark"] for lap in laps}) == STEPS
     assert (laps[0]["before"], laps[ALONE - 1]["before"]) == (runner, f"go {runner}")
@@ -93,7 +95,7 @@ def _check_laps(runner: str, laps: list[dict[str, Any]]) -> None:
 
 
 def _check_log(client: Documents, runner: str, laps: list[dict[str, Any]]) -> None:
-    """Check that the log has each step once, with the outcome that the code was told, and everything else once."""
+    """Check that the log has each step once, with the outcome that the code received, and everything else once."""
     entries = client.call("GET", f"marathon/flows/run/{runner}/log").json()["entries"]
     steps = [each["result"]["mark"] for each in entries if each.get("command", "").startswith("step ")]
     assert sorted(steps) == sorted(lap["mark"] for lap in laps)

@@ -13,9 +13,11 @@ import pytest
 
 from examples.gazetteer.client import Documents
 from examples.machines.main import CHANGES_AT_ONCE, GRAPH
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 CLIENTS = 10
 MACHINES = int(os.environ.get("MACHINES", "8"))
@@ -24,7 +26,7 @@ ORDERS = 25
 SECONDS_MAX = 120 + 15 * MACHINES
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.timeout(SECONDS_MAX * 3)
 @pytest.mark.parametrize("part", ["functions", "cloud-tasks"])
 def test_every_machine_goes_along_its_graph_although_a_part_is_killed_twice(

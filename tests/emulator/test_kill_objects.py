@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from examples.gazetteer.client import Documents, Refused
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
 
@@ -25,7 +25,7 @@ AMOUNT = 100
 SECONDS_MAX = 60 + CALLS / 5
 """Of a wait. 50 clients on a machine of two cores that nothing else uses make some 50 calls a second."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * SECONDS_MAX)]
+pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(4 * SECONDS_MAX)]
 
 Call = Callable[[int], str]
 """Make the call of a number; return the path of its placeholder."""

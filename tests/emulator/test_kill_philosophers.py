@@ -4,15 +4,17 @@ import pytest
 
 from examples.demo import philosophers
 from examples.gazetteer.client import Documents
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 SEATS, ROUNDS = 5, 5
 SECONDS_MAX = 100
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 def test_every_meal_is_eaten_and_every_fork_is_back_although_functions_are_killed_twice(
     killable: Stack, client: Documents
 ) -> None:

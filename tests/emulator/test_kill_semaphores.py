@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 
 from examples.gazetteer.client import Documents
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 WORKERS = 20
 CROWD = 50
 SECONDS_MAX = 60
 MINUTES_MAX = 300
-PARTS = ("functions", "events-deliver", pytest.param("cloud-tasks", marks=pytest.mark.slow))
+PARTS = ("functions", "events-deliver", pytest.param("cloud-tasks", marks=pytest.mark.marathon))
 """The last takes longer: what its death keeps from being handed over is the sweeper's, ten seconds later."""
 
 
@@ -59,7 +61,7 @@ def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_
     assert at_once(client, part) <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 def test_twenty_who_stay_for_two_seconds_come_in_two_at_a_time_and_each_once(client: Documents) -> None:
     client.call("POST", f"contest/slow/s2/2/{WORKERS}")
     eventually(lambda: len(workers_out(client, "s2")) == WORKERS, MINUTES_MAX)
@@ -68,7 +70,7 @@ def test_twenty_who_stay_for_two_seconds_come_in_two_at_a_time_and_each_once(cli
     assert at_once(client, "s2") <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.timeout(900)
 def test_fifty_come_in_three_at_a_time_although_functions_and_queue_are_killed_again_and_again(
     killable: Stack, client: Documents

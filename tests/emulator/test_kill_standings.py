@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from examples.gazetteer.client import Documents
-from infra.local.stack import Stack
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 50
 SECONDS_MAX = 90
-PARTS = ("functions", "events-deliver", pytest.param("cloud-tasks", marks=pytest.mark.slow))
+PARTS = ("functions", "events-deliver", pytest.param("cloud-tasks", marks=pytest.mark.marathon))
 
 
 def yoke(client: Documents, item: str, user: int) -> None:

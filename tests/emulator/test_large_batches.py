@@ -9,17 +9,17 @@ import yaml
 
 from examples.demo import batches
 from examples.gazetteer.client import Documents
-from infra import catalogue as catalogues
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
+from tests.tools import EMULATOR
 
 CHAOS = "twice=0.1,late=0.02,reorder=0.1,lose_answers=0.05,seed=13"
 KILLS_SECONDS = 4
 SECONDS_MAX = 900
 TREE = """
-from shared.kit import Function, SubBatch, batch, sub_batch
+from signalbox import Function, SubBatch, batch, sub_batch
 
 app = Function("tree")
 
@@ -39,10 +39,9 @@ tree = app.entry_point()
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.marathon,
     pytest.mark.timeout(SECONDS_MAX + 300),
-    pytest.mark.skipif(
-        firestore_emulator.find_installed() is None, reason="the embedded store ends with the functions"
-    ),
+    EMULATOR.skip_without(),  # the embedded store ends with the functions
 ]
 
 

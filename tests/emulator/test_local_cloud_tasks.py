@@ -11,11 +11,11 @@ import pytest
 from google.api_core import exceptions
 from google.auth import jwt
 
-from infra.local.cloud_tasks.dispatcher import Dispatcher
-from infra.local.cloud_tasks.identity import Identity, new_private_key
-from infra.local.cloud_tasks.messages import Task
-from infra.local.cloud_tasks.progress import DEADLINE_EXCEEDED, UNAVAILABLE, Progress
-from infra.local.processes import free_port
+from signalbox_infra.local.cloud_tasks.dispatcher import Dispatcher
+from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
+from signalbox_infra.local.cloud_tasks.messages import Task
+from signalbox_infra.local.cloud_tasks.progress import DEADLINE_EXCEEDED, UNAVAILABLE, Progress
+from signalbox_infra.local.processes import free_port
 from tests.emulator.local_cloud_tasks import LOCATION, QUICK, Server, Worker, serving
 from tests.emulator.local_cloud_tasks import queue as queue
 from tests.emulator.local_cloud_tasks import server as server

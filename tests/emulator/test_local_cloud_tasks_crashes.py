@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 from google.api_core import exceptions
 
-from infra.local.processes import free_port
+from signalbox_infra.local.processes import free_port
 from tests.emulator.local_cloud_tasks import LOCATION, Worker, running
 from tests.emulator.local_cloud_tasks import queue as queue
 from tests.emulator.local_cloud_tasks import server as server
 from tests.emulator.local_cloud_tasks import worker as worker
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, worker: Worker) -> None:
@@ -104,7 +106,7 @@ def settings(rate: float) -> dict[str, float]:
 
 def test_a_second_server_on_the_same_file_is_refused(tmp_path: Path) -> None:
     with running(tmp_path / "tasks.db") as server:
-        command = [sys.executable, "-m", "infra.local.cloud_tasks", "--port", str(free_port())]
+        command = [sys.executable, "-m", "signalbox_infra.local.cloud_tasks", "--port", str(free_port())]
         second = subprocess.run(
             [*command, "--database", str(server.database)], capture_output=True, text=True, check=False, timeout=20
         )

@@ -14,10 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local import firestore_emulator, processes
-from infra.local.stack import Stack, StackError
-from infra.local.supervisor import Service, Supervisor
+from signalbox_infra.local import processes
+from signalbox_infra.local.services.supervisor import Service, Supervisor
+from signalbox_infra.local.stack import Stack, StackError
 from tests.emulator.waiting import eventually
+from tests.tools import EMULATOR
 
 SECONDS_MAX = 30.0
 ROOT = Path(__file__).parents[2]
@@ -44,10 +45,10 @@ NOTES = """
 from datetime import UTC, datetime, timedelta
 
 import wording
-from shared.adapters import runtime
-from shared.adapters.http.routes import Response, Routes
-from shared.core.operations.ports import Put
-from shared.core.rules.effects import Effect, name_of
+from signalbox.adapters import runtime
+from signalbox.adapters.http.routes import Response, Routes
+from signalbox.core.ports import Put
+from signalbox.core.effects import Effect, name_of
 
 routes = Routes("notes")
 
@@ -78,27 +79,27 @@ notes = routes.entry_point()
 """
 NOTE_WRITTEN = """
 import wording
-from shared.adapters import runtime
-from shared.adapters.http.events import document_written
-from shared.core.operations.ports import Put
+from signalbox.adapters import runtime
+from signalbox.adapters.http.events import document_written
+from signalbox.core.ports import Put
 
 @document_written("note_written")
 def note_written(event):
     runtime.ports().store.commit([Put(f"seen/{event.key}", {"number": event.after["number"], "by": wording.SAID})])
 """
 NOTE_TASK = """
-from shared.adapters import runtime
-from shared.adapters.http.tasks import task_entry
-from shared.core.operations.ports import Put
+from signalbox.adapters import runtime
+from signalbox.adapters.http.tasks import task_entry
+from signalbox.core.ports import Put
 
 @task_entry("note_task")
 def note_task(task):
     runtime.ports().store.commit([Put(f"done/{task.payload['key']}", {"done": True})])
 """
 TICK = """
-from shared.adapters import runtime
-from shared.adapters.http.tasks import schedule_entry
-from shared.core.operations.ports import Put
+from signalbox.adapters import runtime
+from signalbox.adapters.http.tasks import schedule_entry
+from signalbox.core.ports import Put
 
 @schedule_entry("tick")
 def tick():
@@ -122,8 +123,7 @@ def project(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    if firestore_emulator.find_installed() is None:
-        pytest.skip(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
+    EMULATOR.require()
     folder = tmp_path_factory.mktemp("stack")
     with Stack(folder=folder / "state", catalogue=project(folder)) as running:
         yield running
@@ -239,7 +239,8 @@ def test_nothing_stays_behind_after_the_end_and_the_embedded_store_does_the_same
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_services_end_with_a_stack_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     script = (
-        "import json, pathlib, sys, time; from infra.local.stack import Stack; here = pathlib.Path(sys.argv[1])\n"
+        "import json, pathlib, sys, time; here = pathlib.Path(sys.argv[1])\n"
+        "from signalbox_infra.local.stack import Stack\n"
         "with Stack(folder=here, catalogue=here / 'infra' / 'catalogue.yaml') as stack:\n"
         "    print(json.dumps([stack.pid(name) for name in stack.service_names]), flush=True); time.sleep(60)\n"
     )

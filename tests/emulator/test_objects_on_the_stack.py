@@ -7,9 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local.stack import Stack
-from shared.adapters.settings import EMBEDDED
+from signalbox.adapters.settings import EMBEDDED
+from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 30.0
 CATALOGUE = """
@@ -25,7 +27,7 @@ queues:
   tasks: *queue
 """
 COUNTERS = """
-from shared.kit import Function, Object, Outcome, Problem, documents, later, objects, read_only, send
+from signalbox import Function, Object, Outcome, Problem, documents, later, objects, read_only, send
 
 app = Function("counters")
 
@@ -75,7 +77,7 @@ def sent(name: str) -> None:
 counters = app.entry_point()
 """
 CALLERS = """
-from shared.kit import Function, Request, objects
+from signalbox import Function, Request, objects
 
 app = Function("callers")
 

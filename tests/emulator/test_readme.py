@@ -12,8 +12,8 @@ import httpx
 import pytest
 import yaml
 
-from infra.local import processes
-from shared.core.rules.problems import Problem
+from signalbox.core.problems import Problem
+from signalbox_infra.local import processes
 from tests.emulator.pages import PROJECT, README, block, run_calls, serving
 
 FOLLOW_SECONDS_MAX = 20

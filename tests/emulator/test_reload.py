@@ -7,10 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.local import firestore_emulator
-from infra.local.dev_loop import DevLoop
-from infra.local.stack import Stack
+from signalbox_infra.local.reloading.dev_loop import DevLoop
+from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
+from tests.tools import EMULATOR
+
+pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 30.0
 CATALOGUE = """
@@ -27,7 +29,7 @@ triggers:
 """
 GREETER = """
 import texts
-from shared.kit import Function, Request, documents
+from signalbox import Function, Request, documents
 
 app = Function("greeter")
 
@@ -58,7 +60,7 @@ def slow(request: Request, key: str) -> dict[str, str]:
 greeter = app.entry_point()
 """
 NOTED = """
-from shared.kit import DocumentEvent, Function, documents
+from signalbox import DocumentEvent, Function, documents
 
 app = Function("noted")
 
@@ -127,7 +129,7 @@ def test_a_changed_module_is_served_soon_and_announced_in_one_line(project: Proj
         ("TEXT = 'three", "greeter/texts.py:1:"),
         ("TEXT = 'three'\ndef f():\n    return unknown\n", "greeter/texts.py:3:12: F821 Undefined name `unknown`"),
         ("TEXT = [][1]\n", "greeter/texts.py:1: IndexError: list index out of range"),
-        ("from shared.kit import Lese\nTEXT = Lese\n", "greeter/texts.py:1: ImportError: cannot import name 'Lese'"),
+        ("from signalbox import Lese\nTEXT = Lese\n", "greeter/texts.py:1: ImportError: cannot import name 'Lese'"),
         ("import neighbours\nTEXT = neighbours\n", "texts.py:1 imports neighbours"),
     ],
     ids=["syntax", "name", "import", "kit", "package"],
@@ -172,7 +174,7 @@ def test_a_changed_catalogue_is_checked_and_then_served(project: Project) -> Non
     assert project.next_line().startswith("reloaded in ")
 
 
-@pytest.mark.skipif(firestore_emulator.find_installed() is None, reason=firestore_emulator.HOW_TO_GET_IT)
+@EMULATOR.skip_without()
 def test_a_new_function_with_a_trigger_gets_events(project: Project) -> None:
     entry = "  noted: {folder: noted, invoked_by: [event]}"
     text = CATALOGUE.format(invokers="people", tasks="", more=entry) + TRIGGER

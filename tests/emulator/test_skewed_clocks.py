@@ -17,14 +17,16 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.clock import SystemClock
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import Ports
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings
-from shared.semaphores.rules.semaphores import path_of
-from shared.testing.recorded_log import RecordedLog
+from signalbox.adapters.clock import SystemClock
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.ports import Ports
+from signalbox.semaphores import service
+from signalbox.semaphores.model import path_of
+from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.testing.ports import RecordedLog
 from tests.emulator.skewed_client import NoQueue
+
+pytestmark = pytest.mark.slow
 
 LIBRARIES = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/local/lib/faketime/libfaketime.so.1")
 HOUR = 3_600
@@ -79,7 +81,7 @@ def start(library: str, shift_seconds: int, *said: str) -> "subprocess.Popen[str
 
 
 LIBRARY = preload()
-MEANS = ["", *([pytest.param(LIBRARY, marks=pytest.mark.slow)] if LIBRARY else [])]
+MEANS = ["", *([pytest.param(LIBRARY, marks=pytest.mark.marathon)] if LIBRARY else [])]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def ports(firestore_emulator: str, project: str) -> Iterator[Ports]:
 @pytest.fixture
 def name(ports: Ports) -> str:
     name = uuid.uuid4().hex
-    semaphores.put(ports, name, SemaphoreSettings(1, LEASE_SECONDS))
+    service.put(ports, name, SemaphoreSettings(1, LEASE_SECONDS))
     return name
 
 
@@ -145,8 +147,8 @@ def test_waiters_are_granted_permits_in_the_order_of_their_calls(
     granted = []
     for caller in ("behind", "ahead", "right"):
         clients[caller].call("signal", lease)
-        [held] = semaphores.get(ports, name)["leases"]
-        lease = held["id"]
+        [held] = service.get(ports, name).leases
+        lease = held.lease_id
         granted.append(lease.partition("~")[0])
     assert granted == ["of ahead", "of right", "of behind"]
 

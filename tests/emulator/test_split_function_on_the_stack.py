@@ -7,9 +7,11 @@ import httpx
 import pytest
 import yaml
 
-from infra import catalogue as catalogues
-from infra.local.stack import Stack
-from shared.testing import user_token
+from signalbox.testing import user_token
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.local.stack import Stack
+
+pytestmark = pytest.mark.slow
 
 PAGE = "https://app.example.com"
 

@@ -10,8 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local import processes
+from signalbox_infra.local import processes
 from tests.emulator.pages import PROJECT, README, block, run_calls, serving
+
+pytestmark = pytest.mark.slow
 
 NOT_CLONED = (".git", ".venv", ".local", "dist", "__pycache__", ".*_cache", ".hypothesis")
 PAGE = "docs/tutorial.md"

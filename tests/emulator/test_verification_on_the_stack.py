@@ -7,19 +7,20 @@ from typing import Any
 import pytest
 
 from examples.gazetteer.client import Documents
-from infra.local import firestore_emulator
-from infra.local.stack import Stack
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import REMOVE, Change, Put
-from shared.documents.rules.documents import RESERVED, digest
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.ports import REMOVE, Change, Put
+from signalbox.documents.model import RESERVED, digest_of
+from signalbox_infra.local.stack import Stack
+from tests.tools import EMULATOR
+
+pytestmark = pytest.mark.slow
 
 QUIET_SECONDS = 30
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    if firestore_emulator.find_installed() is None:
-        pytest.skip(f"no other client can write to the embedded store: {firestore_emulator.HOW_TO_GET_IT}")
+    EMULATOR.require()  # no other client can write to the embedded store
     with Stack(folder=tmp_path_factory.mktemp("stack")) as stack:
         yield stack
 
@@ -93,4 +94,4 @@ def forge(other: FirestoreStore, key: str, content: dict[str, Any]) -> None:
     assert held.data is not None
     stamp = held.data[RESERVED]
     assert stamp["author"] == "refresh"
-    other.commit([Put(held.path, {**content, RESERVED: stamp | {"digest": digest(content)}})])
+    other.commit([Put(held.path, {**content, RESERVED: stamp | {"digest": digest_of(content)}})])

@@ -29,25 +29,25 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
 
-from infra.catalogue import load
-from infra.local.functions_server import mounted
-from shared.adapters import runtime
-from shared.batches.operations import batches
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadArgument
-from shared.documents.operations import documents
-from shared.documents.rules.requests import PutRequest
-from shared.history.rules.selection import HISTORY, HistoryRule
-from shared.kit import Function, flow, objects
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
-from shared.tasks.operations import failures
-from shared.tasks.rules.attempts import Attempt, Start
-from shared.testing import Harness, loading
-from shared.transforms.operations import transforms
-from shared.transforms.rules.transforms import PutTransformRequest
+from signalbox import Function, flow, objects
+from signalbox.adapters import runtime
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import batches
+from signalbox.core.calls import Call
+from signalbox.core.problems import BadArgument
+from signalbox.documents.requests import PutRequest
+from signalbox.documents.service import documents
+from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.semaphores import service
+from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.tasks.model import Attempt, Start
+from signalbox.tasks.service import failures
+from signalbox.testing import Harness, loading
+from signalbox.testing.limits import replaced
+from signalbox.transforms import service as transforms_service
+from signalbox.transforms.model import PutTransformRequest
+from signalbox_infra.catalogue import load
+from signalbox_infra.local.functions.server import mounted
 
 CHECKS = [
     not_a_server_error,
@@ -123,7 +123,7 @@ def harness() -> Iterator[Harness]:
     kept = HISTORY.replaced([HistoryRule(keys=frozenset(TAKEN))])
     with (
         kept,
-        LIMITS.replaced(watch_stream_seconds=0.05, watch_pause_seconds=0.01),
+        replaced(watch_stream_seconds=0.05, watch_pause_seconds=0.01),
     ):  # batches that do not end are watched
         yield filled(created)
     runtime.bind(None)
@@ -134,8 +134,8 @@ def filled(created: Harness) -> Harness:
     ports = runtime.ports()
     for name in TAKEN:
         documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
-        semaphores.put(ports, name, SemaphoreSettings(2, 60))
-        transforms.put(ports, PutTransformRequest.from_request(name, {"n": "#.n"}))
+        service.put(ports, name, SemaphoreSettings(2, 60))
+        transforms_service.put(ports, PutTransformRequest.from_request(name, {"n": "#.n"}))
     paint = Call("quilt", "paint", {})
     batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
     batches.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
@@ -146,7 +146,7 @@ def filled(created: Harness) -> Harness:
         objects("Counter", name).with_(id=name).add()
         count.start(name)
     for name in TAKEN:  # the second one waits for the first
-        semaphores.wait(ports, "a", WaitRequest(name, paint, permits=2))
+        service.wait(ports, "a", WaitRequest(name, paint, permits=2))
     return created
 
 
@@ -203,7 +203,7 @@ def test_a_method_that_an_address_does_not_have_is_405_as_described(path: str) -
     assert all("405" in call["responses"] for call in calls.values())
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.timeout(0)
 @by_chance_alone.parametrize()
 @settings(max_examples=300, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))

@@ -24,10 +24,10 @@ from schemathesis.specs.openapi.checks import (
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from werkzeug.test import Client
 
-from shared.adapters import runtime
-from shared.kit import Function, Hidden, ReadOnly, RefersTo, add_resource
-from shared.testing import Harness, loading
-from shared.testing.index_check import IndexedStore
+from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource
+from signalbox.adapters import runtime
+from signalbox.testing import Harness, loading
+from signalbox.testing.index_check import IndexedStore
 
 CHECKS = [
     not_a_server_error,
@@ -130,14 +130,14 @@ def test_a_resource_answers_as_it_describes_itself(case: Any) -> None:
     check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @schema.parametrize()
 @settings(max_examples=5, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_resource_answers_each_bound_and_each_type_as_it_describes_itself(case: Any) -> None:
     check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.timeout(0)
 @by_chance_alone.parametrize()
 @settings(max_examples=300, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))

@@ -16,10 +16,10 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.adapters import settings as settings_module
-from shared.adapters.http import user_auth
-from shared.adapters.http.public_keys import FetchedKeys, PublicKeys
-from shared.adapters.http.user_auth import UserTokens
+from signalbox.adapters import settings as adapters_settings
+from signalbox.adapters.http import user_auth
+from signalbox.adapters.http.caller_auth import FetchedKeys, PublicKeys
+from signalbox.adapters.http.user_auth import UserTokens
 from tests.unit.adapters import test_user_auth as users
 
 KEYS = {users.FIREBASE.key_id: users.FIREBASE.pem}
@@ -67,11 +67,11 @@ TOKENS = (
 def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlaskClient]:
     deployed = users.Deployed()
     unsigned = request.param == "unsigned"
-    settings_module.bind(replace(deployed.settings, tokens_unsigned=unsigned))
+    adapters_settings.bind(replace(deployed.settings, tokens_unsigned=unsigned))
     tokens = UserTokens(PublicKeys("", lambda _: FetchedKeys(KEYS)), unsigned_too=unsigned)
     monkeypatch.setattr(user_auth, "_tokens", lambda: tokens)
     yield deployed.client
-    settings_module.bind(None)
+    adapters_settings.bind(None)
 
 
 @settings(max_examples=300, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))

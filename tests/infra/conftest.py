@@ -1,17 +1,17 @@
 """What the tests of the infrastructure share: the zips, and one deployment applied on the fake provider."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.catalogue import load
-from infra.packaging.__main__ import build
+from signalbox_infra.catalogue import load
+from signalbox_infra.packaging.__main__ import build
 from tests.infra.applied_once import applied, folder_of_the_run, one_at_a_time
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Resource, Workspace
+from tests.tools import TERRAFORM
 
 PAGE = "https://app.example.com"
 DOMAIN = "api.example.com"
@@ -20,10 +20,8 @@ ACCOUNT = "0123AB-CDEF01-234567"
 
 @pytest.fixture(scope="session", autouse=True)
 def terraform() -> str:
-    """Return Terraform's path. Without it these tests fail: nothing else holds these files to anything."""
-    found = shutil.which("terraform")
-    assert found, "Terraform is not on this machine's PATH: install it (1.9 or newer)"
-    return found
+    """Return Terraform's path. Without it the test is skipped."""
+    return TERRAFORM.require()
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import Change, Committed, Put, Query, Write
-from shared.testing.memory_store import MemoryStore
+from signalbox.core.ports import Change, Committed, Put, Query, Write
+from signalbox.testing.memory_store import MemoryStore
 
 
 @pytest.hookimpl(wrapper=True)

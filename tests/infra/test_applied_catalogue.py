@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from infra import applied_state
-from infra.applied_state import AppliedState
-from infra.catalogue import Catalogue, CatalogueError, load
-from infra.local.stack_from_state import settings_of, written
-from shared.adapters.settings import from_environment
+from signalbox.adapters.settings import from_environment
+from signalbox.history.model.declarations import HistoryRule
+from signalbox_infra import applied_state
+from signalbox_infra.applied_state import AppliedState
+from signalbox_infra.catalogue import Catalogue, CatalogueError, load
+from signalbox_infra.local.stack_from_state import settings_of, written
 from tests.infra.workspace import Resource, Workspace
 
 FUNCTIONS = 'module.function["{}"].google_cloudfunctions2_function.function'
@@ -87,7 +88,7 @@ def test_every_function_reads_its_settings_from_its_environment(found: AppliedSt
         assert settings.calling_queues == catalogue.calling_queues
         assert settings.object_classes == catalogue.object_classes
         assert settings.flow_functions == catalogue.flow_functions
-        assert settings.history == catalogue.history_rules
+        assert tuple(map(HistoryRule.from_json, json.loads(settings.history))) == catalogue.history_rules
         assert re.fullmatch(r"https://\{function\}-[0-9]{12}\.us-central1\.run\.app", settings.function_url)
         assert settings.account_of("links") == "qu-links@demo-project.iam.gserviceaccount.com"
 

@@ -4,6 +4,8 @@ import pytest
 
 from tests.infra.workspace import INFRA, Workspace
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_files_are_formatted(deployed: Workspace) -> None:
     assert deployed.run("fmt", "-check", "-recursive", str(INFRA), check=False).stdout == ""

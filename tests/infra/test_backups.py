@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.infra.conftest import ACCOUNT
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Resource, Workspace
+
+pytestmark = pytest.mark.slow
 
 
 def test_prod_is_copied_every_day_and_every_week(resources: Mapping[str, Resource]) -> None:

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.catalogue import load
-from infra.packaging.__main__ import build
+from signalbox_infra.catalogue import load
+from signalbox_infra.packaging.__main__ import build
 from tests.infra.workspace import Workspace
 from tests.packaging.sources import copy_of_the_project
 
+pytestmark = pytest.mark.slow
+
 FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
 SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
-OF_DOCUMENTS_ONLY = "shared/adapters/http/document_http.py"
+OF_DOCUMENTS_ONLY = "shared/signalbox/documents/http.py"
 
 
 @pytest.fixture

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from infra.catalogue import load
+from signalbox_infra.catalogue import load
 from tests.infra.conftest import DOMAIN
 from tests.infra.workspace import INFRA, Resource, Workspace
+
+pytestmark = pytest.mark.slow
 
 PEOPLES = sorted(each.name for each in load().functions.values() if "people" in each.invoked_by)
 

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.setup.pin_actions import PINNED, differences, pin
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
 
+pytestmark = pytest.mark.slow
+
 ROOT = INFRA.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+PINNED = re.compile(r"uses: [\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\w.]+")
+"""An action at a commit, and the commit's tag, which Dependabot reads and renews."""
+
 REPOSITORY = "ann/signals"
 POOL = r"projects/\d+/locations/global/workloadIdentityPools/signalbox-github"
 PLANNER_ROLES = {
@@ -103,19 +107,13 @@ def test_a_workflow_names_actions_by_their_commits(path: Path) -> None:
     assert [line for line in uses if not PINNED.search(line)] == []
 
 
-def test_a_moved_tag_is_reported_and_another_one_can_be_pinned(tmp_path: Path) -> None:
-    old, new = "a" * 40, "b" * 40
-    workflow = tmp_path / "plan.yaml"
-    workflow.write_text(f"uses: x/y@{old} # v1.0.0: late\nuses: x/z@{old} # v1\n")
-    commits = {("x/y", "v1.0.0"): new, ("x/z", "v1"): old, ("x/y", "v2"): new}
-
-    def lookup(action: str, tag: str) -> str:
-        return commits[action, tag]
-
-    assert list(differences(tmp_path, lookup)) == [f"x/y: v1.0.0 is {new}, and pinned is {old}"]
-    pin(tmp_path, "x/y", "v2", lookup)
-    assert workflow.read_text() == f"uses: x/y@{new} # v2: late\nuses: x/z@{old} # v1\n"
-    assert list(differences(tmp_path, lookup)) == []
+def test_dependabot_renews_the_actions() -> None:
+    path = ROOT / ".github" / "dependabot.yml"
+    checker = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.dependabot")
+    ended = subprocess.run([*checker, path], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ecosystems = [update["package-ecosystem"] for update in yaml.safe_load(path.read_text("utf-8"))["updates"]]
+    assert ecosystems == ["github-actions"]
 
 
 def test_only_what_was_merged_runs_as_the_deployer() -> None:

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from shared.testing.expiry_policies import POLICIES
+from signalbox.testing.expiry_policies import POLICIES
 from tests.infra.workspace import INFRA, Resource
+
+pytestmark = pytest.mark.slow
 
 Field = tuple[str, str]
 Made = list[tuple[str, list[str]]]

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from shared.testing.expiry_policies import POLICIES
+from signalbox.testing.expiry_policies import POLICIES
 from tests.infra.google_provider.servicer import Operation
 from tests.infra.workspace import Workspace
+
+pytestmark = pytest.mark.slow
 
 RIGHTS = ("google_project_iam_member", "google_artifact_registry_repository_iam_member")
 ACT_AS = "google_service_account_iam_member"

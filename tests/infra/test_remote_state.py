@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from infra.local.processes import free_ports
+from signalbox_infra.local.processes import free_ports
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Workspace
+
+pytestmark = pytest.mark.slow
 
 BUCKET = "demo-project-signalbox-state"
 ACCOUNT = "google_service_account.kit"

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from infra import applied_state
-from infra.applied_state import AppliedState
-from infra.catalogue import Catalogue, load
-from infra.deployments import deployments_of
-from infra.local.stack_from_state import settings_of, written
-from shared.adapters.settings import from_environment
+from signalbox.adapters.settings import from_environment
+from signalbox_infra import applied_state
+from signalbox_infra.applied_state import AppliedState
+from signalbox_infra.catalogue import Catalogue, load
+from signalbox_infra.deployments import deployments_of
+from signalbox_infra.local.stack_from_state import settings_of, written
 from tests.infra.conftest import PAGE, open_two
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.test_iam import rights, row_of, rows
 from tests.infra.workspace import Resource, Workspace
+
+pytestmark = pytest.mark.slow
 
 FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
 SOURCE = 'module.function["{}"].google_storage_bucket_object.source'

@@ -2,7 +2,7 @@
 
 import sys
 
-from infra.local import firestore_emulator
+from signalbox_infra.local.store import firestore_emulator
 from tests.memory.measure import measured
 from tests.memory.requests import REQUESTS
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import closing
 
-from shared.adapters.firestore.store import FirestoreStore
+from signalbox.adapters.firestore.store import FirestoreStore
 from tests.memory.requests import prepare
 
 SECONDS_MAX = 240

@@ -14,18 +14,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from shared.adapters import runtime
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import DocumentEvent, Ports, Put, Store
-from shared.documents.rules import documents, links
-from shared.documents.rules.copies import Embedding
-from shared.documents.rules.documents import COLLECTION, Content
-from shared.links.operations import fan_out, verification
-from shared.links.rules.verifications import Verification, path_of
-from shared.testing.clock import ManualClock
-from shared.testing.loading import FunctionTable
-from shared.testing.recorded_log import RecordedLog
-from shared.testing.task_queue import HeldTaskQueue
+from signalbox.adapters import runtime
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.ports import DocumentEvent, Ports, Put, Store
+from signalbox.documents import model
+from signalbox.documents.machine import links
+from signalbox.documents.machine.copies import Embedding
+from signalbox.documents.model import COLLECTION, Content
+from signalbox.links import tasks
+from signalbox.links.model import Verification, verification_path
+from signalbox.links.service import fan_out
+from signalbox.testing.loading import FunctionTable
+from signalbox.testing.ports import HeldTaskQueue, ManualClock, RecordedLog
 
 LARGE_BYTES = 300_000
 TARGETS = 100
@@ -61,13 +61,13 @@ def prepare(store: Store) -> None:
         outcomes = store.write_each(writes[start : start + 10])
         assert not any(isinstance(outcome, Exception) for outcome in outcomes), "a record was refused"
     now = datetime.now(UTC)
-    store.commit([Put(path_of(RUN), Verification(RUN, now, now, cursor="u").to_record())])
+    store.commit([Put(verification_path(RUN), Verification(RUN, now, now, cursor="u").to_record())])
 
 
 def record(key: str, content: Content, sources: Mapping[str, Content | None]) -> Mapping[str, Any]:
     """Return the record that a put leaves."""
     embedded = links.embed_links(key, content, Embedding(sources))
-    stamped = documents.stamped(None, embedded, "put", datetime.now(UTC), linked=True)
+    stamped = model.stamped(None, embedded, "put", datetime.now(UTC), linked=True)
     return stamped.to_record(links.link_keys(embedded), links.link_fields(embedded))
 
 
@@ -96,7 +96,7 @@ def put_many(_: Ports) -> None:
 
 def page(ports: Ports) -> None:
     """Refresh a page of the documents that embed a large one."""
-    fan_out.run_link_task(ports, {"event": "e", "work": {"key": target(0), "cursor": ""}})
+    tasks.run_link_task(ports, "page", {"event": "e", "work": {"key": target(0), "cursor": ""}})
 
 
 def event(ports: Ports) -> None:
@@ -107,7 +107,7 @@ def event(ports: Ports) -> None:
 
 def verify(ports: Ports) -> None:
     """Verify a page of large documents and their targets."""
-    verification.run_verification_task(ports, {"run": RUN, "cursor": "u"})
+    tasks.verify(ports, {"run": RUN, "cursor": "u"})
 
 
 REQUESTS: Mapping[str, Callable[[Ports], None]] = {

@@ -4,10 +4,12 @@ import re
 
 import pytest
 
-from infra import catalogue as catalogues
-from shared.core.rules.limits import LIMITS
+from signalbox.core.limits import LIMITS
+from signalbox_infra import catalogue as catalogues
 from tests.memory.measure import measured
 from tests.memory.requests import REQUESTS
+
+pytestmark = pytest.mark.slow
 
 UNITS = {"Mi": 2**20, "Gi": 2**30}
 ON_DOCUMENTS = ("documents", "link_fan_out", "link_refresh", "link_verify")
@@ -25,7 +27,7 @@ def test_the_largest_request_takes_no_more_than_its_bound(firestore_emulator: st
     assert_within_the_limits(firestore_emulator, [WORST])
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 def test_no_request_takes_more_than_its_bound(firestore_emulator: str) -> None:
     assert_within_the_limits(firestore_emulator, [name for name in REQUESTS if name != WORST])
 

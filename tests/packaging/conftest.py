@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.catalogue import load
-from infra.packaging.package import Package, package
+from signalbox_infra.catalogue import load
+from signalbox_infra.packaging.package import Package, package
 
 LOCKED = "flask==3.1.3 \\\n    --hash=sha256:00\n"
 
@@ -23,12 +23,12 @@ def project(tmp_path: Path) -> Project:
         usual = {
             "infra/catalogue.yaml": "functions:\n  one: {invoked_by: [people]}\n  two: {invoked_by: [people]}\n",
             "functions/requirements.txt": LOCKED,
-            "functions/one/main.py": "from shared.rules import a\n\none = a.answer\n",
-            "functions/two/main.py": "from shared.rules.b import answer\n\n\ndef two(request):\n    return answer\n",
-            "shared/__init__.py": "",
-            "shared/rules/__init__.py": "",
-            "shared/rules/a.py": "answer = 1\n",
-            "shared/rules/b.py": "answer = 2\n",
+            "functions/one/main.py": "from signalbox.rules import a\n\none = a.answer\n",
+            "functions/two/main.py": "from signalbox.rules.b import answer\n\n\ndef two(request):\n    return answer\n",
+            "shared/signalbox/__init__.py": "",
+            "shared/signalbox/rules/__init__.py": "",
+            "shared/signalbox/rules/a.py": "answer = 1\n",
+            "shared/signalbox/rules/b.py": "answer = 2\n",
         }
         for path, content in {**usual, **files}.items():
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.catalogue import load
-from infra.local.stack import Stack, StackError
-from infra.packaging.__main__ import build
-from infra.packaging.checks import check, check_all
-from infra.packaging.imports import PackagingError
+from signalbox_infra.catalogue import load
+from signalbox_infra.local.stack import Stack, StackError
+from signalbox_infra.packaging.__main__ import build
+from signalbox_infra.packaging.checks import check, check_all
+from signalbox_infra.packaging.imports import PackagingError
 from tests.packaging.conftest import LOCKED, Project
 
-TASKS = """from shared.kit import Function, Unit, batch, semaphore
+TASKS = """from signalbox import Function, Unit, batch, semaphore
 
 app = Function("one")
 
@@ -87,7 +87,7 @@ def test_an_import_that_the_cloud_cannot_resolve_is_refused(project: Project, ma
         "import rates\nfrom rates import deep\nfrom rates.deep import answer\nimport single",
         "from google.cloud import firestore\nfrom google.cloud.firestore import Client",
         "import yaml_extra.parts",
-        "from shared.rules import a",
+        "from signalbox.rules import a",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import httpx",
         "try:\n    import httpx\nexcept ImportError:\n    httpx = None",
     ],
@@ -162,7 +162,7 @@ def test_an_entry_declares_the_classes_of_objects_and_the_queues_of_their_turns(
     project: Project, entry: str, line: str
 ) -> None:
     counter = "@app.object\nclass Counter:\n    total: int = 0\n"
-    main = f"from shared.kit import Function\n\napp = Function('one')\n\n{counter}\none = app.entry_point()\n"
+    main = f"from signalbox import Function\n\napp = Function('one')\n\n{counter}\none = app.entry_point()\n"
     catalogue = ENTRY.format(entry=entry, queues=QUEUES)
     assert f"write  {line}" in refusal(project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main}))
 
@@ -186,13 +186,13 @@ def test_an_entry_declares_the_flows_and_the_queues_of_their_turns(
     project: Project, entry: str, body: str, line: str
 ) -> None:
     code = f"@app.flow\ndef checkout():\n    yield flow.{body}\n"
-    main = f"from shared.kit import Function, flow\n\napp = Function('one')\n\n{code}\none = app.entry_point()\n"
+    main = f"from signalbox import Function, flow\n\napp = Function('one')\n\n{code}\none = app.entry_point()\n"
     catalogue = ENTRY.format(entry=entry, queues=QUEUES)
     assert line in refusal(project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main}))
 
 
 def test_who_calls_objects_of_another_function_enqueues_to_their_queue(project: Project) -> None:
-    main = "from shared.kit import objects\n\none = lambda _: objects('Counter', 'a').add(amount=1)\n"
+    main = "from signalbox import objects\n\none = lambda _: objects('Counter', 'a').add(amount=1)\n"
     catalogue = ENTRY.format(entry="invoked_by: [people]", queues=QUEUES)
     assert "write  enqueues: [objects]" in refusal(
         project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main})
@@ -220,7 +220,7 @@ schedules:
 """
 REPORT = """from typing import Literal
 
-from shared.kit import Function, TaskContext
+from signalbox import Function, TaskContext
 
 app = Function("one")
 

@@ -2,27 +2,49 @@
 
 import pytest
 
-from infra.packaging.imports import PackagingError, shared_files
+from signalbox_infra.packaging.imports import PackagingError, library_files
 from tests.packaging.conftest import LOCKED, Packaged, Project
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "import shared.rules.a",
-        "from shared.rules import a",
-        "from shared.rules.a import answer",
-        "def later():\n    from shared.rules import a",
-        "if False:\n    import shared.rules.a as b",
-        "import importlib\nimportlib.import_module('shared.rules.a')",
-        "from importlib import import_module\nNAMES = {'a': 'shared.rules.a'}\nimport_module(NAMES[name])",
+        "import signalbox.rules.a",
+        "from signalbox.rules import a",
+        "from signalbox.rules.a import answer",
+        "def later():\n    from signalbox.rules import a",
+        "if False:\n    import signalbox.rules.a as b",
+        "import importlib\nimportlib.import_module('signalbox.rules.a')",
+        "from importlib import import_module\nNAMES = {'a': 'signalbox.rules.a'}\nimport_module(NAMES[name])",
     ],
 )
 def test_every_way_of_importing_a_module_is_seen(project: Project, text: str) -> None:
-    assert set(shared_files({"main.py": text.encode()}, project({}))) == {
-        "shared/__init__.py",
-        "shared/rules/__init__.py",
-        "shared/rules/a.py",
+    assert set(library_files({"main.py": text.encode()}, project({}))) == {
+        "signalbox/__init__.py",
+        "signalbox/rules/__init__.py",
+        "signalbox/rules/a.py",
+    }
+
+
+LAZY = """\
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from signalbox.flows.api import flows as flows
+make_lazy(__name__)
+"""
+"""A package with a public name that is also the name of a folder."""
+
+
+@pytest.mark.parametrize(
+    ("text", "module"), [("from signalbox import flows", "api"), ("from signalbox.flows import problems", "problems")]
+)
+def test_a_public_name_and_a_folder_of_the_same_name_are_told_apart(project: Project, text: str, module: str) -> None:
+    files = {"__init__.py": LAZY, "flows/__init__.py": "", "flows/api.py": "", "flows/problems.py": ""}
+    root = project({f"shared/signalbox/{path}": content for path, content in files.items()})
+    assert set(library_files({"main.py": text.encode()}, root)) == {
+        "signalbox/__init__.py",
+        "signalbox/flows/__init__.py",
+        f"signalbox/flows/{module}.py",
     }
 
 
@@ -32,48 +54,51 @@ def test_imports_are_followed_through_modules_packages_siblings_and_relative_nam
     root = project(
         {
             "functions/one/main.py": "import sibling\n\none = sibling.one\n",
-            "functions/one/sibling.py": "from shared.adapters.front import one\n",
-            "shared/adapters/__init__.py": "from . import registry\n",
-            "shared/adapters/registry.py": "",
-            "shared/adapters/front.py": "from ..rules.a import answer\nfrom .. import top\none = answer\n",
-            "shared/adapters/unused.py": "",
-            "shared/top.py": "",
+            "functions/one/sibling.py": "from signalbox.adapters.front import one\n",
+            "shared/signalbox/adapters/__init__.py": "from . import registry\n",
+            "shared/signalbox/adapters/registry.py": "",
+            "shared/signalbox/adapters/front.py": "from ..rules.a import answer\nfrom .. import top\none = answer\n",
+            "shared/signalbox/adapters/unused.py": "",
+            "shared/signalbox/top.py": "",
         }
     )
-    assert {path for path in packaged(root, "one").files if path.startswith("shared/")} == {
-        "shared/__init__.py",
-        "shared/adapters/__init__.py",
-        "shared/adapters/front.py",
-        "shared/adapters/registry.py",
-        "shared/rules/__init__.py",
-        "shared/rules/a.py",
-        "shared/top.py",
+    assert {path for path in packaged(root, "one").files if path.startswith("signalbox/")} == {
+        "signalbox/__init__.py",
+        "signalbox/adapters/__init__.py",
+        "signalbox/adapters/front.py",
+        "signalbox/adapters/registry.py",
+        "signalbox/rules/__init__.py",
+        "signalbox/rules/a.py",
+        "signalbox/top.py",
     }
 
 
 def test_modules_that_import_each_other_end_the_search(project: Project, packaged: Packaged) -> None:
     root = project(
-        {"shared/rules/a.py": "import shared.rules.b\nanswer = 1\n", "shared/rules/b.py": "import shared.rules.a\n"}
+        {
+            "shared/signalbox/rules/a.py": "import signalbox.rules.b\nanswer = 1\n",
+            "shared/signalbox/rules/b.py": "import signalbox.rules.a\n",
+        }
     )
-    assert {"shared/rules/a.py", "shared/rules/b.py"} <= packaged(root, "one").files.keys()
+    assert {"signalbox/rules/a.py", "signalbox/rules/b.py"} <= packaged(root, "one").files.keys()
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("import shared.rules.missing", "imports shared.rules.missing, which does not exist"),
-        ("from shared.rules import *", "imports * from a package"),
-        ("from infra import catalogue", "imports infra/, which is not in the zip"),
+        ("import signalbox.rules.missing", "imports signalbox.rules.missing, which does not exist"),
+        ("from signalbox.rules import *", "imports * from a package"),
+        ("from signalbox_infra import catalogue", "imports signalbox_infra/, which is not in the zip"),
         ("import tests.simulation", "imports tests/, which is not in the zip"),
         ("from ... import sibling", "imports from above the zip's root"),
         (
-            "import importlib\nNAMES = dict(a='shared.rules.a')\nimportlib.import_module(NAMES[name])",
+            "import importlib\nNAMES = dict(a='signalbox.rules.a')\nimportlib.import_module(NAMES[name])",
             "uses import_module with",
         ),
-        ("import importlib\nimportlib.import_module('shared.' + name)", "uses import_module with a name"),
-        ("from importlib import import_module\nimport_module(f'shared.{name}')", "uses import_module with a name"),
-        ("from importlib import import_module as get\nget('shared.rules.a')", "renames import_module"),
-        ("load = __import__\nload('shared.rules.a')", "uses __import__ with a name"),
+        ("import importlib\nimportlib.import_module('signalbox.' + name)", "uses import_module with a name"),
+        ("from importlib import import_module\nimport_module(f'signalbox.{name}')", "uses import_module with a name"),
+        ("from importlib import import_module as get\nget('signalbox.rules.a')", "renames import_module"),
+        ("load = __import__\nload('signalbox.rules.a')", "uses __import__ with a name"),
         ("one = (", "does not compile"),
         ("return 1", "does not compile"),
     ],
@@ -81,8 +106,8 @@ def test_modules_that_import_each_other_end_the_search(project: Project, package
 def test_what_cannot_be_followed_or_run_is_refused_with_its_place(
     project: Project, packaged: Packaged, text: str, complaint: str
 ) -> None:
-    root = project({"shared/rules/a.py": f"{text}\n"})
-    with pytest.raises(PackagingError, match=r"one: shared/rules/a\.py") as refusal:
+    root = project({"shared/signalbox/rules/a.py": f"{text}\n"})
+    with pytest.raises(PackagingError, match=r"one: signalbox/rules/a\.py") as refusal:
         packaged(root, "one")
     assert complaint in str(refusal.value)
 
@@ -97,9 +122,9 @@ def test_a_main_without_the_entry_point_is_refused(project: Project, packaged: P
         packaged(project({"functions/one/main.py": "def other(request):\n    return 1\n"}), "one")
 
 
-def test_a_folder_of_its_own_called_shared_is_refused(project: Project, packaged: Packaged) -> None:
-    with pytest.raises(PackagingError, match="one: shared is the library's name"):
-        packaged(project({"functions/one/shared/extra.py": ""}), "one")
+def test_a_folder_of_its_own_with_the_librarys_name_is_refused(project: Project, packaged: Packaged) -> None:
+    with pytest.raises(PackagingError, match="one: signalbox is the library's name"):
+        packaged(project({"functions/one/signalbox/extra.py": ""}), "one")
 
 
 def test_a_functions_own_locked_requirements_are_joined_to_the_lock(project: Project, packaged: Packaged) -> None:

@@ -6,17 +6,38 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from infra.catalogue import Function, load
-from infra.packaging.__main__ import main
-from infra.packaging.package import package
+from signalbox_infra.catalogue import Function, load
+from signalbox_infra.packaging.__main__ import main
+from signalbox_infra.packaging.package import Package, package
 from tests.packaging.conftest import Packaged, Project
 from tests.packaging.sources import PROJECT, copy_of_the_project
 
 CATALOGUE = load()
+LIBRARY = PROJECT / "shared"
+LISTS_OF_NAMES = {"signalbox/__init__.py", "signalbox/testing/__init__.py"}
+"""The modules that say where a public name is defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A function's files by their path in the zip, and the files of the library that were read to find them."""
+
+    files: Mapping[str, bytes]
+    read: set[str]
+
+    @property
+    def shared(self) -> set[str]:
+        """The library's modules in the zip."""
+        return {path for path in self.files if path.startswith("signalbox/")}
 
 
 def zips(project: Path) -> dict[str, bytes]:
@@ -25,8 +46,13 @@ def zips(project: Path) -> dict[str, bytes]:
 
 
 def packaged_elsewhere(project: Path, out: Path, *, umask: int, time_zone: str, hash_seed: str) -> dict[str, bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(project), "TZ": time_zone, "PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-m", "infra.packaging", "--out", str(out)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{project / 'infra'}:{project / 'shared'}",
+        "TZ": time_zone,
+        "PYTHONHASHSEED": hash_seed,
+    }
+    command = [sys.executable, "-m", "signalbox_infra.packaging", "--out", str(out)]
     subprocess.run(command, cwd=out.parent, env=environment, umask=umask, check=True, capture_output=True)
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
@@ -42,52 +68,75 @@ def test_other_times_modes_folders_and_time_zones_build_the_same_bytes(tmp_path:
     assert here == there
 
 
-def carriers(built: dict[str, bytes]) -> dict[str, frozenset[str]]:
-    """Return for each module of the library the zips that hold it."""
-    held = {name: set(zipfile.ZipFile(io.BytesIO(content)).namelist()) for name, content in built.items()}
-    modules = sorted(path.relative_to(PROJECT).as_posix() for path in (PROJECT / "shared").rglob("*.py"))
-    return {module: frozenset(name for name in built if module in held[name]) for module in modules}
+@pytest.fixture(scope="module")
+def built() -> dict[str, Built]:
+    """Package every function once, and note which files of the library that reads."""
+    return {name: _built(function) for name, function in CATALOGUE.functions.items()}
 
 
-def test_a_changed_shared_module_changes_only_the_zips_that_import_it(tmp_path: Path) -> None:
-    """Of the modules that go into the same zips, one represents all."""
+def _built(function: Function) -> Built:
+    opened: set[Path] = set()
+    open_file = Path.open
+
+    def noting(path: Path, *arguments: Any, **options: Any) -> Any:
+        opened.add(path)
+        return open_file(path, *arguments, **options)
+
+    with mock.patch.object(Path, "open", noting):  # what reads a file at once opens it so, too
+        files = package(function, PROJECT).files
+    read = {path.relative_to(LIBRARY).as_posix() for path in opened if path.is_relative_to(LIBRARY)}
+    assert read
+    return Built(files, read)
+
+
+def test_a_zip_depends_on_the_shared_modules_that_it_holds_and_on_lists_of_public_names(
+    built: dict[str, Built],
+) -> None:
+    others = {name: made.read - made.shared - LISTS_OF_NAMES for name, made in built.items()}
+    assert {name: read for name, read in others.items() if read} == {}
+
+
+@pytest.mark.parametrize("changing", [*sorted(LISTS_OF_NAMES), ""])
+def test_a_changed_shared_module_changes_only_the_zips_that_hold_it(
+    changing: str, built: dict[str, Built], tmp_path: Path
+) -> None:
+    """The list of public names is read for every zip. Of the other modules, one that few zips hold represents all."""
+    module = changing or min((path for made in built.values() for path in made.shared), key=partial(holders, built))
     copy = copy_of_the_project(tmp_path / "copy")
-    before = zips(copy)
-    for changing, module in {where: module for module, where in carriers(before).items()}.items():
-        original = (copy / module).read_text()
-        (copy / module).write_text(f"{original}\n# changed\n")
-        changed = {name for name, content in zips(copy).items() if content != before[name]}
-        (copy / module).write_text(original)
-        assert changed == changing, module
-    assert zips(copy) == before
+    (copy / "shared" / module).write_text(f"{(copy / 'shared' / module).read_text()}\n# changed\n")
+    changed = {name for name, content in zips(copy).items() if content != Package(name, built[name].files).zipped()}
+    assert changed == {name for name, made in built.items() if module in made.shared}
 
 
-def test_a_zip_holds_each_shared_module_as_it_is() -> None:
-    held = [package(function, PROJECT).files for function in CATALOGUE.functions.values()]
-    differing = [path for files in held for path in files if path.startswith("shared/") and files[path] != _own(path)]
-    assert differing == []
+def holders(built: dict[str, Built], module: str) -> int:
+    """Return how many zips hold a module."""
+    return sum(module in made.shared for made in built.values())
 
 
-def _own(path: str) -> bytes:
-    return (PROJECT / path).read_bytes()
+def test_a_zip_holds_each_shared_module_as_it_is(built: dict[str, Built]) -> None:
+    held = {path: made.files[path] for made in built.values() for path in made.shared}
+    assert [path for path, content in held.items() if content != (LIBRARY / path).read_bytes()] == []
+    assert [path for made in built.values() for path in made.shared if made.files[path] != held[path]] == []
 
 
 def test_of_two_functions_only_the_importing_one_changes(project: Project) -> None:
     before = zips(project({}))
-    after = zips(project({"shared/rules/a.py": "answer = 3\n"}))
+    after = zips(project({"shared/signalbox/rules/a.py": "answer = 3\n"}))
     assert after["one"] != before["one"]
     assert after["two"] == before["two"]
 
 
 @pytest.mark.parametrize("name", CATALOGUE.functions)
-def test_a_zip_holds_its_folder_its_part_of_shared_and_requirements_and_nothing_else(name: str) -> None:
+def test_a_zip_holds_its_folder_its_part_of_shared_and_requirements_and_nothing_else(
+    name: str, built: dict[str, Built]
+) -> None:
     function = CATALOGUE.functions[name]
-    names = set(package(function, PROJECT).files)
+    names = set(built[name].files)
     own = {path.relative_to(function.folder).as_posix() for path in function.folder.glob("*.py")}
     assert own | {"requirements.txt"} <= names
     others = names - own - {"requirements.txt"}
     folder = {path.relative_to(function.folder).as_posix() for path in function.folder.rglob("*") if path.is_file()}
-    assert {path for path in others - folder if not (path.startswith("shared/") and path.endswith(".py"))} == set()
+    assert {path for path in others - folder if not (path.startswith("signalbox/") and path.endswith(".py"))} == set()
     assert not [path for path in names if path.rpartition("/")[2].startswith(("test_", "README", "package"))]
 
 
@@ -97,9 +146,9 @@ def test_entries_are_sorted_stored_and_have_one_time_and_one_mode(project: Proje
     assert [entry.filename for entry in entries] == [
         "main.py",
         "requirements.txt",
-        "shared/__init__.py",
-        "shared/rules/__init__.py",
-        "shared/rules/a.py",
+        "signalbox/__init__.py",
+        "signalbox/rules/__init__.py",
+        "signalbox/rules/a.py",
     ]
     assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
     assert {entry.external_attr for entry in entries} == {0o100644 << 16}
@@ -112,7 +161,7 @@ def test_a_folders_own_files_go_in_but_caches_hidden_files_and_copies_stay_out(
     folder = "functions/one"
     names = ("texts/welcome.txt", "rates.py", ".env", ".idea/x.py", "__pycache__/main.pyc", "main.py~", "old.pyc")
     root = project({f"{folder}/{name}": "" for name in names})
-    own = {name for name in packaged(root, "one").files if not name.startswith("shared/")}
+    own = {name for name in packaged(root, "one").files if not name.startswith("signalbox/")}
     assert own == {"main.py", "rates.py", "requirements.txt", "texts/welcome.txt"}
 
 
@@ -128,10 +177,10 @@ def test_the_command_writes_the_named_zips_and_prints_their_content(
 
 
 def test_a_function_that_cannot_be_packaged_leaves_no_zip(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    root = project({"shared/rules/b.py": "import shared.nowhere\n"})
+    root = project({"shared/signalbox/rules/b.py": "import signalbox.nowhere\n"})
     assert main(["--catalogue", str(root / "infra/catalogue.yaml")]) == 1
     assert not (root / "dist").exists()
-    assert "two: shared/rules/b.py:1 imports shared.nowhere, which does not exist" in capsys.readouterr().err
+    assert "two: signalbox/rules/b.py:1 imports signalbox.nowhere, which does not exist" in capsys.readouterr().err
 
 
 def test_a_name_outside_the_catalogue_is_a_wrong_command(capsys: pytest.CaptureFixture[str]) -> None:

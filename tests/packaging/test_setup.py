@@ -1,17 +1,15 @@
 """What runs between a clone and its first test: the set-up script, the Makefile, and the checks of the repository."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from infra.setup.tracked_files import complaints, machine_paths
+from signalbox_infra.setup.tracked_files import complaints, machine_paths
 
 PROJECT = Path(__file__).resolve().parents[2]
-SCRIPT = PROJECT / "infra" / "setup" / "environment.sh"
+SCRIPT = PROJECT / "infra" / "signalbox_infra" / "setup" / "environment.sh"
 CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3")
 
 
@@ -143,55 +141,3 @@ def test_a_lock_that_names_where_packages_come_from_is_found(line: str) -> None:
     assert list(complaints("functions/requirements.txt", line, pattern)) == [
         f"functions/requirements.txt:1: a lock names where packages come from: {line}"
     ]
-
-
-SKIPS = """
-import pytest
-
-@pytest.mark.skip(reason="no emulator here")
-def test_marked(): pass
-
-def test_inside(): pytest.skip("no emulator here either")
-
-@pytest.mark.xfail(strict=True)
-def test_known(): assert False
-
-def test_good(): pass
-"""
-
-
-def run_pytest(folder: Path, text: str, no_skips: str) -> subprocess.CompletedProcess[str]:
-    (folder / "test_one.py").write_text(text)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "tests.no_skips",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        os.devnull,
-        str(folder),
-    ]
-    environment = {**os.environ, "SIGNALBOX_NO_SKIPS": no_skips}
-    return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
-
-
-def test_a_skip_is_a_failure_where_nothing_may_be_skipped(tmp_path: Path) -> None:
-    result = run_pytest(tmp_path, SKIPS, "1")
-    assert result.returncode == 1
-    assert "1 failed, 1 passed, 1 xfailed, 1 error" in result.stdout
-    assert "Nothing may be skipped here. Skipped: no emulator here" in result.stdout
-
-
-def test_a_module_that_skips_itself_is_an_error_where_nothing_may_be_skipped(tmp_path: Path) -> None:
-    result = run_pytest(tmp_path, "import pytest\npytest.importorskip('nowhere_to_be_had')\n", "1")
-    assert result.returncode == 2
-    assert "Nothing may be skipped here. Skipped: could not import 'nowhere_to_be_had'" in result.stdout
-
-
-def test_elsewhere_a_skip_is_a_skip(tmp_path: Path) -> None:
-    result = run_pytest(tmp_path, SKIPS, "")
-    assert result.returncode == 0
-    assert "1 passed, 2 skipped, 1 xfailed" in result.stdout

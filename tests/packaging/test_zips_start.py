@@ -22,8 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.catalogue import Function, load
-from infra.packaging.package import package
+from signalbox_infra.catalogue import Function, load
+from signalbox_infra.packaging.package import package
 
 PROJECT = Path(__file__).resolve().parents[2]
 CATALOGUE = load()
@@ -37,7 +37,7 @@ CLOUD_EVENT = {
     "content-type": "application/protobuf",
 }
 
-pytestmark = pytest.mark.timeout(300)  # the first run installs the lock
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first run installs the lock
 
 each_function = pytest.mark.parametrize("function", CATALOGUE.functions.values(), ids=lambda each: each.name)
 
@@ -167,7 +167,7 @@ def test_a_zip_serves_and_refuses_a_call_that_it_cannot_take(function: Function,
 
 IMPORT_EACH = """
 import importlib, pathlib
-for path in sorted(pathlib.Path("shared").rglob("*.py")):
+for path in sorted(pathlib.Path("signalbox").rglob("*.py")):
     module = importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
     assert pathlib.Path(module.__file__).resolve() == path.resolve(), module.__file__
     print(path.as_posix())
@@ -178,7 +178,7 @@ for path in sorted(pathlib.Path("shared").rglob("*.py")):
 def test_every_module_of_a_zip_imports_also_those_that_only_some_calls_need(
     function: Function, unpacked: Unpacked
 ) -> None:
-    expected = sorted(path for path in package(function, PROJECT).files if path.startswith("shared/"))
+    expected = sorted(path for path in package(function, PROJECT).files if path.startswith("signalbox/"))
     assert sorted(unpacked.run(IMPORT_EACH).split()) == expected
 
 

@@ -15,45 +15,45 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.simulation import (
-    attempts_world,
-    batches_world,
-    enqueues_world,
-    failures_world,
-    flows_world,
-    history_world,
-    links_world,
-    objects_world,
-    outbox_world,
-    planted,
-    sections_world,
-    semaphores_world,
-    standings_world,
-    transactions_world,
-    verify_world,
-    watch_world,
-)
+from tests.simulation import planted
 from tests.simulation.half_commits import half_commits
 from tests.simulation.lengths import begin_process, long_worlds
 from tests.simulation.reach import REACHED
 from tests.simulation.world import Violation
+from tests.simulation.worlds import (
+    attempts,
+    enqueues,
+    failures,
+    history,
+    outbox,
+    sections,
+    standings,
+    transactions,
+    verify,
+    watch,
+)
+from tests.simulation.worlds.batches import world as batches
+from tests.simulation.worlds.flows import world as flows
+from tests.simulation.worlds.links import world as links
+from tests.simulation.worlds.objects import world as objects
+from tests.simulation.worlds.semaphores import world as semaphores
 
 WORLDS: dict[str, Callable[..., None]] = {
-    "attempts": attempts_world.run,
-    "batches": batches_world.run,
-    "enqueues": enqueues_world.run,
-    "failures": failures_world.run,
-    "flows": flows_world.run,
-    "history": history_world.run,
-    "links": links_world.run,
-    "objects": objects_world.run,
-    "outbox": outbox_world.run,
-    "sections": sections_world.run,
-    "semaphores": semaphores_world.run,
-    "standings": standings_world.run,
-    "transactions": transactions_world.run,
-    "verify": verify_world.run,
-    "watch": watch_world.run,
+    "attempts": attempts.run,
+    "batches": batches.run,
+    "enqueues": enqueues.run,
+    "failures": failures.run,
+    "flows": flows.run,
+    "history": history.run,
+    "links": links.run,
+    "objects": objects.run,
+    "outbox": outbox.run,
+    "sections": sections.run,
+    "semaphores": semaphores.run,
+    "standings": standings.run,
+    "transactions": transactions.run,
+    "verify": verify.run,
+    "watch": watch.run,
 }
 CHUNK_SEEDS = 250
 VIOLATIONS_SHOWN = 10

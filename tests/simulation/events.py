@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared.core.operations.ports import DocumentEvent, Ports, Snapshot
+from signalbox.core.ports import DocumentEvent, Ports, Snapshot
 from tests.simulation.reach import EVENTS_LATE, EVENTS_LOST, REACHED
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING
 
-from shared.core.operations.ports import Delete, Snapshot
-from shared.testing.expiry_policies import POLICIES
+from signalbox.core.ports import Delete, Snapshot
+from signalbox.testing.expiry_policies import POLICIES
 from tests.simulation.reach import EXPIRED, REACHED
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from shared.core.operations.ports import Committed, Write
-from shared.testing.memory_store import MemoryStore, Record, _Step
+from signalbox.core.ports import Committed, Write
+from signalbox.testing.memory_store import MemoryStore, Record, _Step
 from tests.simulation.reach import HALF_COMMITS, REACHED
 
 Answer = TypeVar("Answer")

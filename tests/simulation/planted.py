@@ -12,54 +12,42 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-from tests.simulation import (
-    faults_attempts,
-    faults_batches,
-    faults_documents,
-    faults_enqueues,
-    faults_failures,
-    faults_flows,
-    faults_groups,
-    faults_history,
-    faults_large,
-    faults_late,
-    faults_links,
-    faults_objects,
-    faults_outbox,
-    faults_sections,
-    faults_semaphores,
-    faults_standings,
-    faults_transactions,
-    faults_transforms,
-    faults_verify,
-    faults_watch,
-    faults_write_backs,
+from tests.simulation.faults import (
+    attempts,
+    batches,
+    enqueues,
+    failures,
+    flows,
+    history,
+    links,
+    objects,
+    outbox,
+    sections,
+    semaphores,
+    standings,
+    transactions,
+    verify,
+    watch,
 )
-from tests.simulation.faults import Fault
+from tests.simulation.faults.fault import Fault
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
-    "attempts": faults_attempts.FAULTS,
-    "batches": faults_batches.FAULTS,
-    "enqueues": faults_enqueues.FAULTS,
-    "failures": faults_failures.FAULTS,
-    "flows": faults_flows.FAULTS,
-    "history": faults_history.FAULTS,
-    "links": faults_links.FAULTS
-    + faults_transforms.FAULTS
-    + faults_documents.FAULTS
-    + faults_late.FAULTS
-    + faults_groups.FAULTS
-    + faults_large.FAULTS
-    + faults_write_backs.FAULTS,
-    "objects": faults_objects.FAULTS,
-    "outbox": faults_outbox.FAULTS,
-    "sections": faults_sections.FAULTS,
-    "semaphores": faults_semaphores.FAULTS,
-    "standings": faults_standings.FAULTS,
-    "transactions": faults_transactions.FAULTS,
-    "verify": faults_verify.FAULTS,
-    "watch": faults_watch.FAULTS,
+    "attempts": attempts.FAULTS,
+    "batches": batches.FAULTS,
+    "enqueues": enqueues.FAULTS,
+    "failures": failures.FAULTS,
+    "flows": flows.FAULTS,
+    "history": history.FAULTS,
+    "links": links.FAULTS,
+    "objects": objects.FAULTS,
+    "outbox": outbox.FAULTS,
+    "sections": sections.FAULTS,
+    "semaphores": semaphores.FAULTS,
+    "standings": standings.FAULTS,
+    "transactions": transactions.FAULTS,
+    "verify": verify.FAULTS,
+    "watch": watch.FAULTS,
 }
 
 PLANTED = {f"{world}: {fault}": fault for world, faults in FAULTS.items() for fault in faults}

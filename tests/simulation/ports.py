@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from google.api_core.exceptions import GoogleAPIError
 
-from shared.adapters import cloud_tasks
-from shared.core.operations.ports import Committed, Field, Outcome, Query, Snapshot, Write
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Unavailable
+from signalbox.adapters import cloud_tasks
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Write
+from signalbox.core.problems import Unavailable
+from signalbox.core.queries import Field
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from greenlet import greenlet
 
-from shared.core.rules.problems import Problem, Unavailable
+from signalbox.core.problems import Problem, Unavailable
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

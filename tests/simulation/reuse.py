@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from shared.core.operations import outbox
-from shared.core.operations.ports import Query
-from shared.core.rules.effects import Effect
+from signalbox.core import outbox
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Query
 from tests.simulation.reach import REACHED, RUN_AGAIN
 from tests.simulation.tasks import NAME_KEPT_SECONDS
 from tests.simulation.world import Violation, World

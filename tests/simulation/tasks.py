@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shared.core.operations.ports import Ports
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Unavailable
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Ports
+from signalbox.core.problems import Unavailable
 from tests.simulation.reach import NAMES_REUSED, REACHED
 
 if TYPE_CHECKING:

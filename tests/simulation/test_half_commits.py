@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.core.operations.ports import Ports, Put, Query
+from signalbox.core.ports import Ports, Put, Query
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.half_commits import half_commits
 from tests.simulation.reach import HALF_COMMITS
@@ -17,6 +17,7 @@ PAIR = ("d/b", "d/a")
 """In the order of the writes of a commit, which is not that of their ids."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_every_property_holds_although_reads_find_half_a_commit(world: str) -> None:
     found, reached = violations(world, range(SEEDS), torn=1.0)

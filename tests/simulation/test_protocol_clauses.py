@@ -1,23 +1,29 @@
-"""Every clause that a planted fault leaves out can be looked up in docs/protocols."""
+"""Every clause that a planted fault leaves out has its heading in docs/protocols, and every fault point exists."""
 
-import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from signalbox_infra.setup.generated_pages import PROTOCOLS, clauses
+from tests.simulation.faults import points
+from tests.simulation.faults.points import FAULT_POINTS, place
 from tests.simulation.planted import FAULTS
-
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "protocols"
-
-HEADING = re.compile(r'^#+ +`?([\w-]+)|<a (?:id|name)="([\w-]+)"', re.MULTILINE)
-
-
-def headings() -> set[str]:
-    """Return the first word of every heading, and every anchor."""
-    texts = [page.read_text("utf-8") for page in sorted(PAGES.glob("*.md"))]
-    return {word or anchor for text in texts for word, anchor in HEADING.findall(text)}
 
 
 @pytest.mark.parametrize("world", sorted(FAULTS))
 def test_every_clause_of_a_planted_fault_has_its_heading(world: str) -> None:
-    assert sorted({fault.clause for fault in FAULTS[world]} - headings()) == []
+    headings = set(chain.from_iterable(map(clauses, PROTOCOLS)))
+    assert sorted({fault.clause for fault in FAULTS[world]} - headings) == []
+
+
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_every_fault_point_exists_in_the_library(point: str) -> None:
+    owner, name = place(point)
+    assert hasattr(owner, name)
+
+
+def test_every_fault_point_is_named_by_a_fault() -> None:
+    sources = [path for path in Path(points.__file__).parent.rglob("*.py") if path.name != "points.py"]
+    text = "".join(path.read_text("utf-8") for path in sources)
+    assert [point for point in FAULT_POINTS if f'"{point}"' not in text] == []

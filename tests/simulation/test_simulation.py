@@ -55,7 +55,9 @@ SEEDS = {
     "transactions": 1_500,
     "watch": 1_500,
 }
-"""A few seconds' worth; `make simulate SEEDS=100000` runs more."""
+"""The gate runs these, `make test` one in `ONE_IN`; `make simulate SEEDS=100000` runs more."""
+
+ONE_IN = 10
 
 LONG_SEEDS = 60
 """Of each world in its long form; `make simulate LONG=1` runs more."""
@@ -100,6 +102,12 @@ def test_every_fault_has_a_name_of_its_own_and_every_kept_seed_a_fault() -> None
 
 
 @pytest.mark.parametrize("world", sorted(WORLDS))
+def test_every_property_holds_in_the_first_seeds(world: str) -> None:
+    assert violations(world, range(SEEDS[world] // ONE_IN))[0] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", sorted(WORLDS))
 def test_every_property_holds_in_every_seed(world: str, pool: ProcessPoolExecutor) -> None:
     half = SEEDS[world] // 2
     chunks = list(pool.map(violations, [world] * 2, [range(half), range(half, SEEDS[world])]))
@@ -108,6 +116,7 @@ def test_every_property_holds_in_every_seed(world: str, pool: ProcessPoolExecuto
     assert [what for what in REACHED_IN[world] if not reached[what]] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_every_property_holds_in_some_long_worlds(world: str) -> None:
     with long_worlds():
@@ -120,6 +129,7 @@ def test_a_long_world_has_more_faults_and_operations() -> None:
         assert (FaultRates().left, FaultRates(left=0).left, operations_max(7)) == (25, 0, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(FAULTS_SECONDS_MAX)
 def test_every_clause_that_is_left_out_is_noticed(pool: ProcessPoolExecutor) -> None:
     """All worlds' faults share the cores, so that one that is hard to notice keeps no core idle."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.core.operations.ports import Query, Snapshot
-from shared.core.rules.mailbox import HEADER
+from signalbox.core.ports import Query, Snapshot
+from signalbox.mailboxes.model import HEADER
 from tests.simulation.ports import SimulatedStore
 
 

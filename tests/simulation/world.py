@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from shared.core.operations.ports import Ports, Snapshot
+from signalbox.core.ports import Ports, Snapshot
 from tests.simulation.events import Events
 from tests.simulation.expiry import Expiry
 from tests.simulation.fault_rates import FaultRates

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.meter import Cost, measure, metered
-from shared.core.operations.ports import Ports, Put
-from shared.core.rules.effects import Effect
-from shared.documents.operations import documents
-from shared.documents.rules.documents import Content, path_of
-from shared.documents.rules.requests import PutRequest
-from shared.testing.delivery import Delivery, succeeded
-from shared.testing.platform import Platform
+from signalbox.adapters.meter import Cost, measure, metered
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Ports, Put
+from signalbox.documents.model import Content, path_of
+from signalbox.documents.requests import PutRequest
+from signalbox.documents.service import documents
+from signalbox.testing.delivery import Delivery, succeeded
+from signalbox.testing.platform import Platform
 
 
 class OperationsPlatform(Platform):

@@ -7,12 +7,13 @@ from typing import Any
 import schemathesis
 import yaml
 
-from infra.catalogue import Function, load
-from infra.setup.generated_pages import OF_EVERY_CALL
-from shared.adapters.http.routes import Route, Routes
-from shared.flows.rules.definitions import Flows
-from shared.kit import flow_http, object_http
-from shared.kit.object_classes import NO_CLASSES
+from signalbox.adapters.http.routes import Route, Routes
+from signalbox.flows import http as flows_http
+from signalbox.flows.model import Flows
+from signalbox.objects import http
+from signalbox.objects.api import NO_CLASSES
+from signalbox_infra.catalogue import Function, load
+from signalbox_infra.setup.generated_pages import OF_EVERY_CALL
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "openapi.yaml"
@@ -41,14 +42,14 @@ def routed() -> dict[tuple[str, str], Route]:
 def routes_of_objects() -> list[Route]:
     """Return the routes of a function with objects: those of its classes, whatever its name is."""
     routes = Routes("{function}")
-    object_http.add_routes(routes, lambda: NO_CLASSES)
+    http.add_routes(routes, lambda: NO_CLASSES)
     return routes._routes
 
 
 def routes_of_flows() -> list[Route]:
     """Return the routes of a function with flows."""
     routes = Routes("{function}")
-    flow_http.add_routes(routes, lambda: Flows(""))
+    flows_http.add_routes(routes, lambda: Flows(""))
     return routes._routes
 
 

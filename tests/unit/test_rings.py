@@ -1,16 +1,58 @@
-"""The rings stay apart: rules know nothing outside, operations know rules, only adapters know the platform."""
+"""The rings stay apart. A file's ring follows from its name, and a table lists which subject may import which.
+
+    pure      model, machine, requests, problems, limits; core      standard library; no clock, no I/O
+    ports     storage, service, tasks, sweep; CORE_PORTS            over the protocols of core
+    adapter   http                                                  Flask, and `adapters`, which alone knows Google
+    user      api                                                   what `signalbox` exports
+
+A room may be a folder, whose parts are in the room's ring. `functions.py` connects all of them.
+"""
 
 import ast
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.unit.test_public_names import NAMES
+
 ROOT = Path(__file__).parents[2]
+LIBRARY = ROOT / "shared" / "signalbox"
 PURE = sys.stdlib_module_names - {"asyncio", "http", "io", "multiprocessing", "os", "pathlib", "random", "secrets"}
 PURE = PURE - {"select", "socket", "ssl", "subprocess", "tempfile", "threading", "time", "urllib", "uuid"}
 CLOCKS = {"now", "utcnow", "today"}
+
+PURE_ROOMS = ("model", "machine", "requests", "problems", "limits")
+PORTS_ROOMS = ("storage", "service", "tasks", "sweep")
+CORE_PORTS = ("ports", "outbox", "perform", "reads", "validation")
+"""Files of core that know the protocols of the ports. `lazy_names` loads modules; all others are pure."""
+
+LOADS_MODULES = ("lazy_names",)
+
+SUBJECTS = {
+    "core": (),
+    "transforms": ("core",),
+    "history": ("core",),
+    "documents": ("core", "transforms", "history"),
+    "links": ("core", "documents", "transforms", "history"),
+    "semaphores": ("core",),
+    "critical_sections": ("core",),
+    "batches": ("core",),
+    "mailboxes": ("core",),
+    "tasks": ("core", "semaphores", "critical_sections", "batches", "mailboxes"),
+    "objects": ("core", "mailboxes", "tasks"),
+    "flows": ("core", "mailboxes", "objects", "tasks", "semaphores", "batches"),
+    "standings": ("core",),
+    "resources": ("core", "documents", "history", "transforms"),
+}
+"""The subjects that each subject may import, besides itself. ARCHITECTURE.md shows the same table."""
+
+ALSO = {"batches": ("tasks",)}
+"""Subjects that the `http` and `api` of a subject may import in addition: batches show the last errors of tasks."""
+
+OTHERS = {"adapters", "testing"}
+"""Folders of the library that are not subjects."""
 
 
 def imports(path: Path) -> set[str]:
@@ -26,91 +68,135 @@ def imports(path: Path) -> set[str]:
 
 
 def strangers(files: Iterable[Path], stdlib: Iterable[str], ours: tuple[str, ...]) -> list[str]:
+    """List the imports that are neither of these standard modules nor begin with one of `ours`."""
     allowed = set(stdlib)
     return [
         f"{path.relative_to(ROOT)}: {module}"
         for path in files
         for module in sorted(imports(path))
-        if not module.startswith(ours) and module.partition(".")[0] not in allowed
+        if not f"{module}.".startswith(ours) and module.partition(".")[0] not in allowed
     ]
 
 
-SUBJECTS = {
-    "core": (),
-    "transforms": ("core",),
-    "history": ("core",),
-    "documents": ("core", "transforms", "history"),
-    "links": ("core", "documents", "transforms", "history"),
-    "semaphores": ("core",),
-    "batches": ("core",),
-    "tasks": ("core", "semaphores", "batches"),
-    "objects": ("core", "tasks"),
-    "flows": ("core", "tasks", "objects", "semaphores", "batches"),
-    "standings": ("core",),
-    "resources": ("core", "documents", "history", "transforms"),
-}
-"""Which other subjects a subject may import; each may import itself."""
+def files_of(subject: str) -> Iterator[tuple[str, Path]]:
+    """Iterate over the Python files of a subject, each with its room."""
+    folder = LIBRARY / subject
+    for path in sorted(folder.rglob("*.py")):
+        if path.name != "__init__.py" or path.parent != folder:
+            yield path.relative_to(folder).parts[0].removesuffix(".py"), path
 
 
-def subjects(*allowed: str, ring: str) -> tuple[str, ...]:
-    return tuple(f"shared.{subject}.{ring}." for subject in allowed)
+def of_rooms(subject: str, rooms: Iterable[str]) -> list[Path]:
+    return [path for room, path in files_of(subject) if room in rooms]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
-def test_rules_are_pure_and_import_only_rules_of_subjects_in_the_table(subject: str) -> None:
-    paths = list(ROOT.glob(f"shared/{subject}/rules/**/*.py"))
-    assert strangers(paths, PURE, subjects(subject, *SUBJECTS[subject], ring="rules")) == []
+def modules(subjects: Iterable[str], rooms: Iterable[str]) -> tuple[str, ...]:
+    """Return the prefixes of the modules that these rooms of these subjects are; all of core's in the same ring."""
+    rooms = tuple(rooms)
+    core = core_modules(ports=bool(set(rooms) & set(PORTS_ROOMS)))
+    return core + tuple(f"signalbox.{subject}.{room}." for subject in subjects if subject != "core" for room in rooms)
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
-def test_operations_import_rules_and_operations_of_subjects_in_the_table(subject: str) -> None:
-    paths = list(ROOT.glob(f"shared/{subject}/operations/**/*.py"))
-    allowed = (subject, *SUBJECTS[subject])
+def core_modules(*, ports: bool) -> tuple[str, ...]:
+    return tuple(f"signalbox.core.{room}." for room, _ in files_of("core") if ports or room not in CORE_PORTS)
+
+
+def test_the_pure_files_of_core_import_one_another_only() -> None:
+    paths = [path for room, path in files_of("core") if room not in (*CORE_PORTS, *LOADS_MODULES)]
     assert paths
-    assert strangers(paths, PURE, subjects(*allowed, ring="rules") + subjects(*allowed, ring="operations")) == []
+    assert strangers(paths, PURE, core_modules(ports=False)) == []
+
+
+def test_core_imports_no_subject() -> None:
+    paths = [path for room, path in files_of("core") if room not in LOADS_MODULES]
+    assert strangers(paths, PURE, core_modules(ports=True)) == []
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS.keys() - {"core"}))
+def test_every_file_of_a_subject_is_in_a_room(subject: str) -> None:
+    rooms = {room for room, _ in files_of(subject)}
+    assert rooms <= {*PURE_ROOMS, *PORTS_ROOMS, "http", "api", *MORE_ROOMS.get(subject, ())}
+
+
+MORE_ROOMS = {"tasks": ("idempotency",)}
+"""Rooms of one subject alone, which are pure."""
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS.keys() - {"core"}))
+def test_pure_rooms_import_pure_rooms_of_subjects_in_the_table(subject: str) -> None:
+    paths = of_rooms(subject, (*PURE_ROOMS, *MORE_ROOMS.get(subject, ())))
+    assert paths
+    assert strangers(paths, PURE, modules((subject, *SUBJECTS[subject]), PURE_ROOMS)) == []
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS.keys() - {"core"}))
+def test_ports_rooms_import_pure_and_ports_rooms_of_subjects_in_the_table(subject: str) -> None:
+    allowed = modules((subject, *SUBJECTS[subject]), (*PURE_ROOMS, *PORTS_ROOMS))
+    assert strangers(of_rooms(subject, PORTS_ROOMS), PURE, allowed) == []
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS.keys() - {"core"}))
+def test_http_and_api_import_adapters_and_subjects_in_the_table(subject: str) -> None:
+    own = (f"signalbox.{subject}.", "signalbox.adapters.", *core_modules(ports=True))
+    others = modules((*SUBJECTS[subject], *ALSO.get(subject, ())), (*PURE_ROOMS, *PORTS_ROOMS, "http"))
+    stdlib = sys.stdlib_module_names
+    assert strangers(of_rooms(subject, ("http",)), stdlib | {"flask", "werkzeug"}, own + others) == []
+    apis = tuple(f"signalbox.{other}.api." for other in SUBJECTS if other != "core")
+    calls = ("signalbox.tasks.idempotency.", "signalbox.functions.")  # every api makes calls of tasks
+    assert strangers(of_rooms(subject, ("api",)), stdlib, own + others + apis + calls) == []
 
 
 def test_every_folder_of_the_library_is_in_the_table() -> None:
-    folders = {path.name for path in (ROOT / "shared").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders == {*SUBJECTS, "adapters", "kit", "testing"}
+    folders = {path.name for path in LIBRARY.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == {*SUBJECTS, *OTHERS}
+    assert {path.name for path in LIBRARY.glob("*.py")} == {"__init__.py", "functions.py"}
+
+
+def test_the_adapters_know_no_subject() -> None:
+    outside = {"google", "grpc", "flask", "werkzeug", "cloudevents"}
+    paths = list((LIBRARY / "adapters").rglob("*.py"))
+    allowed = ("signalbox.adapters.", *core_modules(ports=True))
+    assert paths
+    assert strangers(paths, sys.stdlib_module_names | outside, allowed) == []
 
 
 def test_functions_import_only_the_library() -> None:
     paths = list(ROOT.glob("functions/*/*.py"))
     assert paths
-    assert strangers(paths, sys.stdlib_module_names, ("shared.",)) == []
+    assert strangers(paths, sys.stdlib_module_names, ("signalbox.",)) == []
 
 
-def test_nothing_but_users_functions_imports_the_kit_and_nothing_deployed_imports_the_testing_tools() -> None:
-    library = [path for path in ROOT.glob("shared/**/*.py") if "testing" not in path.parts]
-    deployed = [*library, *ROOT.glob("functions/*/*.py")]
-    importing = {path: imports(path) for path in deployed}
-    assert [path for path, names in importing.items() if any(name.startswith("shared.testing") for name in names)] == []
-    outside = [path for path in deployed if "kit" not in path.parts]
-    assert [path for path in outside if any(name.startswith("shared.kit") for name in importing[path])] == []
+def test_the_library_imports_no_public_name_of_its_own_and_nothing_deployed_imports_the_testing_tools() -> None:
+    deployed = [path for path in LIBRARY.rglob("*.py") if "testing" not in path.parts]
+    importing = {path: imports(path) for path in [*deployed, *ROOT.glob("functions/*/*.py")]}
+    public = {f"signalbox.{name}" for name in NAMES}
+    assert [path for path, names in importing.items() if names & public] == []
+    testing = [path for path, names in importing.items() if any(name.startswith("signalbox.testing") for name in names)]
+    assert testing == []
 
 
-def test_rules_and_operations_read_no_clock() -> None:
-    paths = [*ROOT.glob("shared/*/rules/**/*.py"), *ROOT.glob("shared/*/operations/**/*.py")]
-    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_bytes()))]
+def test_pure_and_ports_rooms_read_no_clock() -> None:
+    core = [path for _, path in files_of("core")]
+    subjects = [path for subject in SUBJECTS for path in of_rooms(subject, (*PURE_ROOMS, *PORTS_ROOMS))]
+    nodes = [node for path in (*core, *subjects) for node in ast.walk(ast.parse(path.read_bytes()))]
     called = [node.func for node in nodes if isinstance(node, ast.Call)]  # a value may well be called `now`
-    assert paths
+    assert subjects
     assert [ast.unparse(func) for func in called if isinstance(func, ast.Attribute) and func.attr in CLOCKS] == []
 
 
 def test_only_the_settings_read_the_environment() -> None:
-    deployed = [path for path in ROOT.glob("shared/**/*.py") if "testing" not in path.parts]
+    deployed = [path for path in LIBRARY.rglob("*.py") if "testing" not in path.parts]
     assert [path.name for path in deployed if {"os", "os.environ", "os.getenv"} & imports(path)] == ["settings.py"]
 
 
 def test_init_files_are_empty_so_that_a_package_imports_nothing_by_itself() -> None:
-    paths = list(ROOT.glob("shared/**/__init__.py"))
+    paths = list(LIBRARY.rglob("__init__.py"))
     assert len(paths) >= 4
-    assert sorted(path.parent.name for path in paths if path.read_bytes()) == ["kit", "testing"]
+    assert sorted(path.parent.name for path in paths if path.read_bytes()) == ["signalbox", "testing"]
 
 
 def test_a_stranger_is_found_out(tmp_path: Path) -> None:
-    planted = ROOT / "shared" / "core" / "rules" / "problems.py"
-    assert strangers([planted], set(), ("shared.core.",)) != []
+    planted = LIBRARY / "core" / "problems.py"
+    assert strangers([planted], set(), ("signalbox.core.",)) != []
     (tmp_path / "x.py").write_text("import os.path\nfrom google.cloud import firestore\n")
     assert imports(tmp_path / "x.py") == {"os.path", "google.cloud.firestore"}

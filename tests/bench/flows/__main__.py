@@ -22,7 +22,7 @@ from pathlib import Path
 
 import httpx
 
-from infra.local import firestore_emulator
+from signalbox_infra.local.store import firestore_emulator
 from tests.bench.flows.measures import Measures, lines
 from tests.bench.flows.own import measure, stepping
 

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import yaml
 
-from infra import catalogue as catalogues
-from infra.local.stack import Stack
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.local.stack import Stack
 from tests.bench.flows.measures import Measures
 
 CLIENTS = 16

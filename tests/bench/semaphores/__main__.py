@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from infra.local import firestore_emulator
-from infra.local.log_stats import LogStats
-from infra.local.stack import Stack
+from signalbox_infra.local.logs.stats import LogStats
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.local.store import firestore_emulator
 from tests.bench.semaphores import others
 from tests.bench.semaphores.bare import Guarded, Transactions
 from tests.bench.semaphores.kit import Kit, catalogue

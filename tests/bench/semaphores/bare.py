@@ -12,8 +12,8 @@ from unittest import mock
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import firestore
 
-from shared.core.operations.ports import Conflict, Put, Store
-from shared.core.rules.problems import Unavailable
+from signalbox.core.ports import Conflict, Put, Store
+from signalbox.core.problems import Unavailable
 from tests.bench.semaphores.visits import Visit, poll_pause, visit
 
 RECORD = "bare/turnstile"

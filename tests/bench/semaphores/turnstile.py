@@ -4,7 +4,7 @@ import json
 import socket
 import time
 
-from shared.kit import Function, Lease, semaphore
+from signalbox import Function, Lease, semaphore
 
 app = Function("turnstile")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from infra.deploy import flow, smoke, target
+from signalbox_infra.deploy import flow, smoke, target
 from tests.infra.deploy.clone import Clone, fake_environment
 from tests.infra.deploy.gate import gate
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud

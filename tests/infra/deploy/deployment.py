@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from infra.deploy import smoke
+from signalbox_infra.deploy import smoke
 
 Body = dict[str, Any]
 

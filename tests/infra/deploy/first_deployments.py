@@ -24,13 +24,13 @@ from unittest import mock
 
 import httpx
 
-from infra import http_client
-from infra.catalogue import load
-from infra.deploy import flow
-from infra.deploy.commands import CommandFailed, Outcome
-from infra.deploy.flow import Flow
-from infra.deploy.refusals import UNKNOWN
-from infra.packaging.__main__ import build
+from signalbox_infra import http_client
+from signalbox_infra.catalogue import load
+from signalbox_infra.deploy import flow
+from signalbox_infra.deploy.commands import CommandFailed, Outcome
+from signalbox_infra.deploy.flow import Flow
+from signalbox_infra.deploy.refusals import UNKNOWN
+from signalbox_infra.packaging.__main__ import build
 from tests.infra.deploy.deployment import Deployment
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project import Project

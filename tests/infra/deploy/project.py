@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.deploy import commands, target
-from infra.deploy.clock import Clock
-from infra.deploy.commands import Outcome
-from infra.deploy.flow import Flow
+from signalbox_infra.deploy import commands, target
+from signalbox_infra.deploy.clock import Clock
+from signalbox_infra.deploy.commands import Outcome
+from signalbox_infra.deploy.flow import Flow
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.google_provider.server import GoogleProvider

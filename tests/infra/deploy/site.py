@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from infra import applied_state
-from infra.catalogue import load
-from infra.deploy import target
-from infra.local.stack import Stack
-from infra.local.stack_from_state import stack_of
+from signalbox_infra import applied_state
+from signalbox_infra.catalogue import load
+from signalbox_infra.deploy import target
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.local.stack_from_state import stack_of
 from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.google_provider.server import GoogleProvider

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.catalogue import load
-from infra.deploy import adoption, flow, smoke
-from infra.deploy.commands import CommandFailed
-from infra.deploy.plans import Plan, read
+from signalbox_infra.catalogue import load
+from signalbox_infra.deploy import adoption, flow, smoke
+from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.plans import Plan, read
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project import Project
 from tests.infra.deploy.script import Script
 from tests.infra.google_provider.server import GoogleProvider
+
+pytestmark = pytest.mark.slow
 
 QUEUE = 'google_cloud_tasks_queue.queue["tasks"]'
 
@@ -85,7 +87,7 @@ def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch:
     return Project(tmp_path / "clone", own_google, zips, Script())
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 def test_a_deployment_after_a_destroy_takes_up_the_queues(project: Project) -> None:
     steps = project.flow([], answer="dev")
     project.flow([]).deploy()

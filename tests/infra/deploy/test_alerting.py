@@ -2,9 +2,9 @@
 
 import pytest
 
-from infra.deploy import target
-from infra.deploy.agreement import Aborted
-from infra.deploy.alerting import offer
+from signalbox_infra.deploy import target
+from signalbox_infra.deploy.agreement import Aborted
+from signalbox_infra.deploy.alerting import offer
 from tests.infra.deploy.gcloud import PROJECT
 
 

@@ -4,9 +4,13 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.google_provider.server import GoogleProvider
+
+pytestmark = pytest.mark.slow
 
 MADE = 60  # some of what a deployment makes, by far not all
 KEPT = {"google_project_service", "google_cloud_tasks_queue"}  # APIs stay enabled, and queues keep their names

@@ -6,11 +6,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.deploy import target
+import pytest
+
+from signalbox_infra.deploy import target
 from tests.infra.deploy.clone import PROJECT as ROOT
 from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT, Gcloud
 from tests.infra.google_provider.server import GoogleProvider
+
+pytestmark = pytest.mark.slow
 
 TO = f"PROJECT={PROJECT}"
 BUILD = ROOT / "cloudbuild.yaml"

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.deploy import alerting, prerequisites, target
-from infra.deploy.agreement import Aborted
-from infra.deploy.clock import Clock
-from infra.deploy.commands import CommandFailed, Outcome
-from infra.deploy.flow import Flow, confirmation
-from infra.deploy.plans import Plan, read
+from signalbox_infra.deploy import alerting, prerequisites, target
+from signalbox_infra.deploy.agreement import Aborted
+from signalbox_infra.deploy.clock import Clock
+from signalbox_infra.deploy.commands import CommandFailed, Outcome
+from signalbox_infra.deploy.flow import Flow, confirmation
+from signalbox_infra.deploy.plans import Plan, read
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import CREATES_ONE, Script
 

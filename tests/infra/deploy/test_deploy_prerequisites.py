@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.deploy import facts, prerequisites, target
-from infra.deploy.agreement import Aborted
-from infra.deploy.flow import Flow
+from signalbox_infra.deploy import facts, prerequisites, target
+from signalbox_infra.deploy.agreement import Aborted
+from signalbox_infra.deploy.flow import Flow
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.workspace import INFRA

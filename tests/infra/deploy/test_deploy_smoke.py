@@ -5,11 +5,11 @@ from typing import Any
 import httpx
 import pytest
 
-from infra import http_client
-from infra.deploy import deployment_client, smoke, target
-from infra.deploy.clock import Clock
-from infra.deploy.commands import CommandFailed
-from infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
+from signalbox_infra import http_client
+from signalbox_infra.deploy import deployment_client, smoke, target
+from signalbox_infra.deploy.clock import Clock
+from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
 from tests.infra.deploy.deployment import Deployment
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
 from tests.infra.deploy.script import Script

@@ -4,15 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.deploy import flow
-from infra.deploy.applying import APPLIES_MAX
+from signalbox_infra.deploy import flow
+from signalbox_infra.deploy.applying import APPLIES_MAX
 from tests.infra.deploy.first_deployments import KEPT, PAGE, Ended, first_deployment, table
+
+pytestmark = pytest.mark.slow
 
 SEEDS = (4, 20)
 """A project that contends for its indexes and builds too early; one that also fails half-way."""
 
 
-@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])])
+@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.marathon) for seed in SEEDS[1:])])
 def test_a_first_deployment_comes_through(
     seed: int, tmp_path: Path, zips: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

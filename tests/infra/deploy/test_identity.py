@@ -2,9 +2,9 @@
 
 import pytest
 
-from infra.deploy import target
-from infra.deploy.commands import CommandFailed
-from infra.deploy.identity import GIVEN, credentials
+from signalbox_infra.deploy import target
+from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.identity import GIVEN, credentials
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT
 from tests.infra.deploy.script import Script
 

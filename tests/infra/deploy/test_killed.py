@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from infra.deploy import adoption, flow, smoke, target
-from infra.deploy.agreement import Aborted
-from infra.deploy.commands import CommandFailed, Outcome
-from infra.deploy.flow import Flow
-from infra.deploy.locking import described
-from infra.deploy.terraform import LOCKED
+from signalbox_infra.deploy import adoption, flow, smoke, target
+from signalbox_infra.deploy.agreement import Aborted
+from signalbox_infra.deploy.commands import CommandFailed, Outcome
+from signalbox_infra.deploy.flow import Flow
+from signalbox_infra.deploy.locking import described
+from signalbox_infra.deploy.terraform import LOCKED
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project import Project
 from tests.infra.deploy.script import Script
 from tests.infra.google_provider.server import GoogleProvider
+
+pytestmark = pytest.mark.slow
 
 LOCK = f"""╷
 │ Error: {LOCKED}
@@ -80,7 +82,7 @@ def test_terraform_that_is_killed_leaves_a_lock_that_is_released_and_resources_t
     assert project.flow([]).plan().empty
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 def test_a_destroy_that_is_killed_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.flow([]).deploy()
     steps = project.flow(said := list[str](), answer="dev")

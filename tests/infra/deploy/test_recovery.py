@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.deploy import recovery, target
-from infra.deploy.agreement import Aborted
-from infra.deploy.recovery import Move, Recovery, moves, newest
+from signalbox_infra.deploy import recovery, target
+from signalbox_infra.deploy.agreement import Aborted
+from signalbox_infra.deploy.recovery import Move, Recovery, moves, newest
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 

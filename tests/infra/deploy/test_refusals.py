@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from infra.deploy import refusals
-from infra.deploy.refusal_table import FOR_A_WHILE, FOR_GOOD, TABLE
+from signalbox_infra.deploy import refusals
+from signalbox_infra.deploy.refusal_table import FOR_A_WHILE, FOR_GOOD, TABLE
 
 BUILD = (
     "Error waiting to create function: Error waiting for Creating function: Error code 13, message: Build failed with"

@@ -13,11 +13,11 @@ import httpx
 import pytest
 import yaml
 
-from infra.catalogue import load
-from infra.deploy import target
-from infra.deploy.deployment_client import poll
-from infra.local.services import stats
-from infra.local.stack import Stack
+from signalbox_infra.catalogue import load
+from signalbox_infra.deploy import target
+from signalbox_infra.deploy.deployment_client import poll
+from signalbox_infra.local.services.command_lines import stats
+from signalbox_infra.local.stack import Stack
 from tests.infra.deploy.build import build
 from tests.infra.deploy.clone import PROJECT as ROOT
 from tests.infra.deploy.clone import Clone
@@ -35,7 +35,7 @@ SECONDS_MAX = 60.0
 COPIES = 12
 GREETER = '''"""A user's function: it greets each name in a task of its own."""
 
-from shared.kit import Response, Function, Request, Unit, batch, documents
+from signalbox import Response, Function, Request, Unit, batch, documents
 
 app = Function("greeter")
 
@@ -59,7 +59,7 @@ TESTS = (
     "tests/unit/infra/test_catalogue.py tests/packaging/test_packages.py -k 'kits_own or greeter'"
 )
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from flask.testing import FlaskClient
 from functions_framework import create_app
 
 MAIN = """
-from shared.adapters.http.routes import Response, Request, Routes
-from shared.core.rules.problems import BadValue, Unavailable
+from signalbox.adapters.http.routes import Response, Request, Routes
+from signalbox.core.problems import BadValue, Unavailable
 
 routes = Routes("shelf")
 

@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from shared.adapters.http.bodies import BODY_BYTES_MAX
+from signalbox.adapters.http.bodies import BODY_BYTES_MAX
 from tests.unit.adapters.http_function import app as app
 from tests.unit.adapters.http_function import client as client
 

@@ -8,14 +8,13 @@ from typing import Any
 import flask
 import pytest
 
-from infra.local.cloud_tasks.identity import Identity, new_private_key
-from shared.adapters.http import caller_auth as callers
-from shared.adapters.http.caller_auth import IdentityTokens
-from shared.adapters.http.public_keys import KEPT_SECONDS_MAX, FetchedKeys, PublicKeys, max_age_of
-from shared.adapters.http.tasks import schedule_entry, task_entry
-from shared.adapters.settings import Settings, from_environment
-from shared.core.rules.identity_claims import Expected, Unauthenticated, check_claims
-from shared.core.rules.problems import PermissionDenied, Unavailable
+from signalbox.adapters.http import caller_auth
+from signalbox.adapters.http.caller_auth import KEPT_SECONDS_MAX, FetchedKeys, IdentityTokens, PublicKeys, max_age_of
+from signalbox.adapters.http.tasks import schedule_entry, task_entry
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.core.identity import Expected, check_claims
+from signalbox.core.problems import PermissionDenied, Unauthenticated, Unavailable
+from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
 
 TASKS, SCHEDULER, ADDRESS = "tasks@p.example", "scheduler@p.example", "https://link-refresh.example"
 GOOGLE, STRANGER = Identity(new_private_key()), Identity(new_private_key())
@@ -106,8 +105,8 @@ class Deployment:
 def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
     created = Deployment()
     for module in ("caller_auth", "tasks"):
-        monkeypatch.setattr(f"shared.adapters.http.{module}.settings", lambda: created.settings)
-    monkeypatch.setattr(callers, "_tokens", lambda: created.tokens)
+        monkeypatch.setattr(f"signalbox.adapters.http.{module}.settings", lambda: created.settings)
+    monkeypatch.setattr(caller_auth, "_tokens", lambda: created.tokens)
     return created
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from shared.adapters import settings as settings_module
-from shared.adapters.settings import settings
-from shared.core.rules.identity_claims import account_of
-from shared.history.rules.selection import HISTORY, HistoryRule
-from shared.testing import Harness
-from shared.testing.fixtures import harness as harness
+from signalbox.adapters import settings
+from signalbox.adapters.settings import settings as adapter_settings
+from signalbox.core.identity import account_of
+from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
 
 ANN = {"iss": "https://accounts.google.com", "sub": "1046", "email": "ann@example.com", "email_verified": True}
 BEN = ANN | {"email": "ben@example.com"}
@@ -51,10 +51,10 @@ def test_the_account_is_the_verified_address_or_else_the_number_that_google_issu
 @pytest.fixture
 def private(harness: Harness) -> Iterator[Harness]:
     """Return a harness whose functions are private: Cloud Run stands before them."""
-    before = settings_module.bind(replace(settings(), signatures_removed=True))
+    before = settings.bind(replace(adapter_settings(), signatures_removed=True))
     with HISTORY.replaced([HistoryRule(prefix="c-")]):
         yield harness
-    settings_module.bind(before)
+    settings.bind(before)
 
 
 def author(harness: Harness, headers: Mapping[str, str]) -> Any:
@@ -93,5 +93,5 @@ def test_what_cloud_run_has_not_verified_names_nobody(private: Harness, headers:
 
 
 def test_in_front_of_an_open_function_and_on_a_laptop_a_token_proves_nothing(harness: Harness) -> None:
-    assert not settings().signatures_removed
+    assert not adapter_settings().signatures_removed
     assert author(harness, {"Authorization": token(ANN)}) == FUNCTION

@@ -13,11 +13,11 @@ import grpc
 import pytest
 from google.cloud import tasks_v2
 
-from shared.adapters.cloud_tasks import CloudTasksQueue, QueueRefused, task_request
-from shared.adapters.logs import JsonLog, traced
-from shared.adapters.settings import Settings, from_environment
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import DeploymentCannotEnqueue, PartlyEnqueued, Unavailable
+from signalbox.adapters.cloud_tasks import CloudTasksQueue, QueueRefused, task_request
+from signalbox.adapters.logs import JsonLog, traced
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.core.effects import Effect
+from signalbox.core.problems import DeploymentCannotEnqueue, PartlyEnqueued, Unavailable
 
 QUEUE = "projects/p/locations/us-central1/queues/x-links"
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from flask.testing import FlaskClient
 
-from shared.adapters import settings as settings_module
-from shared.adapters.settings import from_environment
+from signalbox.adapters import settings as adapters_settings
+from signalbox.adapters.settings import from_environment
 from tests.unit.adapters.http_function import app as app
 from tests.unit.adapters.http_function import client as client
 
@@ -19,11 +19,11 @@ PREFLIGHT = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Hea
 def settings() -> Iterator[None]:
     permit(APP, "http://localhost:5173")
     yield
-    settings_module.bind(None)
+    adapters_settings.bind(None)
 
 
 def permit(*origins: str) -> None:
-    settings_module.bind(replace(from_environment({}), origins={"shelf": frozenset(origins)} if origins else {}))
+    adapters_settings.bind(replace(from_environment({}), origins={"shelf": frozenset(origins)} if origins else {}))
 
 
 def preflight(client: FlaskClient, origin: str) -> tuple[int, dict[str, str]]:

@@ -15,10 +15,10 @@ from functions_framework import create_app
 from google.events.cloud.firestore import DocumentEventData
 from werkzeug.exceptions import InternalServerError, ServiceUnavailable
 
-from shared.adapters.firestore.values import fill_fields, fill_timestamp
-from shared.adapters.http.events import document_event, document_written
-from shared.core.operations.ports import DocumentEvent
-from shared.core.rules.problems import BadValue, Unavailable
+from signalbox.adapters.firestore.values import fill_fields, fill_timestamp
+from signalbox.adapters.http.events import document_event, document_written
+from signalbox.core.ports import DocumentEvent
+from signalbox.core.problems import BadValue, Unavailable
 
 CREATED = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 UPDATED = datetime(2026, 1, 2, tzinfo=UTC)
@@ -137,8 +137,8 @@ def test_under_the_framework_only_what_should_be_redelivered_gets_a_non_2xx(
 
 
 MAIN = """
-from shared.adapters.http.events import document_written
-from shared.core.rules.problems import BadValue, Unavailable
+from signalbox.adapters.http.events import document_written
+from signalbox.core.problems import BadValue, Unavailable
 
 @document_written("follow")
 def follow(event):

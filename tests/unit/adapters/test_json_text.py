@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.adapters.http.json_text import parse, render
-from shared.core.rules.problems import NotJson
+from signalbox.adapters.http.json_text import parse, render
+from signalbox.core.problems import NotJson
 
 JSON = st.recursive(
     st.none()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from shared.adapters.logs import JsonLog, current_trace, traced, traceparent_of
+from signalbox.adapters.logs import JsonLog, current_trace, traced, traceparent_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"

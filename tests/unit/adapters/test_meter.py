@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.adapters.clock import SystemClock
-from shared.adapters.logs import JsonLog
-from shared.adapters.meter import Cost, measure, metered
-from shared.core.operations.ports import (
+from signalbox.adapters.clock import SystemClock
+from signalbox.adapters.logs import JsonLog
+from signalbox.adapters.meter import Cost, measure, metered
+from signalbox.core.effects import Effect
+from signalbox.core.ports import (
     Change,
     Committed,
     Delete,
-    Field,
     Outcome,
     Ports,
     Put,
@@ -22,8 +22,8 @@ from shared.core.operations.ports import (
     Write,
     WriteResult,
 )
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Unavailable
+from signalbox.core.problems import Unavailable
+from signalbox.core.queries import Field
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

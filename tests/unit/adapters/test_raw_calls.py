@@ -11,11 +11,11 @@ from google.cloud.firestore_v1.services.firestore import FirestoreClient
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.tasks_v2 import CloudTasksClient
 
-from shared.adapters import task_creator
-from shared.adapters.firestore import calls
-from shared.adapters.firestore.store import FirestoreStore
-from shared.core.operations.ports import AlreadyExists, Must, Put, Query
-from shared.core.rules.problems import Unavailable
+from signalbox.adapters import task_creator
+from signalbox.adapters.firestore import store as adapters_store
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.core.ports import AlreadyExists, Must, Put, Query
+from signalbox.core.problems import Unavailable
 
 DATABASE = "projects/p/databases/(default)"
 
@@ -29,7 +29,9 @@ class Firestore:
         self.refusal: grpc.StatusCode | None = None
         self._pool = ThreadPoolExecutor(2)
         self._server = grpc.server(self._pool)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(calls.SERVICE, self._methods()),))
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(adapters_store.SERVICE, self._methods()),)
+        )
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
 
@@ -110,7 +112,7 @@ def test_a_refusal_is_the_conflict_that_a_guard_could_have_caused(service: Fires
 
 def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody: Any = AnonymousCredentials
-    monkeypatch.setattr(calls, "FirestoreClient", lambda: FirestoreClient(credentials=nobody()))
+    monkeypatch.setattr(adapters_store, "FirestoreClient", lambda: FirestoreClient(credentials=nobody()))
     monkeypatch.setattr(task_creator, "CloudTasksClient", lambda: CloudTasksClient(credentials=nobody()))
     FirestoreStore("p", "(default)").close()
     task_creator.TaskCreator("")

@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from shared.adapters.http.routes import Routes
+from signalbox.adapters.http.routes import Routes
 from tests.unit.adapters.http_function import app as app
 from tests.unit.adapters.http_function import client as client
 

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.adapters import runtime
-from shared.adapters.clock import SystemClock
-from shared.adapters.meter import measure
-from shared.adapters.settings import from_environment
-from shared.core.operations.ports import Put
-from shared.testing.memory_store import MemoryStore
+from signalbox.adapters import runtime
+from signalbox.adapters.clock import SystemClock
+from signalbox.adapters.meter import measure
+from signalbox.adapters.settings import from_environment
+from signalbox.core.ports import Put
+from signalbox.testing.memory_store import MemoryStore
 
 AWAY = from_environment({"FIRESTORE_EMULATOR_HOST": "127.0.0.1:1", "CLOUD_TASKS_EMULATOR_HOST": "127.0.0.1:1"})
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,12 +58,12 @@ def test_an_emulator_is_connected_to_only_at_the_first_call() -> None:
 LOADED = """
 import contextlib, os, sys, flask
 os.environ["FIRESTORE_EMULATOR_HOST"] = "127.0.0.1:1"
-from shared.adapters import runtime
-from shared.adapters.http.routes import Routes
+from signalbox.adapters import runtime
+from signalbox.adapters.http.routes import Routes
 with {context}:
     Routes("x").entry_point()
 {then}
-slow = {{"google.cloud.firestore_v1", "google.cloud.tasks_v2", "shared.testing.memory_store"}}
+slow = {{"google.cloud.firestore_v1", "google.cloud.tasks_v2", "signalbox.testing.memory_store"}}
 print(*sorted(slow & set(sys.modules)))
 print(runtime._ports is None)
 """

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from infra.local.environment import environment_of
-from shared.adapters.settings import EMBEDDED, from_environment
-from shared.core.rules.indexes import parse
+from signalbox.adapters.settings import EMBEDDED, from_environment
+from signalbox.core.queries import parse
+from signalbox_infra.local.services.environment import environment_of
 
 
 def test_an_empty_environment_yields_the_local_settings() -> None:
@@ -82,7 +82,7 @@ def test_every_setting_has_its_variable() -> None:
         {"Counter": "counters"},
         {"checkout": "shop"},
         0,
-        ((frozenset(), "c-", "", 5, 365), (frozenset({"a"}), "", "", 100, 365)),
+        '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import flask
 import pytest
 
-from shared.adapters.http.tasks import TaskDelivery, schedule_entry, task_entry
-from shared.core.rules.problems import BadValue, Unavailable
+from signalbox.adapters.http.tasks import TaskDelivery, schedule_entry, task_entry
+from signalbox.core.problems import BadValue, Unavailable
 
 ENVELOPE = {"operation": "op-1", "task": "refresh", "payload": {"key": "a"}}
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"

@@ -9,17 +9,17 @@ import flask
 import pytest
 from google.auth import crypt, jwt
 
-from infra.local.cloud_tasks.identity import Identity, new_private_key
-from shared.adapters import settings as settings_module
-from shared.adapters.http import user_auth
-from shared.adapters.http.public_keys import FetchedKeys, PublicKeys
-from shared.adapters.http.user_auth import UserTokens
-from shared.adapters.settings import Settings, from_environment
-from shared.core.rules.identity_claims import Unauthenticated
-from shared.core.rules.users import user_from_claims
-from shared.kit import Function, Request
-from shared.testing.loading import application
-from shared.testing.users import user_token
+from signalbox import Function, Request
+from signalbox.adapters import settings
+from signalbox.adapters.http import user_auth
+from signalbox.adapters.http.caller_auth import FetchedKeys, PublicKeys
+from signalbox.adapters.http.user_auth import UserTokens
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.core.identity import user_from_claims
+from signalbox.core.problems import Unauthenticated
+from signalbox.testing.loading import application
+from signalbox.testing.users import user_token
+from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
 
 PRIVATE, STRANGERS = new_private_key(), new_private_key()
 FIREBASE = Identity(PRIVATE).public
@@ -44,7 +44,7 @@ CLAIMS: dict[str, Any] = {
         ({"aud": [PROJECT]}, "another project"),
         ({"exp": NOW - 10}, "expired"),
         ({"exp": None}, "no `exp`"),
-        ({"exp": 10**400}, "`exp` is no time"),
+        ({"exp": 10**400}, "`exp` is not a time"),
         ({"iat": NOW + 10}, "not valid yet"),
         ({"iat": "0"}, "no `iat`"),
         ({"sub": ""}, "names no user"),
@@ -81,7 +81,7 @@ class Deployed:
     def configure(self, **changes: str) -> None:
         usual = {"SIGNALBOX_PROJECT": PROJECT, "SIGNALBOX_AUTH": '{"albums": "firebase"}', "K_SERVICE": "albums"}
         self.settings = from_environment(usual | changes)
-        settings_module.bind(self.settings)
+        settings.bind(self.settings)
         self.tokens = UserTokens(PublicKeys("", self._fetch), unsigned_too=self.settings.tokens_unsigned)
 
     def _fetch(self, _: str) -> FetchedKeys:
@@ -112,7 +112,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
     created = Deployed()
     monkeypatch.setattr(user_auth, "_tokens", lambda: created.tokens)
     yield created
-    settings_module.bind(None)
+    settings.bind(None)
 
 
 def signed(private: bytes = PRIVATE, key_id: str = FIREBASE.key_id, **claims: Any) -> str:
@@ -174,7 +174,7 @@ def test_tokens_that_nobody_signed_are_taken_where_the_stack_is_local(deployed: 
 
 def test_a_preflight_carries_no_token_and_needs_none(deployed: Deployed) -> None:
     page = "https://app.example.com"
-    settings_module.bind(replace(deployed.settings, origins={"albums": frozenset([page])}))
+    settings.bind(replace(deployed.settings, origins={"albums": frozenset([page])}))
     refused = deployed.client.get("/", headers={"Origin": page})
     asked = deployed.client.options("/", headers={"Origin": page, "Access-Control-Request-Method": "GET"})
     assert (asked.status_code, refused.status_code) == (204, 401)
@@ -182,5 +182,5 @@ def test_a_preflight_carries_no_token_and_needs_none(deployed: Deployed) -> None
 
 
 def test_a_function_without_users_has_none(deployed: Deployed) -> None:
-    settings_module.bind(replace(deployed.settings, auth={}))
+    settings.bind(replace(deployed.settings, auth={}))
     assert deployed.get(signed())[0] == 500

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shared.adapters.meter import metered
-from shared.batches.operations.tasks import run_batch_task
-from shared.batches.operations.units import complete_unit
-from shared.batches.rules.outcomes import UnitOutcome, failed, succeeded
-from shared.batches.rules.units import PlacedUnit
-from shared.core.operations.ports import Data, Ports, Query, Store
-from shared.core.rules.effects import Effect
-from shared.testing.platform import Platform
+from signalbox.adapters.meter import metered
+from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succeeded
+from signalbox.batches.service.units import complete_unit
+from signalbox.batches.tasks import run_batch_task
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Data, Ports, Query, Store
+from signalbox.testing.platform import Platform
 
 TASK = {"function": "painter", "task": "paint", "payload": {"color": "red"}}
 ANNOUNCE = {"function": "painter", "task": "announce", "payload": {}}
@@ -23,7 +22,7 @@ Work = Callable[[Effect], UnitOutcome]
 
 
 class BatchHarness(Platform):
-    """A platform whose `painter` is the test: it notes the units that `ran`, `completions` and `alarms`."""
+    """A platform whose `painter` is the test: it records the units that `ran`, `completions` and `alarms`."""
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__()
@@ -62,12 +61,12 @@ class BatchHarness(Platform):
 
 
 def squares(count: int) -> list[dict[str, int]]:
-    """Return the payloads of so many units."""
+    """Return the payloads of `count` units."""
     return [{"square": number} for number in range(count)]
 
 
 def batch(count: int, **more: Any) -> dict[str, Any]:
-    """Return the body that creates the batch `b` of so many units."""
+    """Return the body that creates the batch `b` of `count` units."""
     return {"id": "b", "units": squares(count), "task": TASK, "on_complete": ANNOUNCE, "sealed": True} | more
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost, measure
-from shared.batches.operations import batches
-from shared.batches.rules.queries import BatchesQuery
-from shared.core.operations.ports import Change
+from signalbox.adapters.meter import measure
+from signalbox.batches.requests import BatchesQuery
+from signalbox.batches.service import batches
+from signalbox.core.ports import Change
 from tests.unit.batches.batch_harness import TASK, BatchHarness
+from tests.unit.cost_table import row_cost
 
 PAINT = {"function": "painter", "task": "paint"}
 
@@ -81,4 +82,4 @@ def test_a_list_of_batches_names_the_parameter_that_is_wrong(harness: BatchHarne
 def test_a_list_of_batches_costs_one_query(harness: BatchHarness) -> None:
     with measure() as cost:
         batches.find(harness.ports, BatchesQuery.from_request({}))
-    assert cost == Cost(round_trips=1, reads=4)
+    assert cost == row_cost("batches", "list", n=4)

@@ -1,10 +1,10 @@
-"""What is refused of batches and their pages, with which field, and that a refusal changes nothing."""
+"""Which requests on batches and pages are refused, with which field, and that a refusal changes nothing."""
 
 from typing import Any
 
 import pytest
 
-from shared.core.rules.limits import LIMITS
+from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch
 
 
@@ -16,7 +16,7 @@ def harness() -> BatchHarness:
 def test_a_batch_has_at_most_as_many_pages_as_its_tree_can_hold(
     harness: BatchHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LIMITS, "node_children_max", 1)
+    monkeypatch.setattr(BATCHES_LIMITS, "node_children_max", 1)
     harness.request("POST", "/", batch(100, sealed=False))
     code, problem = harness.request("POST", "/b/units", {"page": 1, "units": [{}]})
     assert (code, problem["detail"]) == (413, "A batch has at most 1 pages.")

@@ -1,16 +1,14 @@
-"""The requests on batches check themselves, whoever builds them: HTTP or a user's function."""
+"""The requests on batches check themselves, built by HTTP or by a user's function."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.batches.rules.queries import UnitsQuery
-from shared.batches.rules.requests import PageRequest, RetryRequest, SealRequest
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Problem
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.requests import BatchSpec, PageRequest, RetryRequest, SealRequest, UnitsQuery
+from signalbox.core.calls import Call
+from signalbox.core.problems import Problem
 
 TASK = Call("quilt", "paint", {})
 

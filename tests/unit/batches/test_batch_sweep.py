@@ -1,19 +1,21 @@
-"""Deadlines come in time, whatever else the sweeper has to do; it visits every batch that is due."""
+"""Deadlines are met whatever else the sweeper has to do, and it visits every batch that is due."""
 
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
-from shared.adapters.meter import Cost, measure
-from shared.batches.operations import batches, removal
-from shared.batches.operations.sweep import sweep
-from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.core.operations.time_budgets import OutOfTime
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Unavailable
-from shared.testing.clock import budget_of
+from signalbox.adapters.meter import Cost, measure
+from signalbox.batches import sweep as batches_sweep
+from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import batches
+from signalbox.batches.sweep import sweep
+from signalbox.batches.tasks import run_batch_task
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import OutOfTime
+from signalbox.core.problems import Unavailable
+from signalbox.testing.ports import budget_of
 from tests.unit.batches.batch_harness import BatchHarness, batch
 
 DEADLINE_SECONDS = 60
@@ -38,7 +40,7 @@ def removable(harness: BatchHarness, count: int) -> None:
     """Create batches that have ended, and let them become removable."""
     for number in range(count):
         harness.request("POST", "/", {"id": f"old-{number}", "sealed": True})
-    harness.advance(LIMITS.batch_keep_seconds + 1)
+    harness.advance(BATCHES_LIMITS.batch_keep_seconds + 1)
 
 
 def state(harness: BatchHarness) -> str:
@@ -66,7 +68,7 @@ def test_a_deadline_of_a_batch_that_has_ended_or_was_replaced_changes_nothing(ha
     harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS))
     deadline = harness.take("deadline")
     harness.run_tasks()
-    harness.advance(LIMITS.batch_keep_seconds + 1)
+    harness.advance(BATCHES_LIMITS.batch_keep_seconds + 1)
     before = harness.record("batches/b")
     run_batch_task(harness.ports, deadline.task, deadline.payload)
     assert harness.record("batches/b") == before
@@ -82,8 +84,8 @@ def test_only_a_deadline_nearer_than_the_default_costs_a_task(harness: BatchHarn
             batches.populate(harness.ports, batch, BatchSpec(deadline_seconds=seconds))
         return counted
 
-    alone = cost("a", LIMITS.batch_deadline_seconds)
-    nearer = cost("b", LIMITS.batch_deadline_seconds - 1)
+    alone = cost("a", BATCHES_LIMITS.batch_deadline_seconds)
+    nearer = cost("b", BATCHES_LIMITS.batch_deadline_seconds - 1)
     assert (alone.tasks, alone.writes, alone.deletes) == (0, 1, 0)
     assert (nearer.tasks, nearer.writes, nearer.deletes) == (1, 2, 1)
     assert nearer.round_trips == alone.round_trips + 2
@@ -96,21 +98,21 @@ def test_removals_do_not_displace_a_deadline_whose_task_was_lost(
     harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS, task=None))
     harness.tasks.clear()
     harness.advance(DEADLINE_SECONDS)
-    monkeypatch.setattr(removal, "remove", lambda *_: harness.advance(LIMITS.sweep_part_seconds))
-    sweep(harness.ports, seconds_of(harness, LIMITS.sweep_part_seconds))
+    monkeypatch.setattr(batches_sweep, "remove", lambda *_: harness.advance(CORE_LIMITS.sweep_part_seconds))
+    sweep(harness.ports, seconds_of(harness, CORE_LIMITS.sweep_part_seconds))
     assert state(harness) == "cancelled"
 
 
 def test_all_that_is_due_is_handled_within_one_budget_not_only_a_page(harness: BatchHarness) -> None:
-    removable(harness, 3 * LIMITS.batches_sweep_page)
-    assert sweep(harness.ports) == 3 * LIMITS.batches_sweep_page
+    removable(harness, 3 * BATCHES_LIMITS.batches_sweep_page)
+    assert sweep(harness.ports) == 3 * BATCHES_LIMITS.batches_sweep_page
     assert harness.ids("batches") == []
 
 
 def test_batches_whose_visit_fails_do_not_hide_the_others(
     harness: BatchHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(LIMITS.batches_sweep_page):
+    for number in range(BATCHES_LIMITS.batches_sweep_page):
         harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS, task=None) | {"id": f"bad-{number}"})
     harness.request("POST", "/", batch(1, deadline_seconds=DEADLINE_SECONDS, task=None))
     harness.tasks.clear()
@@ -120,7 +122,7 @@ def test_batches_whose_visit_fails_do_not_hide_the_others(
         raise Unavailable("away")
 
     with monkeypatch.context() as away:
-        away.setattr("shared.batches.operations.sweep.time_out", failing)
-        sweep(harness.ports, budget_of(LIMITS.batches_sweep_page))
+        away.setattr("signalbox.batches.sweep.time_out", failing)
+        sweep(harness.ports, budget_of(BATCHES_LIMITS.batches_sweep_page))
     sweep(harness.ports, budget_of(1))
     assert state(harness) == "cancelled"

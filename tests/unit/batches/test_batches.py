@@ -2,16 +2,15 @@
 
 import pytest
 
-from shared.batches.operations import units
-from shared.batches.operations.sub_batches import populate_sub_batch
-from shared.batches.operations.sweep import sweep
-from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.batches.rules.outcomes import UnitOutcome, succeeded
-from shared.batches.rules.units import PlacedUnit
-from shared.core.rules.calls import Call
-from shared.core.rules.effects import Effect
-from shared.core.rules.limits import LIMITS
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.model.units import PlacedUnit, UnitOutcome, succeeded
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import units
+from signalbox.batches.service.batches import populate_sub_batch
+from signalbox.batches.sweep import sweep
+from signalbox.batches.tasks import run_batch_task
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness, batch, broken_at, squares, status
 
 
@@ -54,7 +53,7 @@ def test_a_repeated_populate_returns_the_status_of_a_cancelled_batch(harness: Ba
 
 def test_a_repeat_finishes_a_populate_that_died(harness: BatchHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr("shared.batches.operations.batches.seal", lambda *_: 1 / 0)
+        dying.setattr("signalbox.batches.service.batches.seal", lambda *_: 1 / 0)
         assert harness.request("POST", "/", batch(150))[0] == 500
     assert harness.request("POST", "/", batch(150))[0] == 200
     harness.run_tasks()
@@ -128,7 +127,7 @@ def test_the_sweeper_propagates_what_a_dead_process_left_full(
 ) -> None:
     harness.request("POST", "/", batch(45))
     with monkeypatch.context() as dead:
-        dead.setattr("shared.batches.operations.propagation.propagate_counter", lambda *_: None)
+        dead.setattr("signalbox.batches.service.propagation.propagate_counter", lambda *_: None)
         harness.run_tasks()
     assert harness.completions == []
     harness.advance(LIMITS.batch_idle_seconds + 1)

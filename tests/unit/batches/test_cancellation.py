@@ -4,16 +4,17 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost, measure
-from shared.batches.operations import batches
-from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.batches.rules.units import PlacedUnit
-from shared.core.operations.ports import Query
-from shared.core.rules.calls import Call
-from shared.core.rules.effects import Effect
-from shared.core.rules.limits import LIMITS
+from signalbox.adapters.meter import measure
+from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import batches
+from signalbox.batches.tasks import run_batch_task
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Query
+from signalbox.testing.limits import replaced
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
+from tests.unit.cost_table import row_cost
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_a_batch_of_many_sub_batches_is_cancelled_page_by_page(harness: BatchHar
     kits_tasks(harness)
     children = [divided(harness, unit) for unit in units_of(harness, "b")]
     harness.request("DELETE", "/b")
-    with LIMITS.replaced(batches_sweep_page=2):
+    with replaced(batches_sweep_page=2):
         kits_tasks(harness)
     assert {state(harness, child) for child in children} == {("cancelled", "parent")}
 
@@ -112,7 +113,9 @@ def test_a_sub_batch_costs_one_read_more_than_a_batch(harness: BatchHarness) -> 
         batches.populate(harness.ports, "alone", spec)
     with measure() as child:
         batches.populate(harness.ports, unit.sub_batch_id(), spec, unit)
-    assert (child.reads - alone.reads, child.writes - alone.writes, child.round_trips - alone.round_trips) == (1, 0, 1)
+    more = row_cost("batches", "sub_batch")
+    assert (child.reads - alone.reads, child.writes - alone.writes) == (more.reads, more.writes)
+    assert child.round_trips - alone.round_trips == more.round_trips
 
 
 def test_a_cancelled_batch_without_sub_batches_costs_one_task_and_one_read_more(harness: BatchHarness) -> None:
@@ -122,4 +125,4 @@ def test_a_cancelled_batch_without_sub_batches_costs_one_task_and_one_read_more(
     [cancel] = [task for task in harness.tasks if task.task == "cancel"]
     with measure() as cost:
         run_batch_task(harness.ports, cancel.task, cancel.payload)
-    assert cost == Cost(reads=1, round_trips=1)
+    assert cost == row_cost("batches", "cancelled")

@@ -1,23 +1,23 @@
-"""A batch that runs at most so many units at once, and one whose units go through several queues."""
+"""A batch that limits how many units run at once, and one whose units use several queues."""
 
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost, measure
-from shared.batches.operations import batches, units
-from shared.batches.operations.pages import add_page
-from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.batch_run import BatchRun
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.batches.rules.chains import Retries, retries_in_ranges
-from shared.batches.rules.outcomes import failed, succeeded
-from shared.batches.rules.requests import PageRequest, SealRequest
-from shared.batches.rules.units import PlacedUnit
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import BadBatch, BadCall
+from signalbox.adapters.meter import Cost, measure
+from signalbox.batches.machine.units import chains_of_all
+from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.units import PlacedUnit, Retries, failed, succeeded
+from signalbox.batches.problems import BadBatch
+from signalbox.batches.requests import BatchSpec, PageRequest, SealRequest
+from signalbox.batches.service import batches, units
+from signalbox.batches.service.batches import add_page
+from signalbox.batches.tasks import run_batch_task
+from signalbox.core.effects import Effect
+from signalbox.core.problems import BadCall
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness, Work, batch, broken_at, squares
+from tests.unit.cost_table import row_cost
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_units_of_pages_of_any_size_follow_each_other(harness: BatchHarness) -> 
     for number, size in enumerate((1, 5, 2, 1, 7, 3)):
         add_page(harness.ports, "b", PageRequest(number, squares(size)))
         if number % 2:
-            assert run(harness) <= 4  # all that is loaded ends before the next page: its expansion goes on
+            assert run(harness) <= 4  # all loaded units end before the next page, whose expansion continues the chains
     batches.seal(harness.ports, "b", SealRequest(6))
     assert run(harness) <= 4
     assert indexes(harness) == list(range(19))
@@ -118,7 +118,7 @@ def test_what_fails_again_is_not_retried_for_the_same_call(harness: BatchHarness
 
 @pytest.mark.parametrize("chains", [1, 2, 3, 7, 16, 1_000])
 def test_the_ranges_of_retries_hold_every_unit_once(chains: int) -> None:
-    ranges = retries_in_ranges(Retries("call", 0, {}), "i", chains)
+    ranges = chains_of_all(Retries("call", 0, {}), "i", chains)
     ids = [BatchRun("b", "i").unit_id(index) for index in (*range(300), 799_999)]
     held = Counter(id_ for id_ in ids for one in ranges if one.after < id_ <= one.until)
     assert held == Counter(ids)
@@ -175,7 +175,7 @@ def test_a_unit_that_another_waits_for_costs_two_round_trips_and_a_read_more(har
     [unit] = [PlacedUnit.from_record(task.context["unit"]) for task in harness.tasks if task.task == "paint"]
     with measure() as cost:
         units.complete_unit(harness.ports, unit, succeeded(None))
-    assert cost == Cost(reads=1, writes=2, tasks=1, round_trips=3)
+    assert cost == row_cost("batches", "unit_end", "unit_waited")
 
 
 def test_expanding_a_page_with_a_limit_reads_the_units_before(harness: BatchHarness) -> None:
@@ -187,7 +187,7 @@ def test_expanding_a_page_with_a_limit_reads_the_units_before(harness: BatchHarn
 
 def test_a_batch_with_a_limit_costs_two_reads_a_unit_more_and_no_task() -> None:
     free, limited = whole(None), whole(10)
-    assert limited.reads - free.reads == 2 * 200
+    assert limited.reads - free.reads == row_cost("batches", "limited").reads * 200
     assert (limited.writes, limited.deletes, limited.tasks) == (free.writes, free.deletes, free.tasks)
 
 

@@ -6,16 +6,15 @@ counters propagated to the node, the node propagated up; a read follows each pro
 
 import pytest
 
-from shared.adapters.meter import Cost, measure
-from shared.batches.operations import batches, units
-from shared.batches.operations.pages import add_page
-from shared.batches.operations.sweep import sweep
-from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.batches.rules.outcomes import succeeded
-from shared.batches.rules.requests import PageRequest, SealRequest
-from shared.batches.rules.units import PlacedUnit
+from signalbox.adapters.meter import Cost, measure
+from signalbox.batches.model.units import PlacedUnit, succeeded
+from signalbox.batches.requests import BatchSpec, PageRequest, SealRequest
+from signalbox.batches.service import batches, units
+from signalbox.batches.service.batches import add_page
+from signalbox.batches.sweep import sweep
+from signalbox.batches.tasks import run_batch_task
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness
+from tests.unit.cost_table import is_within, row_cost
 
 UNITS, PAGES = 2_000, 20
 BODY = {"id": "b", "units": [{"n": n} for n in range(UNITS)], "task": TASK, "on_complete": ANNOUNCE}
@@ -43,21 +42,18 @@ def test_a_batch_of_2000_units_costs_exactly_this(harness: BatchHarness) -> None
 
 def test_a_units_share_is_what_the_design_allows(harness: BatchHarness) -> None:
     cost = whole(harness)
-    assert cost.reads / UNITS < 0.1
-    assert cost.writes / UNITS < 2.15
-    assert cost.deletes / UNITS < 0.1
-    assert cost.tasks / UNITS < 1.015
+    assert is_within("batches", "unit", cost, UNITS)
 
 
 def test_a_unit_costs_one_round_trip_after_its_work(harness: BatchHarness) -> None:
     unit = expanded(harness)[0]
     with measure() as cost:
         units.complete_unit(harness.ports, unit, succeeded(None))
-    assert cost == Cost(writes=2, round_trips=1)
+    assert cost == row_cost("batches", "unit_end")
 
 
 def test_the_last_unit_of_a_counter_propagates_it_and_reads_the_node(harness: BatchHarness) -> None:
-    some = [unit for unit in expanded(harness) if unit.page == 0 and unit.counter == 0]
+    some = [unit for unit in expanded(harness) if unit.page == 0 and unit.counter.number == 0]
     for unit in some[:-1]:
         units.complete_unit(harness.ports, unit, succeeded(None))
     with measure() as cost:
@@ -70,14 +66,14 @@ def test_a_page_costs_8_writes_and_one_task_to_load(harness: BatchHarness) -> No
     add_page(harness.ports, "b", PageRequest(0, [{}] * 100))
     with measure() as cost:
         add_page(harness.ports, "b", PageRequest(1, [{}] * 100))
-    assert cost == Cost(reads=2, writes=8, deletes=1, tasks=1, round_trips=5)
+    assert cost == row_cost("batches", "page")
 
 
 def test_expanding_a_page_reads_it_once(harness: BatchHarness) -> None:
     harness.request("POST", "/", BODY)
     with measure() as cost:
         run_batch_task(harness.ports, "expand", harness.tasks[0].payload)
-    assert cost == Cost(reads=1, tasks=100, round_trips=2)
+    assert cost == row_cost("batches", "expand")
 
 
 def test_a_sweep_when_nothing_is_due_is_one_read(harness: BatchHarness) -> None:

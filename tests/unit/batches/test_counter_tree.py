@@ -2,17 +2,16 @@
 
 import pytest
 
-from shared.batches.rules import counter_tree as tree
-from shared.batches.rules.counter_tree import Node
+from signalbox.batches.model import tree
+from signalbox.batches.model.tree import Node, PageNode
 
 
 @pytest.mark.parametrize("page_units", [1, 19, 20, 21, 40, 99, 100])
 def test_the_counters_of_a_page_share_its_units_out_and_none_has_more_than_20(page_units: int) -> None:
-    shares = [list(tree.offsets(counter, page_units)) for counter in range(tree.counters(page_units))]
-    assert sorted(offset for share in shares for offset in share) == list(range(page_units))
-    assert [len(share) for share in shares] == [
-        tree.counter_units(counter, page_units) for counter in range(len(shares))
-    ]
+    counters = PageNode(0, 300, page_units, None).counters()
+    shares = [counter.indexes() for counter in counters]
+    assert sorted(index for share in shares for index in share) == list(range(300, 300 + page_units))
+    assert all(counter.counted(len(share), 0).is_full for counter, share in zip(counters, shares, strict=True))
     assert max(map(len, shares)) <= 20
 
 
@@ -43,7 +42,7 @@ def test_before_the_seal_a_node_waits_for_all_the_children_it_can_have() -> None
     assert list(tree.children(Node(2, 1), 23)) == [20, 21, 22]
 
 
-def test_a_tree_holds_8000_pages_and_nothing_is_above_its_top() -> None:
+def test_a_tree_has_at_most_8000_pages_and_no_level_above_its_top() -> None:
     assert tree.pages_max() == 8_000
     assert tree.root(8_000) == Node(4, 0)
     assert tree.is_top(Node(4, 0))

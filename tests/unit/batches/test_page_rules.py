@@ -1,4 +1,4 @@
-"""Whether a page or the seal may follow, by what is loaded."""
+"""Whether a page or the seal may follow, given the loaded pages."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from shared.batches.rules import pages
-from shared.batches.rules.header import Header
-from shared.batches.rules.pages import EndMark, Page
-from shared.core.rules.problems import BatchSealed, OtherBody, PageOutOfOrder, Problem
+from signalbox.batches.machine import lifecycle
+from signalbox.batches.model.batches import EndMark, Header, Page, loaded
+from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.problems import BatchSealed, PageOutOfOrder
+from signalbox.core.problems import OtherBody, Problem
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -37,17 +38,17 @@ def test_a_page_begins_where_the_previous_page_ends(
     number: int, previous: Any, first_pages: int, expected: int | type[Problem]
 ) -> None:
     if isinstance(expected, int):
-        assert pages.first_index(header(first_pages=first_pages), number, previous) == expected
+        assert lifecycle.first_index(header(first_pages=first_pages), number, previous) == expected
     else:
         with pytest.raises(expected):
-            pages.first_index(header(first_pages=first_pages), number, previous)
+            lifecycle.first_index(header(first_pages=first_pages), number, previous)
 
 
 @pytest.mark.parametrize(
     ("state", "number", "takes"), [("open", 2, True), ("open", 1, False), ("sealed", 2, False), ("cancelled", 2, False)]
 )
 def test_only_an_open_batch_takes_pages_after_those_of_the_creating_call(state: Any, number: int, takes: bool) -> None:
-    assert pages.takes_pages(header(state=state, first_pages=2), number) is takes
+    assert lifecycle.takes_pages(header(state=state, first_pages=2), number) is takes
 
 
 @pytest.mark.parametrize(
@@ -55,11 +56,11 @@ def test_only_an_open_batch_takes_pages_after_those_of_the_creating_call(state: 
 )
 def test_a_page_that_is_not_the_loaded_one_is_refused(held: Any, problem: type[Problem]) -> None:
     with pytest.raises(problem):
-        pages.check_repeat(held, 2, ["a", "b"])
+        lifecycle.check_repeat(held, 2, ["a", "b"])
 
 
 def test_the_same_page_again_is_a_repeat() -> None:
-    pages.check_repeat(PAGE, 2, ["a", "b"])
+    lifecycle.check_repeat(PAGE, 2, ["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -77,23 +78,23 @@ def test_the_seal_counts_the_units_or_is_refused(
     count: int, end: Any, last: Any, first_pages: int, expected: int | type[Problem]
 ) -> None:
     if isinstance(expected, int):
-        assert pages.size_at_seal(header(first_pages=first_pages), count, end, last) == expected
+        assert lifecycle.size_at_seal(header(first_pages=first_pages), count, end, last) == expected
     else:
         with pytest.raises(expected):
-            pages.size_at_seal(header(first_pages=first_pages), count, end, last)
+            lifecycle.size_at_seal(header(first_pages=first_pages), count, end, last)
 
 
 def test_a_page_gives_each_unit_its_place_and_survives_its_record() -> None:
-    page = pages.loaded(PAGE.to_record())
+    page = loaded(PAGE.to_record())
     assert isinstance(page, Page)
     assert page == PAGE
     assert page.payloads() == ["a", "b"]
-    assert [(unit.index, unit.page, unit.offset, unit.page_units) for unit in page.units("b", "i", 3)] == [
+    assert [(unit.index, unit.page, unit.offset, unit.page_units) for unit in page.units(BatchRun("b", "i"), 3)] == [
         (7, 3, 0, 2),
         (8, 3, 1, 2),
     ]
 
 
 def test_the_end_mark_survives_its_record() -> None:
-    assert pages.loaded(EndMark().to_record()) == EndMark()
-    assert pages.loaded(None) is None
+    assert loaded(EndMark().to_record()) == EndMark()
+    assert loaded(None) is None

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from shared.batches.rules.batch_run import BatchRun, spread
+from signalbox.batches.model.paths import BatchRun, spread
+from signalbox.batches.model.tree import PageNode
 
 RUN = BatchRun("b", "i")
 CONSECUTIVE, RANGES = 500, 16
@@ -39,7 +40,8 @@ def test_the_entries_of_the_index_on_state_are_spread_as_the_ids_are(state: str)
 
 
 def test_counters_of_consecutive_pages_fall_into_different_ranges() -> None:
-    ids = [RUN.counter_path(page, counter).rpartition("/")[2] for page in range(RANGES) for counter in range(5)]
+    counters = [counter for page in range(RANGES) for counter in PageNode(page, 0, 100, None).counters()]
+    ids = [RUN.counter_path(counter).rpartition("/")[2] for counter in counters]
     assert set(ranges(ids).values()) == {5}
 
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost, measure
-from shared.batches.operations import batches, units
-from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.batches.rules.units import PlacedUnit
-from shared.core.operations.ports import Query
-from shared.core.rules.calls import Call
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import BadValue, Unavailable
-from shared.tasks.operations import task_runner
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from signalbox.adapters.meter import Cost, measure
+from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import batches, units
+from signalbox.batches.tasks import run_batch_task
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Query
+from signalbox.core.problems import BadValue, Unavailable
+from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.service import runs
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
 
 
@@ -40,7 +40,7 @@ def unit_task(harness: BatchHarness) -> Effect:
 
 
 def parts(count: int) -> BatchSpec:
-    """Return a sub-batch of so many units."""
+    """Return a sub-batch of `count` units."""
     return BatchSpec(units=squares(count), task=Call.from_request(TASK, "task"), sealed=True)
 
 
@@ -55,7 +55,7 @@ def deliver(harness: BatchHarness, task: Effect, returned: Any, retries: int = 0
         return returned
 
     attempt = Attempt(task.name, task.context, retries=retries)
-    task_runner.run(harness.ports, attempt, RetryLimits(3), lambda _: True, code)
+    runs.run(harness.ports, attempt, RetryLimits(3), lambda _: True, code)
     return bool(ran)
 
 
@@ -75,7 +75,7 @@ def reasons(harness: BatchHarness) -> list[str]:
 def dying_at(monkeypatch: pytest.MonkeyPatch, harness: BatchHarness, task: Effect, spec: BatchSpec, name: str) -> None:
     """Deliver the task to a process that dies where the operation calls `name`."""
     with monkeypatch.context() as dying:
-        dying.setattr(f"shared.batches.operations.batches.{name}", raises_dies)
+        dying.setattr(f"signalbox.batches.service.batches.{name}", raises_dies)
         with pytest.raises(Dies):
             deliver(harness, task, spec)
 

@@ -1,4 +1,4 @@
-"""Units that come as lines or from an iterator, and results as lines: a page is held at a time."""
+"""Units that arrive as lines or from an iterator, and results as lines, with one page in memory at a time."""
 
 import json
 from collections.abc import Iterator
@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost, measure
-from shared.batches.operations import batches, pages, units
-from shared.batches.operations.pages import Appended
-from shared.batches.rules.batch_spec import BatchSpec
-from shared.batches.rules.queries import UnitsQuery
-from shared.core.operations.ports import Query
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadBatch, BatchSealed, OtherBody, PageOutOfOrder
-from shared.kit import Call, Function, batch
-from shared.testing import Harness
-from shared.testing.fixtures import harness as kit_harness
+from signalbox import Call, Function, batch
+from signalbox.adapters.meter import measure
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.problems import BadBatch, BatchSealed, PageOutOfOrder
+from signalbox.batches.requests import BatchSpec, UnitsQuery
+from signalbox.batches.service import batches
+from signalbox.batches.service.batches import Appended
+from signalbox.core.ports import Query
+from signalbox.core.problems import OtherBody
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as kit_harness
+from signalbox.testing.limits import replaced
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness, broken_at, squares
+from tests.unit.cost_table import row_cost
 
 __all__ = ["kit_harness"]
 LINES = {"Content-Type": "application/x-ndjson"}
@@ -88,19 +90,19 @@ def test_units_are_loaded_as_they_come(harness: BatchHarness) -> None:
             held.append(number - 100 * len(harness.store.query(Query("batches/b/pages"))))
             yield {"square": number}
 
-    assert pages.add_units(harness.ports, "b", 0, units_()) == Appended(5, 450, True)
+    assert batches.add_units(harness.ports, "b", 0, units_()) == Appended(5, 450, True)
     assert max(held) <= LIMITS.page_units_max
 
 
 def test_other_lines_under_a_number_are_refused(harness: BatchHarness) -> None:
-    pages.add_units(harness.ports, "b", 0, squares(101))
+    batches.add_units(harness.ports, "b", 0, squares(101))
     with pytest.raises(OtherBody):
-        pages.add_units(harness.ports, "b", 0, [{}])
+        batches.add_units(harness.ports, "b", 0, [{}])
     with pytest.raises(PageOutOfOrder):
-        pages.add_units(harness.ports, "b", 5, [{}])
+        batches.add_units(harness.ports, "b", 5, [{}])
     harness.request("POST", "/b/seal", {"pages": 2})
     with pytest.raises(BatchSealed):
-        pages.add_units(harness.ports, "b", 2, [{}])
+        batches.add_units(harness.ports, "b", 2, [{}])
 
 
 def test_results_are_a_line_for_each_unit_that_has_ended(harness: BatchHarness) -> None:
@@ -120,20 +122,20 @@ def test_a_download_costs_a_read_a_unit_and_a_round_trip_a_page(harness: BatchHa
     post(harness, lines(*squares(250)))
     harness.run_tasks()
     with measure() as cost:
-        assert len(list(units.outcomes_of(harness.ports, "b", UnitsQuery()))) == 250
-    assert cost == Cost(reads=251, round_trips=4)
+        assert len(list(batches.outcomes_of(harness.ports, "b", UnitsQuery()))) == 250
+    assert cost == row_cost("batches", "download", n=250)
 
 
 def test_results_are_read_a_page_at_a_time_and_large_ones_in_smaller_pages(harness: BatchHarness) -> None:
     batches.populate(harness.ports, "c", BatchSpec(units=[1, 2, 3], sealed=True))
     for index in range(3):
         harness.request("POST", f"/c/{index}", {"result": "x" * 10_000}, "batch_complete")
-    with LIMITS.replaced(read_bytes_max=5_000):
-        found = units.outcomes_of(harness.ports, "c", UnitsQuery())
+    with replaced(read_bytes_max=5_000):
+        found = batches.outcomes_of(harness.ports, "c", UnitsQuery())
         assert [one.unit.index for one in found] == [0, 1, 2]
 
 
-def test_of_an_iterator_the_first_calls_are_held_and_none_behind_them(kit_harness: Harness) -> None:
+def test_of_an_iterator_only_the_first_calls_are_in_memory(kit_harness: Harness) -> None:
     app, yielded = Function("counter"), []
 
     @app.task
@@ -147,7 +149,7 @@ def test_of_an_iterator_the_first_calls_are_held_and_none_behind_them(kit_harnes
             yield count.call(number=number)
 
     kit_harness.add(app)
-    with LIMITS.replaced(call_units_max=120):
+    with replaced(call_units_max=120):
         batch("long").populate(calls())
     kit_harness.run()
     assert max(yielded) <= 120
@@ -166,10 +168,10 @@ def test_a_call_of_another_task_is_refused_where_it_comes(kit_harness: Harness) 
         return number
 
     kit_harness.add(app)
-    with LIMITS.replaced(call_units_max=120), pytest.raises(BadBatch):
+    with replaced(call_units_max=120), pytest.raises(BadBatch):
         batch("long").populate((other if number == 300 else count).call(number=number) for number in range(350))
     assert batch("long").status()["state"] == "open"
-    with LIMITS.replaced(call_units_max=120):
+    with replaced(call_units_max=120):
         batch("long").populate(count.call(number=number) for number in range(350))
     kit_harness.run()
     assert batch("long").status()["state"] == "completed"

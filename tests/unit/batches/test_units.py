@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from shared.batches.operations import units
-from shared.batches.operations.sweep import sweep
-from shared.batches.operations.tasks import run_batch_task
-from shared.batches.rules.outcomes import succeeded
-from shared.batches.rules.units import PlacedUnit
-from shared.core.rules.limits import LIMITS
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.model.units import PlacedUnit, succeeded
+from signalbox.batches.service import units
+from signalbox.batches.sweep import sweep
+from signalbox.batches.tasks import run_batch_task
 from tests.unit.batches.batch_harness import ANNOUNCE, BatchHarness, batch, broken_at, status
 
 

@@ -1,4 +1,4 @@
-"""A batch is watched: what a watcher is sent, from where it goes on, and what it costs."""
+"""A batch is watched: what a watcher receives, where it continues, and what it costs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.batch_feeds import Feed
-from shared.adapters.http import batch_events
-from shared.adapters.meter import Cost, measure
-from shared.batches.operations import watch
-from shared.batches.operations.headers import read_header
-from shared.batches.operations.units import complete_by_index
-from shared.batches.rules.batch_run import BatchRun
-from shared.batches.rules.outcomes import succeeded
-from shared.batches.rules.watch import START, Cursor, Position
-from shared.core.operations.ports import Ports
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadQuery
-from shared.testing.memory_store import MemoryStore
+from signalbox.adapters.meter import measure
+from signalbox.batches import storage
+from signalbox.batches.http import events as batches_events
+from signalbox.batches.http.events import Feed
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.machine.watch import START, Cursor, Position
+from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.units import succeeded
+from signalbox.batches.service.units import complete_by_index
+from signalbox.batches.storage import read_header
+from signalbox.core.ports import Ports
+from signalbox.core.problems import BadQuery
+from signalbox.testing.limits import replaced
+from signalbox.testing.memory_store import MemoryStore
 from tests.unit.batches.batch_harness import BatchHarness, batch, broken_at
+from tests.unit.cost_table import row_cost
 
 Event = tuple[str, dict[str, Any], str]
 """Its name, its data and its id."""
@@ -32,7 +34,7 @@ Event = tuple[str, dict[str, Any], str]
 
 @pytest.fixture
 def harness() -> Iterator[BatchHarness]:
-    with LIMITS.replaced(watch_pause_seconds=0.01, watch_stream_seconds=0.2):
+    with replaced(watch_pause_seconds=0.01, watch_stream_seconds=0.2):
         yield BatchHarness()
 
 
@@ -106,7 +108,7 @@ def test_a_cancelled_batch_ends_its_streams_too(harness: BatchHarness) -> None:
     assert [(name, data["state"]) for name, data, _ in watched(harness)] == [("complete", "cancelled")]
 
 
-def test_the_id_of_an_earlier_run_begins_anew(harness: BatchHarness) -> None:
+def test_the_id_of_an_earlier_run_begins_again(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(2))
     harness.run_tasks()
     other = str(Cursor("another", Position(run_time(harness) + timedelta(days=1), 0)))
@@ -141,24 +143,24 @@ def test_head_begins_no_stream_and_frees_its_place(harness: BatchHarness) -> Non
         response = harness.call("batches", "/b/events", method="HEAD")
         assert response.status_code == 200
         response.close()
-    assert batch_events._feeds._watchers.total() == 0
+    assert batches_events.FEEDS._watchers.total() == 0
 
 
 def test_beyond_its_streams_an_instance_answers_503_and_serves_other_requests(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(1, task=None))
     run = run_of(harness)
     for _ in range(LIMITS.watch_streams_max):
-        batch_events._feeds.join(harness.ports, run)
+        batches_events.FEEDS.join(harness.ports, run)
     response = harness.call("batches", "/b/events", method="GET")
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
     assert harness.request("GET", "/b")[0] == 200
     for _ in range(LIMITS.watch_streams_max):
-        batch_events._feeds.leave(run)
+        batches_events.FEEDS.leave(run)
     assert [name for name, _, _ in watched(harness)] == ["progress"]
 
 
 class Late:
-    """A batch whose commits' times of request stray as told."""
+    """A batch whose times of requests differ from those of their commits by `strays`."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -176,7 +178,7 @@ class Late:
         complete_by_index(self.harness.ports, "b", index, succeeded(index))
 
     def read(self, start: Position) -> tuple[list[int], Position]:
-        news = watch.read_on(self.harness.ports, run_of(self.harness), start)
+        news = storage.read_news(self.harness.ports, run_of(self.harness), start)
         return [one.record.unit.index for one in news.outcomes], news.end
 
 
@@ -189,11 +191,11 @@ def test_an_outcome_committed_seconds_after_its_request_is_sent() -> None:
     assert late.read(end)[0] == [1]
 
 
-def test_behind_a_full_page_nothing_is_left_out() -> None:
+def test_after_a_full_page_nothing_is_left_out() -> None:
     late = Late()
     late.complete(0, 0.049)
     late.complete(1, 0.049)
-    with LIMITS.replaced(watch_page=1):
+    with replaced(watch_page=1):
         found, end = late.read(START)
         assert found + late.read(end)[0] == [0, 1]
 
@@ -241,7 +243,7 @@ def test_a_quiet_read_costs_two_reads(harness: BatchHarness) -> None:
     end = feed.next(end).news.end
     with measure() as cost:
         feed.next(end)
-    assert cost == Cost(reads=2, round_trips=2)
+    assert cost == row_cost("batches", "watch")
 
 
 def test_a_read_with_news_also_counts(harness: BatchHarness) -> None:
@@ -251,13 +253,13 @@ def test_a_read_with_news_also_counts(harness: BatchHarness) -> None:
         harness.request("POST", f"/b/{index}", {"result": 0}, function="batch_complete")
     with measure() as cost:
         feed.next(START)
-    assert cost == Cost(reads=1 + 5 + 2, round_trips=4)
+    assert cost == row_cost("batches", "watch_news", n=5)
 
 
-def test_one_far_behind_reads_by_itself_what_the_feed_no_longer_keeps(harness: BatchHarness) -> None:
+def test_a_watcher_far_behind_reads_by_itself_what_the_feed_no_longer_keeps(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(6))
     harness.run_tasks()
-    with LIMITS.replaced(watch_page=2, watch_kept_bytes_max=1):
+    with replaced(watch_page=2, watch_kept_bytes_max=1):
         feed = Feed(harness.ports, run_of(harness))
         assert whole(feed) == list(range(6))
         assert whole(feed) == list(range(6))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from infra.local.cloud_tasks.queue_rules import RetryPolicy
-from shared.core.rules.backoff import NO_BACKOFF, Backoff
+from signalbox.core.effects import NO_BACKOFF, Backoff
+from signalbox_infra.local.cloud_tasks.queue_rules import RetryPolicy
 
 
 @pytest.mark.parametrize("attempt", [1, 2, 3, 4, 5, 9, 40])

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.cloud_tasks import task_request
-from shared.adapters.http import deployed_tasks as continuations
-from shared.adapters.settings import Settings, from_environment
-from shared.core.operations import outbox
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadCall, Problem, TooLarge
+from signalbox.adapters.cloud_tasks import task_request
+from signalbox.adapters.http import deployed_tasks
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.core import outbox
+from signalbox.core.calls import Call
+from signalbox.core.limits import LIMITS
+from signalbox.core.problems import BadCall, Problem, TooLarge
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CALL = {"function": "kitchen", "task": "cook", "payload": {"dish": [["soup"]], "": None}}
@@ -86,19 +86,19 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: Settings = from_environment(
         {"SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}', "SIGNALBOX_TASK_QUEUES": '["tasks"]'}
     )
-    monkeypatch.setattr(continuations, "settings", lambda: listed)
+    monkeypatch.setattr(deployed_tasks, "settings", lambda: listed)
 
 
 @pytest.mark.usefixtures("catalogue")
 def test_a_call_names_a_function_a_task_and_a_queue_of_the_catalogue() -> None:
-    continuations.check_deployed(continuation=Call.from_request(CALL, "continuation"), on_timeout=None)
+    deployed_tasks.check_deployed(continuation=Call.from_request(CALL, "continuation"), on_timeout=None)
     for change, part in (
         ({"function": "cellar"}, "function"),
         ({"task": "wash"}, "task"),
         ({"queue": "slow"}, "queue"),
     ):
         with pytest.raises(Problem) as refused:
-            continuations.check_deployed(on_complete=Call.from_request(CALL | change, "on_complete"))
+            deployed_tasks.check_deployed(on_complete=Call.from_request(CALL | change, "on_complete"))
         assert refused.value.field == f"on_complete.{part}"
         assert next(iter(change.values())) in refused.value.detail
 

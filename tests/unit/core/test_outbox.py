@@ -7,12 +7,13 @@ from unittest import mock
 
 import pytest
 
-from shared.core.operations import outbox
-from shared.core.operations.ports import Delete, Must, Put, Query, Snapshot, Stale
-from shared.core.rules.effects import Effect
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadValue, EnqueueUnconfirmed, Problem, TooLarge, Unavailable
-from shared.testing.clock import budget_of
+from signalbox.core import outbox
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Delete, Must, Put, Query, Snapshot, Stale
+from signalbox.core.problems import BadValue, EnqueueUnconfirmed, Problem, TooLarge, Unavailable
+from signalbox.testing.limits import replaced
+from signalbox.testing.ports import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -24,7 +25,7 @@ TWO = (effect("one", n=1), effect("two", n=2))
 
 
 class Watching(OperationsPlatform):
-    """A world that looks at what is stored whenever tasks are handed over."""
+    """A world that looks at what is stored whenever tasks are enqueued."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +156,7 @@ def test_marking_what_the_queue_took_does_not_bring_back_a_record_that_a_sweep_d
     [record] = world.ids("outbox")
     world.store.commit([Delete(f"outbox/{record}")])
     with pytest.raises(EnqueueUnconfirmed):
-        outbox.hand_over(world.ports, f"outbox/{record}", TWO)
+        outbox.enqueue(world.ports, f"outbox/{record}", TWO)
     assert world.ids("outbox") == []
 
 
@@ -196,7 +197,7 @@ def test_records_that_the_queue_refuses_do_not_hide_the_others(monkeypatch: pyte
 
 def test_a_sweep_that_begins_near_the_end_wraps_around_and_looks_at_no_record_twice() -> None:
     world = Picky()
-    with LIMITS.replaced(sweep_page=2, sweep_pages_max=9):
+    with replaced(sweep_page=2, sweep_pages_max=9):
         for id_ in "abcde":
             world.store.commit([Put(f"outbox/{id_}", outbox.to_record([effect("poison")]))])
         world.pass_time(LIMITS.outbox_patience_seconds + 1)

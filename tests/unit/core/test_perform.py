@@ -1,15 +1,15 @@
-"""Load, decide, commit under a guard, hand over: and what happens to whoever is overtaken."""
+"""Load, decide, commit under a guard, enqueue: and what happens to an operation that loses its race."""
 
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from shared.core.operations import outbox
-from shared.core.operations.perform import Writes, perform
-from shared.core.operations.ports import Committed, Ports, Put, Snapshot, Write
-from shared.core.rules.effects import Decision, Effect
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import NotFound, Unavailable
+from signalbox.core import outbox
+from signalbox.core.effects import Decision, Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Committed, Ports, Put, Snapshot, Write
+from signalbox.core.problems import NotFound, Unavailable
 from tests.unit.operations_platform import OperationsPlatform
 
 PATH = "counters/a"

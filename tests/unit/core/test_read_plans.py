@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.operations.perform import Contended, Records, Writes, perform
-from shared.core.operations.ports import Committed, Conflict, Ports, Put, Query, Snapshot, Store, Write
-from shared.core.rules.effects import Decision, Effect
-from shared.core.rules.problems import Unavailable
-from shared.testing.memory_store import MemoryStore
+from signalbox.core.effects import Decision, Effect
+from signalbox.core.perform import Contended, Records, Writes, perform
+from signalbox.core.ports import Committed, Conflict, Ports, Put, Query, Snapshot, Store, Write
+from signalbox.core.problems import Unavailable
+from signalbox.testing.memory_store import MemoryStore
 
 PATH = "counters/a"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import BadTaskEnvelope
-from shared.core.rules.task_envelope import TaskEnvelope
+from signalbox.core.effects import Effect, TaskEnvelope
+from signalbox.core.problems import BadTaskEnvelope
 
 
 def test_an_envelope_comes_back_as_it_was_sent() -> None:

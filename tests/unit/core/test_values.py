@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.rules import values
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadValue, TooDeep
-from shared.core.rules.record_values import RECORD
+from signalbox.core import record_values, values
+from signalbox.core.limits import LIMITS
+from signalbox.core.problems import BadValue, TooDeep
+from signalbox.core.record_values import RECORD
 
 NAMES = st.sampled_from(["a", "é", "a.b", "[]", "[][]", "[][][]", "[", "[]x", "__", "key"])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -183,8 +183,8 @@ def test_what_firestore_can_hold_is_accepted(content: Any) -> None:
     ("at", "name"),
     [((), ""), (("a",), "a"), (("a", 0, "b", 12), "a[0].b[12]"), (("a", 0, 1), "a[0][1]"), (("\ud800",), "\\ud800")],
 )
-def test_a_field_is_named_as_people_write_it(at: values.Path, name: str) -> None:
-    assert values.field_name(at) == name
+def test_a_field_is_named_as_people_write_it(at: record_values.Path, name: str) -> None:
+    assert record_values.field_name(at) == name
 
 
 @pytest.mark.parametrize("inner", [{"": 1}, [{"": 1}], [[{"": 1}]], [[[1, {"": 1}]]], {"[]": {"": 1}}])

@@ -1,13 +1,14 @@
 """The pages agree with the tree, with the code and with each other."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from infra.catalogue import load
-from infra.setup.generated_pages import TABLES, page_with
+from signalbox_infra.catalogue import load
+from signalbox_infra.setup.generated_pages import TABLES, page_with
 from tests.unit.test_rings import SUBJECTS
 
 PROJECT = Path(__file__).parents[3]
@@ -112,7 +113,7 @@ def test_broken_links_and_paths_are_found(tmp_path: Path) -> None:
     page.write_text("# A heading: `x`\n[a](#a-heading-x) [b](#none) [c](none.md)\n```\n[d](in-a-fence.md)\n```\n")
     assert LINK.findall(prose(page)) == ["#a-heading-x", "#none", "none.md"]
     assert anchors(page) == {"a-heading-x"}
-    assert PATH.fullmatch("shared/core/rules/limits.py")
+    assert PATH.fullmatch("shared/signalbox/core/limits.py")
 
 
 def test_the_architecture_page_has_the_table_of_imports_between_subjects() -> None:
@@ -122,6 +123,23 @@ def test_the_architecture_page_has_the_table_of_imports_between_subjects() -> No
     )
     table = {subject: tuple(filter(None, others.split(", "))) for subject, others in rows if subject != "subject"}
     assert table == SUBJECTS
+
+
+def decided_in() -> list[str]:
+    """Return the names ``module:function`` in the table "where is it decided"."""
+    table = (
+        (PROJECT / "ARCHITECTURE.md").read_text("utf-8").partition("| where is it decided |")[2].partition("\n\n")[0]
+    )
+    return re.findall(r"`([\w.]+:[\w.]+)`", table)
+
+
+@pytest.mark.parametrize("name", decided_in())
+def test_the_architecture_page_names_functions_that_exist(name: str) -> None:
+    module, _, path = name.partition(":")
+    found: object = import_module(f"signalbox.{module}")
+    for part in path.split("."):
+        found = getattr(found, part)
+    assert callable(found)
 
 
 @pytest.mark.parametrize(("caller", "invoker"), {"people": "people", "queues": "queue", "events": "event"}.items())

@@ -10,8 +10,8 @@ import flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from shared.adapters import runtime
-from shared.core.operations.ports import Ports
+from signalbox.adapters import runtime
+from signalbox.core.ports import Ports
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.served import served
 

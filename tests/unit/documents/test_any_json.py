@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.core.rules.values import canonical
-from shared.documents.rules import patches
-from shared.documents.rules.documents import RESERVED
-from shared.documents.rules.patches import Null
+from signalbox.core.values import canonical
+from signalbox.documents.machine import patches
+from signalbox.documents.machine.patches import Null
+from signalbox.documents.model import RESERVED
 from tests.unit.documents.documents_front import Front, front, problem
 
 REFUSALS = {
@@ -52,7 +52,7 @@ def linkless(value: Any) -> bool:
 
 
 def own(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document without its key and without what stands beside its links' keys."""
+    """Return a document without its key and without the copies of its links."""
     return {name: _bare(value) for name, value in document.items() if name != "key"}
 
 
@@ -116,7 +116,7 @@ def test_any_merge_has_the_result_of_the_rfc_or_is_refused_with_a_reason(
             return
         answer = at.ask("PATCH", "/a", patch, Content_Type=kind)
         if answer.status_code == 200:
-            assert canonical(at.seen("a")) == canonical({"key": "a", **patches.merged(held, patch, null)})
+            assert canonical(at.seen("a")) == canonical({"key": "a", **patches.merged_json(held, patch, null)})
         else:
             assert problem(answer)[1] in REFUSALS
             assert canonical(at.seen("a")) == canonical({"key": "a", **held})

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from shared.adapters import runtime
-from shared.core.operations.ports import Field, Outcome, Snapshot, Write
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Unavailable
-from shared.documents.operations.bulk import put_each
-from shared.documents.operations.stored_documents import StoredDocument
-from shared.documents.rules.bulk import BulkPutRequest, waves
-from shared.documents.rules.documents import RESERVED
+from signalbox.adapters import runtime
+from signalbox.core.ports import Outcome, Snapshot, Write
+from signalbox.core.problems import Unavailable
+from signalbox.core.queries import Field
+from signalbox.documents.limits import LIMITS
+from signalbox.documents.model import RESERVED, StoredDocument
+from signalbox.documents.requests import BulkPutRequest
+from signalbox.documents.service.bulk import put_each, waves
 from tests.unit.documents.documents_front import Front, front, problem
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -195,7 +195,7 @@ def test_a_condition_on_many_documents_is_refused(at: Front) -> None:
 
 
 class Contested:
-    """A store in which somebody else writes before each of the first `times` writes of many."""
+    """A store in which another client writes before each of the first `times` writes of many."""
 
     def __init__(self, world: OperationsPlatform, other: Callable[[], object], times: int) -> None:
         self.query, self.count = world.store.query, world.store.count

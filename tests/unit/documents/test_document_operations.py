@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import Put
-from shared.core.rules.problems import BadKey, BadQuery, NotFound, Problem, ReservedField, TooLarge
-from shared.documents.operations import documents
-from shared.documents.operations.documents import DocumentPage
-from shared.documents.rules.documents import RESERVED, path_of
-from shared.documents.rules.queries import FindRequest
-from shared.documents.rules.requests import PutRequest
+from signalbox.core.ports import Put
+from signalbox.core.problems import BadKey, BadQuery, NotFound, Problem, TooLarge
+from signalbox.documents.model import RESERVED, path_of
+from signalbox.documents.problems import ReservedField
+from signalbox.documents.requests import FindRequest, PutRequest
+from signalbox.documents.service import documents
+from signalbox.documents.service.documents import DocumentPage
 from tests.unit.operations_platform import OperationsPlatform
 
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.rules import keys
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadKey, BadValue, NotAnObject, Problem, ReservedField, TooLarge
-from shared.documents.rules import documents
-from shared.documents.rules.documents import RESERVED, Author, Document, Stamp
+from signalbox.core import keys as core_keys
+from signalbox.core.limits import LIMITS
+from signalbox.core.problems import BadKey, BadValue, NotAnObject, Problem, TooLarge
+from signalbox.documents import model
+from signalbox.documents.model import RESERVED, Author, Document, Stamp
+from signalbox.documents.problems import ReservedField
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_VERSION = 1_767_268_800_000_000
@@ -25,8 +26,8 @@ CONTENTS = st.dictionaries(
 )
 
 
-def stored(content: documents.Content, author: Author = "put", *, linked: bool = False) -> dict[str, Any]:
-    document = documents.stamped(None, content, author, NOON, linked=linked)
+def stored(content: model.Content, author: Author = "put", *, linked: bool = False) -> dict[str, Any]:
+    document = model.stamped(None, content, author, NOON, linked=linked)
     return document.to_record(["t"], ["address"])
 
 
@@ -34,7 +35,7 @@ def stored(content: documents.Content, author: Author = "put", *, linked: bool =
     "key", ["a", "é" * 500, "a" * 1_000, "...", "__", "__a", "a__", "a.b c%2F", "😀", "_signalbox"]
 )
 def test_a_key_of_1_to_1_000_bytes_is_taken(key: str) -> None:
-    assert keys.check_key(key) == key
+    assert core_keys.check_key(key) == key
 
 
 @pytest.mark.parametrize(
@@ -58,19 +59,19 @@ def test_a_key_of_1_to_1_000_bytes_is_taken(key: str) -> None:
 )
 def test_a_key_under_which_no_record_can_lie_is_refused(key: str) -> None:
     with pytest.raises(BadKey) as refused:
-        keys.check_key(key)
+        core_keys.check_key(key)
     assert (refused.value.status, refused.value.field) == (400, "key")
 
 
 @pytest.mark.parametrize("key", [None, 1, True, 1.5, ["a"], {"a": 1}])
 def test_a_key_is_a_text(key: object) -> None:
-    assert keys.valid_key(key) is False
+    assert core_keys.valid_key(key) is False
 
 
 def test_the_body_may_name_its_own_key_which_is_no_content() -> None:
-    assert documents.check_body("a", {"key": "a", "n": 1}) == {"n": 1}
-    assert documents.check_body("a", {"n": 1}) == {"n": 1}
-    assert documents.check_body("a", {}) == {}
+    assert model.check_body("a", {"key": "a", "n": 1}) == {"n": 1}
+    assert model.check_body("a", {"n": 1}) == {"n": 1}
+    assert model.check_body("a", {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -88,18 +89,18 @@ def test_the_body_may_name_its_own_key_which_is_no_content() -> None:
 )
 def test_a_body_that_is_no_document_is_refused(body: Any, problem: type[Problem], field: str | None) -> None:
     with pytest.raises(problem) as refused:
-        documents.check_body("a", body)
+        model.check_body("a", body)
     assert refused.value.field == field
 
 
 def test_the_reserved_name_is_free_further_inside() -> None:
-    assert documents.check_body("a", {"n": {RESERVED: 1}}) == {"n": {RESERVED: 1}}
+    assert model.check_body("a", {"n": {RESERVED: 1}}) == {"n": {RESERVED: 1}}
 
 
 @given(CONTENTS)
-def test_every_content_round_trips_through_its_record_and_matches_its_stamp(content: documents.Content) -> None:
-    document = documents.stamped(None, content, "put", NOON, linked=True, hops=3)
-    read = documents.Document.from_record(document.to_record([], []))
+def test_every_content_round_trips_through_its_record_and_matches_its_stamp(content: model.Content) -> None:
+    document = model.stamped(None, content, "put", NOON, linked=True, hops=3)
+    read = model.Document.from_record(document.to_record([], []))
     assert read == document
     assert read.stamp_matches
 
@@ -111,7 +112,7 @@ def test_the_record_is_the_content_at_top_level_and_one_reserved_map() -> None:
         RESERVED: {
             "version": NOON_VERSION,
             "author": "refresh",
-            "digest": documents.digest({"n": [[1]], "address": {"key": "t"}}),
+            "digest": model.digest_of({"n": [[1]], "address": {"key": "t"}}),
             "hops": 0,
             "linked": True,
             "link_keys": ["t"],
@@ -121,38 +122,38 @@ def test_the_record_is_the_content_at_top_level_and_one_reserved_map() -> None:
 
 
 def test_equal_contents_share_a_digest_and_others_do_not() -> None:
-    assert documents.digest({"a": 1, "b": 2}) == documents.digest({"b": 2, "a": 1})
-    contents: list[documents.Content] = [{"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"}, {}, {"b": 1}]
-    assert len({documents.digest(content) for content in contents}) == len(contents)
+    assert model.digest_of({"a": 1, "b": 2}) == model.digest_of({"b": 2, "a": 1})
+    contents: list[model.Content] = [{"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"}, {}, {"b": 1}]
+    assert len({model.digest_of(content) for content in contents}) == len(contents)
 
 
 def test_a_document_of_the_largest_size_is_accepted_and_one_byte_more_is_not() -> None:
     room = LIMITS.document_bytes_max - len("n\0") - len("\0") - 2  # two empty lists of links take a byte each
-    fitting = documents.stamped(None, {"n": "x" * room}, "put", NOON, linked=False)
+    fitting = model.stamped(None, {"n": "x" * room}, "put", NOON, linked=False)
     assert len(fitting.to_record([], [])["n"]) == room
     with pytest.raises(TooLarge) as refused:
-        documents.stamped(None, {"n": "x" * (room + 1)}, "put", NOON, linked=False).to_record([], [])
+        model.stamped(None, {"n": "x" * (room + 1)}, "put", NOON, linked=False).to_record([], [])
     assert refused.value.status == 413
 
 
 def test_the_keys_of_links_count_since_they_are_stored_once_more() -> None:
     keys = ["k" * 1_000] * 100
     with pytest.raises(TooLarge):
-        documents.stamped(None, {"n": "x" * 900_000}, "put", NOON, linked=False).to_record(keys, [])
+        model.stamped(None, {"n": "x" * 900_000}, "put", NOON, linked=False).to_record(keys, [])
 
 
 def test_a_version_is_the_time_in_microseconds_and_moves_on_by_one_at_least() -> None:
-    first = documents.stamped(None, {}, "put", NOON, linked=False)
-    again = documents.stamped(first, {}, "put", NOON, linked=False)
-    later = documents.stamped(again, {}, "put", NOON + timedelta(seconds=1), linked=False)
-    earlier = documents.stamped(later, {}, "put", NOON - timedelta(days=1), linked=False)
+    first = model.stamped(None, {}, "put", NOON, linked=False)
+    again = model.stamped(first, {}, "put", NOON, linked=False)
+    later = model.stamped(again, {}, "put", NOON + timedelta(seconds=1), linked=False)
+    earlier = model.stamped(later, {}, "put", NOON - timedelta(days=1), linked=False)
     versions = [one.stamp.version for one in (first, again, later, earlier) if one.stamp]
     assert versions == [NOON_VERSION, NOON_VERSION + 1, NOON_VERSION + 1_000_000, NOON_VERSION + 1_000_001]
 
 
 def test_the_next_life_of_a_key_begins_above_the_last_version_of_the_one_before() -> None:
-    last = documents.stamped(None, {}, "put", NOON, linked=False)
-    reborn = documents.stamped(None, {}, "put", NOON + timedelta(microseconds=1), linked=False)
+    last = model.stamped(None, {}, "put", NOON, linked=False)
+    reborn = model.stamped(None, {}, "put", NOON + timedelta(microseconds=1), linked=False)
     assert last.stamp
     assert reborn.stamp
     assert reborn.stamp.version > last.stamp.version
@@ -168,48 +169,48 @@ def test_the_next_life_of_a_key_begins_above_the_last_version_of_the_one_before(
     ],
 )
 def test_only_a_new_document_or_a_stored_false_counts_as_unlinked(before: Document | None, linked: bool) -> None:
-    assert documents.linked_after_put(before) is linked
+    assert model.linked_after_put(before) is linked
 
 
 def test_there_is_no_document_where_there_is_no_record() -> None:
-    assert documents.Document.from_record(None) is None
-    assert documents.content_of(None) is None
-    assert documents.hops_of(None) == 0
+    assert model.Document.from_record(None) is None
+    assert model.content_of(None) is None
+    assert model.hops_of(None) == 0
 
 
 @pytest.mark.parametrize("reserved", [None, 1, "x", [], {}, {"version": 1}, {"version": "1", "author": "put"}])
 def test_a_record_without_the_reserved_map_has_content_and_no_metadata(reserved: Any) -> None:
-    assert documents.Document.from_record({"n": 1, RESERVED: reserved}) == Document({"n": 1}, None, None)
-    assert documents.Document.from_record({"n": 1}) == Document({"n": 1}, None, None)
+    assert model.Document.from_record({"n": 1, RESERVED: reserved}) == Document({"n": 1}, None, None)
+    assert model.Document.from_record({"n": 1}) == Document({"n": 1}, None, None)
 
 
 @pytest.mark.parametrize(("name", "value"), [("author", "me"), ("version", None), ("digest", 1), ("hops", "0")])
 def test_an_incomplete_stamp_is_none(name: str, value: object) -> None:
     record = stored({"n": 1})
     record[RESERVED][name] = value
-    assert documents.Document.from_record(record) == Document({"n": 1}, None, linked=False)
+    assert model.Document.from_record(record) == Document({"n": 1}, None, linked=False)
 
 
 def test_linked_is_known_only_if_it_is_true_or_false() -> None:
     record = stored({}, linked=True)
     record[RESERVED]["linked"] = 1
-    read = documents.Document.from_record(record)
+    read = model.Document.from_record(record)
     assert read is not None
     assert (read.linked, read.stamp is None) == (None, False)
 
 
 def test_content_that_another_client_changed_does_not_match_its_stamp() -> None:
-    read = documents.Document.from_record(stored({"n": 1}) | {"n": 2})
+    read = model.Document.from_record(stored({"n": 1}) | {"n": 2})
     assert read is not None
     assert (read.content, read.stamp_matches) == ({"n": 2}, False)
     assert Document({"n": 1}).stamp_matches is False
 
 
 def test_a_key_that_another_client_stored_is_not_the_documents_key() -> None:
-    assert documents.content_of({"key": "other", "n": 1}) == {"n": 1}
-    assert documents.to_json("a", documents.content_of({"key": "other", "n": 1}) or {}) == {"key": "a", "n": 1}
+    assert model.content_of({"key": "other", "n": 1}) == {"n": 1}
+    assert model.document_json("a", model.content_of({"key": "other", "n": 1}) or {}) == {"key": "a", "n": 1}
 
 
 def test_hops_are_those_of_the_last_write() -> None:
-    assert documents.hops_of(Document({}, Stamp(1, "refresh", "", hops=4))) == 4
-    assert documents.hops_of(Document({})) == 0
+    assert model.hops_of(Document({}, Stamp(1, "refresh", "", hops=4))) == 4
+    assert model.hops_of(Document({})) == 0

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.links.operations import fan_out as links
+from signalbox.links import tasks as links_tasks
+from signalbox.links.service import fan_out
 from tests.unit.documents.documents_front import Front, front, problem
 
 ADDRESS = {
@@ -128,11 +129,11 @@ def test_a_fan_out_that_runs_twice_and_backwards_leaves_the_newest_copies_and_ev
     at.world.settle()
     tasks = []
     for event in [*reversed(events), *events]:
-        links.fan_out(at.world.ports, event)
+        fan_out.fan_out(at.world.ports, event)
         tasks += at.world.tasks
     at.world.settle()
     for task in tasks:
-        links.run_link_task(at.world.ports, task.payload)
+        links_tasks.run_link_task(at.world.ports, task.task, task.payload)
     assert at.seen("897654") == {**FRED, "name": "Freda", "address": {**COPY, "city": "c"}}
 
 

@@ -11,9 +11,10 @@ import flask
 import pytest
 from flask.testing import FlaskClient
 
-from shared.adapters import runtime
-from shared.core.operations.ports import Field, Snapshot
-from shared.core.rules.problems import Unavailable
+from signalbox.adapters import runtime
+from signalbox.core.ports import Snapshot
+from signalbox.core.problems import Unavailable
+from signalbox.core.queries import Field
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.served import refused, served
 from tests.unit.served import world as world

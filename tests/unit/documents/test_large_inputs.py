@@ -6,19 +6,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import TransformFailed
-from shared.documents.operations import bulk, large_inputs, patches
-from shared.documents.operations import documents as operations
-from shared.documents.rules import fitting
-from shared.documents.rules.bulk import BulkPutRequest
-from shared.documents.rules.patches import Null
-from shared.documents.rules.queries import FindRequest
-from shared.documents.rules.requests import PatchRequest
-from shared.links.operations import copies, normalization
-from shared.links.operations import fan_out as links
-from shared.transforms.operations import transforms
-from shared.transforms.rules.transforms import PutTransformRequest
+from signalbox.core.problems import TransformFailed
+from signalbox.documents.machine import copies
+from signalbox.documents.machine.patches import Null
+from signalbox.documents.requests import BulkPutRequest, FindRequest, PatchRequest
+from signalbox.documents.service import bulk, documents, patches
+from signalbox.documents.storage import reads
+from signalbox.links import tasks
+from signalbox.links.service import refreshes
+from signalbox.testing.limits import replaced
+from signalbox.transforms import service
+from signalbox.transforms.model import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 
 KEYS = "abcdef"
@@ -27,13 +25,13 @@ MISSING = "m"
 
 @pytest.fixture
 def world() -> Iterator[OperationsPlatform]:
-    with LIMITS.replaced(document_bytes_max=900):
+    with replaced(document_bytes_max=900):
         yield OperationsPlatform()
 
 
 def holding_little(world: OperationsPlatform, key: str, content: dict[str, Any]) -> Any:
     """Put a document by a request that holds one record at once."""
-    with LIMITS.replaced(read_bytes_max=1):
+    with replaced(read_bytes_max=1):
         return world.put(key, **content)
 
 
@@ -43,7 +41,7 @@ def test_a_document_shows_the_same_whether_its_targets_are_held_together_or_not(
 ) -> None:
     random = Random(seed)
     if random.random() < 0.5:
-        transforms.put(world.ports, PutTransformRequest.from_request("x", {"made": "#.n", "y": "#.y"}))
+        service.put(world.ports, PutTransformRequest.from_request("x", {"made": "#.n", "y": "#.y"}))
     for key in KEYS:
         world.put(key, n=key * random.choice((1, 40, 150, 300)), **some_links(random))
         world.settle()
@@ -51,8 +49,8 @@ def test_a_document_shows_the_same_whether_its_targets_are_held_together_or_not(
     shown = world.put("p", **content)
     assert holding_little(world, "p", content) == shown
     assert holding_little(world, "p", {"n": 1} | content) == shown
-    with LIMITS.replaced(read_bytes_max=1):
-        assert not normalization.normalize(world.ports, "p", by_another=False), "a put would store it so"
+    with replaced(read_bytes_max=1):
+        assert not refreshes.normalize(world.ports, "p", by_another=False), "a put would store it so"
 
 
 def some_links(random: Random) -> dict[str, Any]:
@@ -70,9 +68,9 @@ def test_a_target_that_changes_between_sizes_and_copies_is_measured_again(
     def change_then_choose(*args: Any) -> Any:
         if not changed:
             changed.append(world.put("a", n="a" * 890))
-        return fitting.fitting_levels(*args)
+        return copies.fitting_levels(*args)
 
-    monkeypatch.setattr(large_inputs, "fitting_levels", change_then_choose)
+    monkeypatch.setattr(reads, "fitting_levels", change_then_choose)
     shown = holding_little(world, "p", {"x": {"key": "a"}, "y": {"key": "b"}})
     assert changed
     assert shown["x"] == {"key": "a", "link_too_large": True}
@@ -80,7 +78,7 @@ def test_a_target_that_changes_between_sizes_and_copies_is_measured_again(
 
 
 def test_a_transform_that_fails_refuses_a_put_whose_inputs_are_large(world: OperationsPlatform) -> None:
-    transforms.put(world.ports, PutTransformRequest.from_request("x", "#.n"))
+    service.put(world.ports, PutTransformRequest.from_request("x", "#.n"))
     world.put("a", n=1)
     world.put("b", n=1)
     with pytest.raises(TransformFailed) as failed:
@@ -92,7 +90,7 @@ def test_a_patch_embeds_the_links_that_stay_and_come(world: OperationsPlatform) 
     for key in "ab":
         world.put(key, n=key * 100)
     world.put("p", x={"key": "a"})
-    with LIMITS.replaced(read_bytes_max=1):
+    with replaced(read_bytes_max=1):
         request = PatchRequest.from_request("p", {"y": {"key": "b"}}, Null.IS_A_VALUE)
         shown = patches.patch(world.ports, request).document
     assert shown == {"key": "p", "x": {"key": "a", "n": "a" * 100}, "y": {"key": "b", "n": "b" * 100}}
@@ -102,7 +100,7 @@ def test_a_call_of_many_documents_puts_alone_what_needs_more_than_it_holds(world
     world.put("a", n="a" * 100)
     world.put("b", n="b" * 100)
     bodies = [{"key": "p", "x": [{"key": "a"}, {"key": "b"}]}, {"key": "q", "x": {"key": "p"}}, {"key": "r", "n": 1}]
-    with LIMITS.replaced(read_bytes_max=1):
+    with replaced(read_bytes_max=1):
         results = bulk.put_each(world.ports, BulkPutRequest.from_request(bodies))
     embedded = [{"key": "a", "n": "a" * 100}, {"key": "b", "n": "b" * 100}]
     assert [each.outcome.document for each in results] == [  # type: ignore[union-attr]
@@ -122,12 +120,12 @@ def test_a_page_of_large_documents_ends_early_and_the_next_begins_behind_it(worl
     for key in KEYS:
         world.put(key, n=key * 200)
     found, token = [], ""
-    with LIMITS.replaced(read_bytes_max=500):
+    with replaced(read_bytes_max=500):
         for _ in range(3):
-            page = operations.find(world.ports, FindRequest.from_request([], [], "5", token))
+            page = documents.find(world.ports, FindRequest.from_request([], [], "5", token))
             found.append([one["key"] for one in page.documents])
             token = page.next_page_token
-        assert operations.find(world.ports, FindRequest.from_request([], [], "5", token)).documents == []
+        assert documents.find(world.ports, FindRequest.from_request([], [], "5", token)).documents == []
     assert found == [["a", "b"], ["c", "d"], ["e", "f"]]
 
 
@@ -136,7 +134,7 @@ def test_a_fan_out_of_large_documents_reaches_them_all(world: OperationsPlatform
     for key in KEYS:
         world.put(key, n=key * 200, x={"key": "t"})
     world.settle()
-    with LIMITS.replaced(read_bytes_max=500):
+    with replaced(read_bytes_max=500):
         world.put("t", n="2")
         world.settle()
     assert [world.record(f"documents/{key}")["x"]["n"] for key in KEYS] == ["2"] * len(KEYS)
@@ -152,8 +150,8 @@ def test_documents_that_grew_while_they_were_refreshed_are_read_again_in_groups(
     for key in KEYS:  # each loses its guard, and shows an old copy again
         world.write_past(key, {**(linking[0].data or {}), "n": key * 200})
     inputs = world.store.read("documents/t")
-    with LIMITS.replaced(read_bytes_max=500):
-        copies.refresh(world.ports, "t", linking, inputs)
+    with replaced(read_bytes_max=500):
+        refreshes.refresh(world.ports, "t", linking, inputs)
         world.settle()
     assert [world.record(f"documents/{key}")["x"]["n"] for key in KEYS] == ["2"] * len(KEYS)
 
@@ -162,7 +160,7 @@ def test_the_event_of_a_put_compares_every_group_of_its_targets(world: Operation
     for key in KEYS:
         world.put(key, n=key)
     world.settle()
-    with LIMITS.replaced(read_bytes_max=1):
+    with replaced(read_bytes_max=1):
         world.put("p", x=[{"key": key} for key in KEYS])
         world.settle()
         for key in KEYS:
@@ -177,6 +175,6 @@ def test_a_task_of_a_target_that_has_become_large_is_done(world: OperationsPlatf
     world.settle()
     world.put("t", n="t" * 890)
     world.settle()
-    with LIMITS.replaced(read_bytes_max=1):
-        links.run_link_task(world.ports, {"event": "e", "work": {"key": "t", "document": "p"}})
+    with replaced(read_bytes_max=1):
+        tasks.run_link_task(world.ports, "copy", {"event": "e", "work": {"key": "t", "document": "p"}})
     assert world.record("documents/p")["x"] == {"key": "t", "link_too_large": True}

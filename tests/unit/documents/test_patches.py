@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules.problems import EditsACopy
-from shared.documents.rules.patches import Null, merged, patched
+from signalbox.documents.machine.patches import Null, merged_json, patched
+from signalbox.documents.problems import EditsACopy
 from tests.unit.documents.documents_front import Front, front, problem
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -42,7 +42,7 @@ def at() -> Iterator[Front]:
 
 @pytest.mark.parametrize(("target", "patch", "result"), RFC_7396_APPENDIX_A)
 def test_every_case_of_the_rfcs_appendix(target: Any, patch: Any, result: Any) -> None:
-    assert merged(target, patch, Null.REMOVES) == result
+    assert merged_json(target, patch, Null.REMOVES) == result
     if patch is not None:
         assert patched({"field": target}, {"field": patch}, Null.REMOVES) == {"field": result}
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import Committed, Field, Ports, Snapshot, Write
-from shared.core.rules.problems import PreconditionFailed
-from shared.documents.operations import documents
-from shared.documents.operations.patches import patch
-from shared.documents.rules.preconditions import Precondition, Tags
-from shared.documents.rules.requests import PatchRequest, PutRequest
+from signalbox.core.ports import Committed, Ports, Snapshot, Write
+from signalbox.core.queries import Field
+from signalbox.documents.problems import PreconditionFailed
+from signalbox.documents.requests import PatchRequest, Precondition, PutRequest, Tags
+from signalbox.documents.service import documents
+from signalbox.documents.service.patches import patch
 from tests.unit.documents.documents_front import Front, front, problem
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -135,7 +135,7 @@ def test_a_refreshed_copy_changes_the_tag(at: Front) -> None:
 
 
 class Overtaken:
-    """A store in which somebody else writes between the first read and the commit that follows."""
+    """A store in which another client writes between the first read and the commit that follows."""
 
     def __init__(self, world: OperationsPlatform, other: Callable[[], object]) -> None:
         self.query, self.count = world.store.query, world.store.count

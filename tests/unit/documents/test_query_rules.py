@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules import queries as core_queries
-from shared.core.rules.problems import BadQuery
-from shared.core.rules.queries import Condition, Order
-from shared.documents.rules import queries
-from shared.documents.rules.queries import CountRequest, FindRequest
+from signalbox.core import queries
+from signalbox.core.problems import BadQuery
+from signalbox.core.queries import Condition, Order
+from signalbox.documents import requests
+from signalbox.documents.requests import CountRequest, FindRequest
 
 
 def search(*where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = "") -> FindRequest:
@@ -104,7 +104,7 @@ def test_a_value_is_looked_for_as_it_is_stored(text: str, value: object) -> None
         ("é.a-b==1", ("é", "a-b")),
     ],
 )
-def test_a_field_is_a_path_of_names(text: str, field: core_queries.Field) -> None:
+def test_a_field_is_a_path_of_names(text: str, field: queries.Field) -> None:
     assert condition(text).field == field
 
 
@@ -134,7 +134,7 @@ def test_in_takes_30_values_and_no_more() -> None:
     ],
 )
 def test_a_key_is_compared_as_a_text(text: str, operator: str, value: object) -> None:
-    assert condition(text) == Condition(core_queries.ID, operator, value)  # type: ignore[arg-type]
+    assert condition(text) == Condition(queries.ID, operator, value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["key==", "key==a/b", "key in [1]", "key contains a", "key in []", "key==__a__"])
@@ -169,12 +169,12 @@ def test_an_order_by_key_that_firestore_keeps_no_index_of_is_refused(
 
 @pytest.mark.parametrize(("text", "wanted"), [("", False), ("true", True)])
 def test_count_is_true_or_absent(text: str, wanted: bool) -> None:
-    assert queries.wants_count(text) is wanted
+    assert requests.wants_count(text) is wanted
 
 
 def test_a_count_that_is_neither_true_nor_left_out_is_refused() -> None:
     with pytest.raises(BadQuery) as refused:
-        queries.wants_count("yes")
+        requests.wants_count("yes")
     assert refused.value.field == "count"
 
 

@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.operations.ports import Conflict, Put
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import CannotWriteBack
-from shared.documents.operations import documents, patches
-from shared.documents.rules import write_backs
-from shared.documents.rules.documents import path_of
-from shared.documents.rules.patches import Null
-from shared.documents.rules.requests import PatchRequest
-from shared.transforms.operations import transforms
-from shared.transforms.rules.transforms import PutTransformRequest
+from signalbox.adapters.meter import Cost
+from signalbox.core.ports import Conflict, Put
+from signalbox.documents.machine import patches
+from signalbox.documents.machine.patches import Null
+from signalbox.documents.model import path_of
+from signalbox.documents.problems import CannotWriteBack
+from signalbox.documents.requests import PatchRequest
+from signalbox.documents.service import documents
+from signalbox.documents.service import patches as documents_patches
+from signalbox.testing.limits import replaced
+from signalbox.transforms import service
+from signalbox.transforms.model import PutTransformRequest
+from tests.unit.cost_table import row_cost
 from tests.unit.documents.documents_front import Front, front, problem
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -80,7 +82,7 @@ def test_other_copies_of_the_source_follow_as_after_a_put(at: Front) -> None:
 def test_a_document_read_edited_inside_a_copy_and_sent_back_whole_changes_that_source_alone(at: Front) -> None:
     """Also where the copy is in a list, and where deeper copies are cut here and not in the source."""
     at.ask("PUT", "/club", {"members": [{"key": "fred"}, {"key": "ann"}]})
-    with LIMITS.replaced(link_levels_max=3):
+    with replaced(link_levels_max=3):
         at.ask("PUT", "/club", {"members": [{"key": "fred"}, {"key": "ann"}]})
         body = at.seen("club")
         assert body["members"][0]["home"]["town"]["mayor"] == {"key": "ann", "link_too_deep": True}
@@ -133,7 +135,7 @@ def test_a_stale_copy_is_refused_until_it_is_refreshed(at: Front) -> None:
 
 
 def test_a_copy_that_a_transform_makes_is_refused_at_its_level(at: Front) -> None:
-    transforms.put(at.world.ports, PutTransformRequest.from_request("town", {"name": "#.name"}))
+    service.put(at.world.ports, PutTransformRequest.from_request("town", {"name": "#.name"}))
     at.world.settle()
     refused(at, "fred", {"home": {"town": {"name": "x"}}}, "cannot-write-back", "home.town")
     assert write_back(at, "fred", {"home": {"name": "x"}, "born": {"name": "y"}}).status_code == 200
@@ -152,7 +154,7 @@ def test_a_missing_source_is_refused(at: Front) -> None:
 def test_what_is_cut_from_a_copy_is_refused(at: Front) -> None:
     at.world.put("self", to={"key": "self"})
     refused(at, "self", {"to": {"n": 1}}, "cannot-write-back", "to")
-    with LIMITS.replaced(link_levels_max=1):
+    with replaced(link_levels_max=1):
         at.world.put("p", to={"key": "town"})
         refused(at, "p", {"to": {"mayor": {"name": "x"}}}, "cannot-write-back", "to.mayor")
 
@@ -200,7 +202,7 @@ def test_a_source_that_is_written_meanwhile_is_read_again(at: Front, monkeypatch
 
 
 def test_too_many_sources_are_refused_before_anything_is_written(at: Front) -> None:
-    with LIMITS.replaced(transaction_documents_max=2):
+    with replaced(transaction_documents_max=2):
         answer = write_back(at, "fred", {"born": {"name": "c"}, "home": {"name": "d"}})
     assert problem(answer) == (413, "too-large", None)
     assert at.seen("town")["name"] == "stuffville"
@@ -209,12 +211,12 @@ def test_too_many_sources_are_refused_before_anything_is_written(at: Front) -> N
 def test_what_is_sent_back_unchanged_edits_nothing() -> None:
     copy = {"key": "t", "n": 1, "l": [{"key": "u", "link_too_deep": True}], "u": {"key": "u", "m": {"x": 1}}}
     patch = {"t": {**copy, "l": [*copy["l"], 5], "u": {"key": "u", "m": {"x": 2}}}}  # type: ignore[misc]
-    merged, [edit] = write_backs.merged({"t": copy}, patch, Null.IS_A_VALUE)
+    merged, [edit] = patches.merged_with_edits({"t": copy}, patch, Null.IS_A_VALUE)
     assert merged == {"t": {"key": "t"}}
     assert (edit.key, edit.shown_at, edit.place) == ("t", ("t",), ("t",))
     assert edit.patch == {"l": [{"key": "u"}, 5], "u": {"key": "u", "m": {"x": 2}}}
     with pytest.raises(CannotWriteBack, match="cut"):
-        write_backs.merged({"t": copy}, {"t": {"l": [{"key": "u", "n": 1}]}}, Null.IS_A_VALUE)
+        patches.merged_with_edits({"t": copy}, {"t": {"l": [{"key": "u", "n": 1}]}}, Null.IS_A_VALUE)
 
 
 def test_a_write_back_costs_a_round_trip_a_level_and_a_write_a_document(at: Front) -> None:
@@ -224,11 +226,11 @@ def test_a_write_back_costs_a_round_trip_a_level_and_a_write_a_document(at: Fron
 
     def cost(key: str, patch: Any) -> Cost:
         request = PatchRequest.from_request(key, patch, write_back=True)
-        return at.world.cost_of(lambda: patches.patch(at.world.ports, request))
+        return at.world.cost_of(lambda: documents_patches.patch(at.world.ports, request))
 
     target, transform = 1, 1
     assert cost("p", {"n": 1}) == Cost(round_trips=3, reads=1 + (1 + target + transform), writes=1)
-    assert cost("p", {"to": {"name": "x"}}) == Cost(round_trips=3, reads=1 + (1 + target + transform), writes=2)
+    assert cost("p", {"to": {"name": "x"}}) == row_cost("documents", "write_back")
     at.world.settle()
-    deep = Cost(round_trips=4, reads=1 + (1 + target + transform) + (1 + 2 * target + transform), writes=3)
+    deep = row_cost("documents", "write_back_deep")
     assert cost("q", {"to": {"to": {"name": "y"}}}) == deep

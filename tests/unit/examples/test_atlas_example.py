@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from examples.local import atlas
-from shared.testing import Harness
+from signalbox.testing import Harness
 
 
 def test_every_answer_of_the_atlas_equals_the_input() -> None:

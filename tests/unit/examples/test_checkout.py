@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from examples.checkout.main import APPROVAL_AMOUNT, APPROVAL_SECONDS, DOCKS
-from shared.kit import flows, semaphore
-from shared.testing import Faults, Harness
-from shared.testing.fixtures import harness as harness
+from signalbox import flows, semaphore
+from signalbox.testing import Faults, Harness
+from signalbox.testing.fixtures import harness as harness
 
 
 def order(harness: Harness, number: str, *, count: int = 1, amount: int = 30) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from examples.philosophers.main import LEASE_SECONDS, THINK_SECONDS
-from shared.core.operations.ports import Query
-from shared.kit import documents, semaphore
-from shared.testing import Faults, Harness
-from shared.testing.fixtures import harness as harness
+from signalbox import documents, semaphore
+from signalbox.core.ports import Query
+from signalbox.testing import Faults, Harness
+from signalbox.testing.fixtures import harness as harness
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from examples.gazetteer.data import (
     matching,
     shown,
 )
-from shared.core.rules.keys import check_key
-from shared.documents.rules.documents import check_body
+from signalbox.core.keys import check_key
+from signalbox.documents.model import check_body
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from examples.machines.main import CHANGES_AT_ONCE, GRAPH, IDLE_SECONDS
-from shared.kit import documents, flows, semaphore
-from shared.testing import Faults, Harness
-from shared.testing.fixtures import harness as harness
+from signalbox import documents, flows, semaphore
+from signalbox.testing import Faults, Harness
+from signalbox.testing.fixtures import harness as harness
 
 
 def start(harness: Harness, *names: str) -> None:

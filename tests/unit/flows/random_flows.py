@@ -1,17 +1,16 @@
-"""Random flows: generators whose code is drawn from a seed, and entries that may be told to them."""
+"""Random flows: generators whose code is drawn from a seed, and random entries for their logs."""
 
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from shared.core.rules.calls import Call
-from shared.core.rules.problems import Problem
-from shared.flows.rules import flow
-from shared.flows.rules.driver import Driver, replay
-from shared.flows.rules.entries import CancelEntry, Entry, EventEntry, ResultEntry
-from shared.flows.rules.positions import Position
-from shared.objects.rules.outcomes import CallOutcome
+from signalbox.core.calls import Call
+from signalbox.core.problems import Problem
+from signalbox.flows.api import flow
+from signalbox.flows.machine.driver import Driver, Position, replay
+from signalbox.flows.model import Cancel, Event, Message, Result, Wait
+from signalbox.mailboxes.model import CallOutcome
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 Generated = Generator[Any, Any, Any]
@@ -22,10 +21,10 @@ def step(name: str) -> Call:
     return Call("shop", name, {})
 
 
-def done(driver: Driver, path: str, result: Any = None, error: str = "", at: datetime = BEGIN) -> ResultEntry:
+def done(driver: Driver, path: str, result: Any = None, error: str = "", at: datetime = BEGIN) -> Result:
     """Return the entry that ends what a driver waits for."""
     outcome = CallOutcome.from_problem(Problem(error)) if error else CallOutcome(result)
-    return ResultEntry(path, driver.pending[path].command.signature, outcome, at)
+    return Result(Wait("", path, signature=driver.pending[path].command.signature), outcome, at)
 
 
 def random_code(seed: int) -> Callable[[], Generated]:
@@ -76,39 +75,39 @@ def random_code(seed: int) -> Callable[[], Generated]:
     return code
 
 
-def random_entry(rng: Random, driver: Driver, at: datetime) -> Entry:
+def random_entry(rng: Random, driver: Driver, at: datetime) -> Message:
     """Return what may happen next to a driver that waits."""
     choice = rng.random()
     if choice < 0.15:
-        return EventEntry(rng.choice("ab"), rng.randrange(9), at)
+        return Event(rng.choice("ab"), rng.randrange(9), at)
     if choice < 0.18:
-        return CancelEntry("enough", at)
+        return Cancel("enough", at)
     path = rng.choice(sorted(driver.pending))
     waiting = driver.pending[path]
     if waiting.command.kind == "event":
-        return EventEntry(waiting.command.name, rng.randrange(9), at)
+        return Event(waiting.command.name, rng.randrange(9), at)
     failing = waiting.command.kind == "step" and rng.random() < 0.2
     return done(driver, path, rng.randrange(9), "no" if failing else "", at)
 
 
-def grown(seed: int, entries_max: int = 60) -> tuple[Callable[[], Generated], Driver, list[Entry]]:
-    """Return a random flow, told random entries until it ended, and its log."""
-    rng, code, log = Random(-seed - 1), random_code(seed), list[Entry]()
+def grown(seed: int, entries_max: int = 60) -> tuple[Callable[[], Generated], Driver, list[Message]]:
+    """Return a random flow, after random entries until it ended, and its log."""
+    rng, code, log = Random(-seed - 1), random_code(seed), list[Message]()
     driver = Driver(code, Position(str(seed))).start(BEGIN)
     while driver.ended is None and len(log) < entries_max:
         assert driver.pending, (seed, log)
         log.append(random_entry(rng, driver, BEGIN + timedelta(seconds=len(log))))
-        driver.tell(log[-1])
+        driver.apply(log[-1])
     return code, driver, log
 
 
-def replayed(code: Callable[[], Generated], seed: str, log: list[Entry]) -> Driver:
-    """Return a new driver that was told a log."""
+def replayed(code: Callable[[], Generated], seed: str, log: list[Message]) -> Driver:
+    """Return a new driver to which a log was applied."""
     return replay(Driver(code, Position(seed)), BEGIN, log)
 
 
 def shown(driver: Driver) -> tuple[Any, ...]:
     """Return what a driver waits for, keeps and holds, and how it ended."""
-    ended = driver.ended and (repr(driver.ended.value), repr(driver.ended.error))
+    ended = driver.ended and (repr(driver.ended.value), repr(driver.ended.exception()))
     kept = sorted((name, tuple(values)) for name, values in driver.kept.items() if values)
     return sorted((path, each.command.signature) for path, each in driver.pending.items()), kept, driver.held, ended

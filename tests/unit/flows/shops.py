@@ -4,16 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.core.operations.ports import Ports
-from shared.core.rules.calls import Call
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Problem
-from shared.core.rules.wake_ups import TASK, WakeUp
-from shared.flows.operations import flows as flow_operations
-from shared.flows.operations import own_tasks, posts, runs, starts, steps
-from shared.flows.rules.addresses import FlowAddress
-from shared.flows.rules.definitions import FlowDefinition, Flows
-from shared.tasks.rules.attempts import Attempt, RetryLimits
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Ports
+from signalbox.core.problems import Problem
+from signalbox.core.wake_ups import TASK, WakeUp
+from signalbox.flows import http, service, tasks
+from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
+from signalbox.mailboxes.model import Delivery
+from signalbox.tasks.model import Attempt, RetryLimits
 from tests.unit.operations_platform import OperationsPlatform
 
 FUNCTION = "shop"
@@ -45,13 +44,13 @@ class Shop:
 
     def start(self, flow: str, id_: str = "1", on_complete: Call | None = None, **arguments: Any) -> bool:
         address = FlowAddress(flow, id_)
-        return starts.start(self.ports, self.flows, FUNCTION, address, arguments, on_complete).created
+        return service.start(self.ports, self.flows, FUNCTION, address, arguments, on_complete).created
 
     def status(self, flow: str, id_: str = "1") -> dict[str, Any]:
-        return flow_operations.get(self.ports, FlowAddress(flow, id_)).to_json()
+        return http.shown_status(service.get(self.ports, FlowAddress(flow, id_)))
 
     def event(self, flow: str, name: str, value: Any = None, id_: str = "e") -> None:
-        posts.post_event(self.ports, FlowAddress(flow, "1"), name, value, id_)
+        service.post_event(self.ports, FlowAddress(flow, "1"), name, value, id_)
 
     # --- deliveries ---
 
@@ -62,11 +61,11 @@ class Shop:
             task.name, task.context, deliveries, deliveries, task.function, task.task, task.payload, task.queue
         )
         if task.task == TASK:
-            runs.run(self.ports, self.flows, runs.Run(WakeUp.from_payload(task.payload), task.name, deliveries))
-        elif task.task in own_tasks.NAMES:
-            own_tasks.run(self.ports, attempt)
-        elif steps.is_step(task.context):
-            steps.run(self.ports, self.flows, attempt, RetryLimits(10), lambda _, __: self.run_task(task))
+            tasks.run_turn(self.ports, self.flows, Delivery(WakeUp.from_payload(task.payload), task.name, deliveries))
+        elif task.task in tasks.OWN_TASKS:
+            tasks.run_own_task(self.ports, attempt)
+        elif tasks.is_step(task.context):
+            tasks.run_step(self.ports, self.flows, attempt, RetryLimits(10), lambda _, __: self.run_task(task))
         else:
             self.run_task(task)
 

@@ -1,4 +1,4 @@
-"""The driver of flows: told a log again, the code is where it was."""
+"""The driver of flows: replay restores the position of the code."""
 
 import gc
 from collections.abc import Callable, Generator
@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules.problems import Problem
-from shared.flows.rules import flow
-from shared.flows.rules.driver import Driver, replay
-from shared.flows.rules.entries import CancelEntry, Entry, EventEntry, ResultEntry, from_text, to_text
-from shared.flows.rules.failures import Stuck
-from shared.flows.rules.positions import Position
-from shared.objects.rules.outcomes import CallOutcome
+from signalbox.core.problems import Problem
+from signalbox.flows.api import flow
+from signalbox.flows.machine.driver import Driver, Position, replay
+from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.model import Cancel, Event, Message, Result, Wait, entries_from_text, entries_to_text
+from signalbox.mailboxes.model import CallOutcome
 from tests.unit.flows.random_flows import BEGIN, done, grown, replayed, shown, step
 
 RANDOM_FLOWS = 3_000
@@ -30,20 +29,20 @@ def has_ended(driver: Driver) -> bool:
 
 def value_of(driver: Driver) -> Any:
     assert driver.ended is not None
-    assert driver.ended.error is None
+    assert not driver.ended.failed
     return driver.ended.value
 
 
 def error_of(driver: Driver) -> BaseException | None:
     assert driver.ended is not None
-    return driver.ended.error
+    return driver.ended.exception()
 
 
-def test_random_flows_told_their_log_again_are_where_they_were() -> None:
+def test_a_replay_of_a_random_flow_restores_its_position() -> None:
     entries = 0
     for seed in range(RANDOM_FLOWS):
         code, driver, log = grown(seed)
-        assert shown(replayed(code, str(seed), list(from_text(to_text(log))))) == shown(driver), seed
+        assert shown(replayed(code, str(seed), list(entries_from_text(entries_to_text(log))))) == shown(driver), seed
         entries += len(log)
     assert entries > 8_000
 
@@ -53,20 +52,20 @@ def test_every_prefix_of_a_log_leads_to_one_place() -> None:
         code, _, log = grown(seed)
         driver = Driver(code, Position(str(seed))).start(BEGIN)
         for number, entry in enumerate(log, 1):
-            driver.tell(entry)
+            driver.apply(entry)
             assert shown(driver) == shown(replayed(code, str(seed), log[:number])), (seed, number)
 
 
-def test_a_step_is_told_and_the_next_one_asked_for() -> None:
+def test_a_result_resumes_the_code_which_schedules_the_next_step() -> None:
     def code() -> Any:
         paid = yield step("charge")
         return (yield step(f"pack_{paid}"))
 
     driver = begun(code)
     assert [each.command.signature for each in driver.pending.values()] == ["step shop.charge"]
-    driver.tell(done(driver, "0", 7))
+    driver.apply(done(driver, "0", 7))
     assert [each.command.signature for each in driver.pending.values()] == ["step shop.pack_7"]
-    driver.tell(done(driver, "1", "end"))
+    driver.apply(done(driver, "1", "end"))
     assert value_of(driver) == "end"
 
 
@@ -85,10 +84,10 @@ def test_an_error_of_one_of_all_cancels_the_others_and_is_raised_when_they_have_
             return problem.detail
 
     driver = begun(code)
-    driver.tell(done(driver, "0.0", error="broken"))
+    driver.apply(done(driver, "0.0", error="broken"))
     assert not has_ended(driver)
     assert [each.command.name for each in driver.pending.values()] == ["shop.undo"]
-    driver.tell(done(driver, "0.1.1"))
+    driver.apply(done(driver, "0.1.1"))
     assert value_of(driver) == "broken"
 
 
@@ -106,9 +105,9 @@ def test_a_cancel_reaches_code_whose_group_has_failed_before() -> None:
             return "went on"
 
     driver = begun(code)
-    driver.tell(done(driver, "0.0", error="broken")).tell(CancelEntry("enough", BEGIN))
+    driver.apply(done(driver, "0.0", error="broken")).apply(Cancel("enough", BEGIN))
     assert [each.command.name for each in driver.pending.values()] == ["shop.undo"]
-    driver.tell(done(driver, "0.1.1"))
+    driver.apply(done(driver, "0.1.1"))
     assert isinstance(error_of(driver), flow.Cancelled)
 
 
@@ -121,7 +120,7 @@ def test_a_branch_that_has_not_begun_when_another_fails_does_not_begin() -> None
         yield [fails(), _one("a")]
 
     driver = begun(code)
-    assert isinstance(driver.ended and driver.ended.error, Problem)
+    assert isinstance(error_of(driver), Problem)
     assert driver.pending == {}
 
 
@@ -138,19 +137,19 @@ def test_the_first_of_any_wins_and_the_others_are_abandoned() -> None:
         return (yield flow.any(flow.event("approved"), flow.sleep(60)))
 
     driver = begun(code)
-    driver.tell(done(driver, "0.1"))
+    driver.apply(done(driver, "0.1"))
     assert (driver.pending, driver.ended and driver.ended.value) == ({}, (1, None))
 
 
-def test_an_event_is_kept_until_the_code_waits_for_it_also_where_any_has_its_first() -> None:
+def test_an_event_is_kept_until_the_code_waits_for_it_also_if_any_has_its_first() -> None:
     def code() -> Any:
         yield step("a")
         yield flow.any(flow.event("x"), flow.event("y"))
         return (yield flow.event("y"))
 
     driver = begun(code)
-    driver.tell(EventEntry("x", 1, BEGIN)).tell(EventEntry("y", 2, BEGIN))
-    driver.tell(done(driver, "0"))
+    driver.apply(Event("x", 1, BEGIN)).apply(Event("y", 2, BEGIN))
+    driver.apply(done(driver, "0"))
     assert value_of(driver) == 2
 
 
@@ -160,11 +159,11 @@ def test_settled_gives_errors_as_values() -> None:
         return [each.result if each.ok else str(each.error) for each in results]
 
     driver = begun(code)
-    driver.tell(done(driver, "0.0", 1)).tell(done(driver, "0.1", error="no"))
+    driver.apply(done(driver, "0.0", 1)).apply(done(driver, "0.1", error="no"))
     assert value_of(driver) == [1, "no"]
 
 
-def test_code_that_asks_for_something_else_than_the_log_is_stuck_with_the_place() -> None:
+def test_code_that_diverges_from_its_log_is_stuck_with_the_location_and_advice() -> None:
     def old() -> Any:
         yield step("a")
 
@@ -172,53 +171,55 @@ def test_code_that_asks_for_something_else_than_the_log_is_stuck_with_the_place(
         yield step("b")
 
     entry = done(begun(old), "0")
-    with pytest.raises(Stuck, match=r"'step shop.a' at 0.* step shop.b") as stuck:
-        begun(new).tell(entry)
+    with pytest.raises(
+        Stuck, match=r"`step shop.a` was recorded at step 0, but .* `step shop.b` \(test_.*flow.patched"
+    ) as stuck:
+        begun(new).apply(entry)
     assert stuck.value.kind == "flow-changed"
-    assert stuck.value.place.startswith("test_flow_driver.py:")
-    assert stuck.value.place.endswith(" in new")
+    assert stuck.value.location.startswith("test_flow_driver.py:")
+    assert stuck.value.location.endswith(" in new")
 
 
-def test_an_error_that_is_no_problem_is_stuck_with_the_place() -> None:
+def test_an_error_other_than_a_problem_is_stuck_with_the_location() -> None:
     def code() -> Any:
         yield step("a")
         return dict[str, int]()["x"]
 
     driver = begun(code)
     with pytest.raises(Stuck, match="KeyError: 'x'") as stuck:
-        driver.tell(done(driver, "0"))
-    assert stuck.value.place.endswith(" in code")
+        driver.apply(done(driver, "0"))
+    assert stuck.value.location.endswith(" in code")
 
 
-def test_what_is_no_command_is_refused() -> None:
+def test_a_yielded_value_that_is_not_a_command_is_refused() -> None:
     def code() -> Any:
         yield 5
 
-    with pytest.raises(Stuck, match="no int"):
+    with pytest.raises(Stuck, match="yielded int"):
         begun(code)
 
 
 @pytest.mark.parametrize(
     "forgotten", [lambda: flow.sleep(5), lambda: flow.any(flow.event("a")), lambda: flow.event("b")]
 )
-def test_a_command_that_is_made_and_not_yielded_is_refused_at_the_next_yield(forgotten: Callable[[], Any]) -> None:
+def test_a_command_that_is_created_and_not_yielded_is_refused_at_the_next_yield(forgotten: Callable[[], Any]) -> None:
     def code() -> Any:
         forgotten()
         yield step("a")
 
-    with pytest.raises(Stuck, match="neither yielded nor sent: flow") as stuck:
+    with pytest.raises(Stuck, match="neither yielded nor sent it: flow") as stuck:
         begun(code)
     assert "test_flow_driver.py" in stuck.value.detail
 
 
-def test_a_command_that_is_kept_for_later_is_none_that_was_forgotten() -> None:
+def test_a_command_that_the_code_keeps_may_be_yielded_later() -> None:
     def code() -> Any:
         undo = flow.step(step("undo"))
         yield step("a")
         yield undo
 
     driver = begun(code)
-    driver.tell(done(driver, "0"))
+    driver.apply(done(driver, "0"))
     assert driver.pending["1"].command.name == "shop.undo"
 
 
@@ -235,7 +236,7 @@ def test_a_driver_that_is_dropped_sends_and_releases_nothing() -> None:
 
     driver = begun(code)
     lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
-    driver.tell(done(driver, "0", lease))
+    driver.apply(done(driver, "0", lease))
     driver.drop()
     gc.collect()
     assert (driver.sent, list(driver.held)) == ([], ["0"])
@@ -249,13 +250,13 @@ def test_a_lock_is_held_until_its_block_ends() -> None:
 
     driver = begun(code)
     lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
-    driver.tell(done(driver, "0", lease))
+    driver.apply(done(driver, "0", lease))
     assert list(driver.held) == ["0"]
-    driver.tell(done(driver, "1"))
+    driver.apply(done(driver, "1"))
     assert driver.held == {}
 
 
-def test_a_lock_that_its_group_does_not_hand_on_is_given_back() -> None:
+def test_a_lock_in_a_group_that_failed_is_released() -> None:
     def code() -> Any:
         try:
             yield [flow.lock("till"), step("a")]
@@ -264,11 +265,11 @@ def test_a_lock_that_its_group_does_not_hand_on_is_given_back() -> None:
 
     driver = begun(code)
     lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
-    driver.tell(done(driver, "0.0", lease)).tell(done(driver, "0.1", error="no"))
+    driver.apply(done(driver, "0.0", lease)).apply(done(driver, "0.1", error="no"))
     assert driver.held == {}
 
 
-def test_what_was_sent_before_is_not_sent_again() -> None:
+def test_a_replay_sends_nothing_again() -> None:
     def code() -> Any:
         flow.send(step("x"))
         yield step("a")
@@ -290,13 +291,13 @@ def test_time_random_numbers_and_ids_are_the_same_in_a_replay() -> None:
 
     first, second = begun(code), begun(code)
     entry = done(first, "0", at=datetime.fromisoformat("2026-01-02T00:00:00Z"))
-    assert first.tell(entry).ended == second.tell(entry).ended
+    assert first.apply(entry).ended == second.apply(entry).ended
     assert first.ended is not None
     assert len(set(first.ended.value)) == 7
     assert 0 <= first.ended.value[1] < 1
 
 
-def test_a_start_whose_time_nobody_has_read_says_whether_it_was_missed() -> None:
+def test_a_start_without_the_time_says_whether_the_code_asked_for_it() -> None:
     def asks() -> Any:
         flow.now()
         yield step("a")
@@ -313,14 +314,14 @@ def _loop(new: bool) -> Code:
     return code
 
 
-def test_a_patch_holds_from_its_place_on_also_in_a_loop() -> None:
+def test_a_patch_holds_from_its_position_on_also_in_a_loop() -> None:
     old = begun(_loop(new=False))
-    log: list[Entry] = [done(old, "0")]
-    asked = replay(Driver(_loop(new=True), Position(known=1)), BEGIN, [])
-    assert asked.pending["0"].command.name == "shop.a", "what was asked for before stays asked for"
-    driver = replay(Driver(_loop(new=True), Position(known=1)), BEGIN, log)
+    log: list[Message] = [done(old, "0")]
+    asked = replay(Driver(_loop(new=True), Position(committed=1)), BEGIN, [])
+    assert asked.pending["0"].command.name == "shop.a", "the scheduled command does not change"
+    driver = replay(Driver(_loop(new=True), Position(committed=1)), BEGIN, log)
     assert driver.pending["1"].command.name == "shop.c"
-    again = replay(Driver(_loop(new=True), Position(patches=driver.position.patches, known=2)), BEGIN, log)
+    again = replay(Driver(_loop(new=True), Position(patches=driver.position.patches, committed=2)), BEGIN, log)
     assert again.pending["1"].command.name == "shop.c"
 
 
@@ -332,7 +333,7 @@ def test_too_much_at_once_and_endless_loops_are_refused() -> None:
         while True:
             yield []
 
-    with pytest.raises(Stuck, match="at most 90 at once"):
+    with pytest.raises(Stuck, match="at most 90 commands at once"):
         begun(wide)
     with pytest.raises(Stuck, match="without waiting"):
         begun(endless)
@@ -342,12 +343,12 @@ def test_any_takes_no_generators() -> None:
     def code() -> Any:
         yield flow.any(_one("a"))
 
-    with pytest.raises(Stuck, match="no generators"):
+    with pytest.raises(Stuck, match="not generators"):
         begun(code)
 
 
 def test_an_outcome_may_be_an_error_of_any_kind() -> None:
     outcome = CallOutcome(error={"type": "gave-up", "title": "t", "status": 500, "detail": "d"})
-    entry = ResultEntry("0", "step shop.a", outcome, BEGIN)
-    driver = begun(lambda: _one("a")).tell(entry)
+    entry = Result(Wait("", "0", signature="step shop.a"), outcome, BEGIN)
+    driver = begun(lambda: _one("a")).apply(entry)
     assert isinstance(error_of(driver), Problem)

@@ -1,13 +1,13 @@
-"""Locks of a flow that are held longer than their leases: they are renewed, or the code is told that they ended."""
+"""Locks of a flow that are held longer than their leases: they are renewed, or an error says that they expired."""
 
 from typing import Any
 
 import pytest
 
-from shared.core.rules.problems import Problem
-from shared.flows.rules import flow
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
+from signalbox.core.problems import Problem
+from signalbox.flows.api import flow
+from signalbox.semaphores import service
+from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from tests.unit.flows.shops import Shop, flows_of, step
 
 
@@ -24,23 +24,23 @@ def long_work() -> Any:
 
 def shop_of(*codes: Any) -> Shop:
     shop = Shop(flows_of(*codes))
-    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     return shop
 
 
 def free(shop: Shop) -> bool:
     """Return whether the permit can be had; if so it is taken."""
-    return semaphores.wait(shop.ports, "printer", WaitRequest("other")).lease is not None
+    return service.wait(shop.ports, "printer", WaitRequest("other")).lease is not None
 
 
 def test_a_lock_is_held_as_long_as_it_is_renewed() -> None:
     shop = shop_of(long_work)
     shop.start("long_work")
     for _ in range(6):
-        while not any(each.task == "flow_act" and each.payload["act"] == "renew" for each in shop.world.tasks):
+        while not any(each.task == "flow_command" and each.payload["act"] == "renew" for each in shop.world.tasks):
             shop.deliver(shop.world.tasks.pop(0))
-        shop.deliver(shop.take("flow_act"))
-        assert semaphores.get(shop.ports, "printer")["free"] == 0
+        shop.deliver(shop.take("flow_command"))
+        assert service.get(shop.ports, "printer").free == 0
     shop.settle()
     assert len(set(shop.status("long_work")["result"])) == 7
     assert free(shop)
@@ -49,15 +49,15 @@ def test_a_lock_is_held_as_long_as_it_is_renewed() -> None:
 def test_a_renewal_names_the_grant_whichever_delivery_has_claimed_it() -> None:
     shop = shop_of(long_work)
     shop.start("long_work")
-    shop.deliver(shop.take("flow_act"))
-    told = shop.take("flow_told")
-    shop.deliver(told)
-    shop.deliver(told, 1)  # its answer was lost: it claims the lease under a new token
+    shop.deliver(shop.take("flow_command"))
+    result = shop.take("flow_result")
+    shop.deliver(result)
+    shop.deliver(result, 1)  # its answer was lost: it claims the lease under a new token
     shop.settle()
     assert shop.status("long_work")["state"] == "completed"
 
 
-def test_a_lease_that_has_ended_is_not_acquired_anew_and_the_code_is_told() -> None:
+def test_an_expired_lease_is_not_acquired_again_and_the_code_receives_the_error() -> None:
     def slow() -> Any:
         with (yield flow.lock("printer", lease_seconds=600)) as lease:
             yield flow.sleep(1_000)
@@ -110,8 +110,8 @@ def test_a_lock_that_is_released_while_it_is_renewed_stays_released() -> None:
 
     shop = shop_of(beside)
     shop.start("beside")
-    shop.deliver(shop.take("flow_act"))
-    shop.deliver(shop.take("flow_told"))
+    shop.deliver(shop.take("flow_command"))
+    shop.deliver(shop.take("flow_result"))
     shop.deliver(shop.take("turn"))
     shop.deliver(shop.take("print"))
     shop.settle()
@@ -119,39 +119,39 @@ def test_a_lock_that_is_released_while_it_is_renewed_stays_released() -> None:
     assert free(shop)
 
 
-def test_a_grant_that_is_told_again_takes_nothing_from_who_holds_it() -> None:
+def test_a_duplicate_grant_takes_nothing_from_the_holder() -> None:
     def holding() -> Any:
         with (yield flow.lock("printer", lease_seconds=600)):
             yield flow.event("done")
 
     shop = shop_of(holding)
     shop.start("holding")
-    shop.deliver(shop.take("flow_act"))
-    told = shop.take("flow_told")
+    shop.deliver(shop.take("flow_command"))
+    result = shop.take("flow_result")
     for deliveries in (0, 1):
-        shop.deliver(told, deliveries)
+        shop.deliver(result, deliveries)
         shop.world.pass_time(1)
         shop.deliver(shop.take("turn"))
     shop.settle()
-    assert semaphores.get(shop.ports, "printer")["free"] == 0
+    assert service.get(shop.ports, "printer").free == 0
     shop.event("holding", "done")
     shop.settle()
-    assert semaphores.get(shop.ports, "printer")["free"] == 1
+    assert service.get(shop.ports, "printer").free == 1
 
 
-def test_a_grant_is_told_though_its_lease_ends_before_the_delivery_that_told_it_is_repeated() -> None:
+def test_a_posted_grant_is_applied_although_its_lease_ends_before_the_redelivery() -> None:
     def brief() -> Any:
         with (yield flow.lock("printer", lease_seconds=5)) as lease:
             return lease.semaphore
 
     shop = shop_of(brief)
     shop.start("brief")
-    shop.deliver(shop.take("flow_act"))
-    told = shop.take("flow_told")
-    shop.deliver(told)
+    shop.deliver(shop.take("flow_command"))
+    result = shop.take("flow_result")
+    shop.deliver(result)
     shop.take("turn")  # the process died before it could wake the flow
     shop.world.pass_time(60)
-    shop.deliver(told, 1)
+    shop.deliver(result, 1)
     shop.settle()
     assert shop.status("brief")["result"] == "printer"
 

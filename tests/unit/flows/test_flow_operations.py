@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.mailbox import header_put
-from shared.core.operations.ports import Order, Query
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.mailbox import HEADER, collection_of, header_path
-from shared.core.rules.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, OtherBody, Problem, Unavailable
-from shared.core.rules.task_context import Lease
-from shared.flows.operations import flows as flow_operations
-from shared.flows.operations import posts, removal, sweep
-from shared.flows.operations.logs import read_log
-from shared.flows.rules import flow
-from shared.flows.rules.addresses import FlowAddress
-from shared.flows.rules.commands import SubFlow
-from shared.flows.rules.definitions import FlowDefinition
-from shared.flows.rules.ends import End
-from shared.objects.rules.outcomes import CallOutcome
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings
+from signalbox.core.calls import Call
+from signalbox.core.ports import Query
+from signalbox.core.problems import OtherBody, Problem, Unavailable
+from signalbox.core.queries import Order
+from signalbox.flows import http, sweep
+from signalbox.flows import service as flows_service
+from signalbox.flows.api import flow
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import SubFlow
+from signalbox.flows.model import End, FlowAddress, FlowDefinition
+from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow
+from signalbox.flows.storage import read_log
+from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
+from signalbox.mailboxes.storage import header_put
+from signalbox.semaphores import service
+from signalbox.semaphores.model import Lease
+from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.testing.limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
 
 
@@ -35,15 +35,15 @@ def checkout(order: int) -> Any:
 
 def approval() -> Any:
     which, who = yield flow.any(flow.event("approved"), flow.sleep(60))
-    return who if which == 0 else "nobody"
+    return who if which == 0 else "timeout"
 
 
 def leases(shop: Shop) -> int:
     """Return how many leases the printer has."""
-    return len(semaphores.get(shop.ports, "printer")["leases"])
+    return len(service.get(shop.ports, "printer").leases)
 
 
-def test_steps_run_one_after_the_other_and_beside_each_other() -> None:
+def test_steps_run_one_after_the_other_and_concurrently() -> None:
     shop = Shop(flows_of(checkout))
     assert shop.start("checkout", order=7)
     assert shop.status("checkout")["waiting_for"][0]["command"] == "step shop.charge"
@@ -70,7 +70,7 @@ def test_a_flow_whose_code_is_elsewhere_is_begun_by_its_run() -> None:
     assert shop.status("checkout")["state"] == "completed"
 
 
-@pytest.mark.parametrize(("event", "expected"), [(True, "ann"), (False, "nobody")])
+@pytest.mark.parametrize(("event", "expected"), [(True, "ann"), (False, "timeout")])
 def test_the_first_of_an_event_and_a_sleep_decides(event: bool, expected: str) -> None:
     shop = Shop(flows_of(approval))
     shop.start("approval")
@@ -80,7 +80,7 @@ def test_the_first_of_an_event_and_a_sleep_decides(event: bool, expected: str) -
     assert shop.status("approval")["result"] == expected
 
 
-def test_an_event_is_told_once_however_often_it_is_posted() -> None:
+def test_an_event_is_applied_once_however_often_it_is_posted() -> None:
     def counting() -> Any:
         first = yield flow.event("x")
         second = yield flow.event("x")
@@ -129,7 +129,7 @@ def test_a_cancel_is_raised_where_the_code_waits_and_its_clean_up_may_wait() -> 
     shop = Shop(flows_of(saga))
     shop.start("saga")
     shop.deliver(shop.take("reserve"))
-    posts.cancel(shop.ports, FlowAddress("saga", "1"), "changed my mind")
+    flows_service.cancel(shop.ports, FlowAddress("saga", "1"), "changed my mind")
     shop.settle()
     assert shop.status("saga")["state"] == "cancelled"
     assert shop.ran == ["reserve", "undo"]
@@ -142,7 +142,7 @@ def test_a_lock_is_held_for_its_block_and_given_back() -> None:
         return lease.token
 
     shop = Shop(flows_of(printing))
-    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     for number in (1, 2):
         shop.start("printing", str(number), n=number)
     shop.settle()
@@ -161,23 +161,23 @@ def test_a_lock_that_comes_too_late_is_given_back() -> None:
             yield flow.sleep(100)
 
     shop = Shop(flows_of(impatient, holding))
-    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.start("holding")
-    shop.deliver(shop.take("flow_act"))
-    shop.deliver(shop.take("flow_told"))
+    shop.deliver(shop.take("flow_command"))
+    shop.deliver(shop.take("flow_result"))
     shop.start("impatient")
     shop.settle()
     assert shop.status("impatient")["result"] == 1
     assert leases(shop) == 0
 
 
-def test_a_lock_that_is_released_in_the_turn_that_tells_it_is_given_back() -> None:
+def test_a_lock_that_is_released_in_the_turn_that_applies_its_grant_is_released() -> None:
     def brief() -> Any:
         (yield flow.lock("printer", lease_seconds=600)).release()
         yield flow.event("never")
 
     shop = Shop(flows_of(brief))
-    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.start("brief")
     shop.settle()
     assert leases(shop) == 0
@@ -223,14 +223,14 @@ def test_a_flow_that_is_not_waited_for_any_more_is_cancelled() -> None:
     shop = Shop(flows_of(outer, inner))
     shop.start("outer")
     shop.settle()
-    [child] = flow_operations.list_flows(shop.ports, "inner").flows
+    [child] = flows_service.list_flows(shop.ports, "inner").flows
     assert child["state"] == "cancelled"
 
 
-def test_a_flow_begins_anew_with_an_empty_log_and_the_events_it_has_not_waited_for() -> None:
+def test_a_flow_continues_as_new_with_an_empty_log_and_the_events_it_has_not_waited_for() -> None:
     def counter(total: int) -> Any:
         total += yield flow.event("add")
-        return total if total > 5 else flow.again(total=total)
+        return total if total > 5 else flow.continue_as_new(total=total)
 
     shop = Shop(flows_of(counter))
     shop.start("counter", total=0)
@@ -238,40 +238,40 @@ def test_a_flow_begins_anew_with_an_empty_log_and_the_events_it_has_not_waited_f
         shop.event("counter", "add", 2, str(number))
     shop.settle()
     status = shop.status("counter")
-    assert (status["result"], status["generation"], status["told"]) == (6, 2, 1)
+    assert (status["result"], status["generation"], status["log_length"]) == (6, 2, 1)
 
 
-def test_a_batch_is_told_when_all_of_it_has_ended() -> None:
+def test_a_batch_of_a_flow_is_populated_by_a_command() -> None:
     def mailing() -> Any:
         return (yield flow.batch([step("mail", to=name) for name in "abc"]))
 
     shop = Shop(flows_of(mailing))
     shop.start("mailing")
-    act = shop.take("flow_act")
+    act = shop.take("flow_command")
     shop.deliver(act)
     assert shop.world.tasks, "the batch expands by tasks of its own function"
 
 
-def test_an_error_that_is_no_problem_makes_a_flow_stuck_until_its_code_is_mended() -> None:
+def test_an_error_other_than_a_problem_makes_a_flow_stuck_until_its_code_is_fixed() -> None:
     def broken() -> Any:
         result = yield step("charge")
         return {"charge": 1}[result + "x"]
 
-    mended = Shop(flows_of(broken))
-    mended.start("broken")
-    mended.settle()
-    status = mended.status("broken")
+    fixed = Shop(flows_of(broken))
+    fixed.start("broken")
+    fixed.settle()
+    status = fixed.status("broken")
     assert (status["state"], status["problem"]["type"]) == ("stuck", "flow-failed")
     assert "test_flow_operations.py" in status["problem"]["place"]
 
     def broken() -> Any:  # type: ignore[no-redef]
         return (yield step("charge"))
 
-    mended.flows = flows_of(broken)
-    mended.world.pass_time(LIMITS.flow_stuck_seconds + 1)
-    assert sweep.sweep(mended.ports) == 1
-    mended.settle()
-    assert (mended.status("broken")["state"], mended.ran) == ("completed", ["charge"])
+    fixed.flows = flows_of(broken)
+    fixed.world.pass_time(LIMITS.flow_stuck_seconds + 1)
+    assert sweep.sweep(fixed.ports) == 1
+    fixed.settle()
+    assert (fixed.status("broken")["state"], fixed.ran) == ("completed", ["charge"])
 
 
 def test_code_that_asks_for_something_else_is_stuck_and_resumed_by_hand() -> None:
@@ -290,7 +290,7 @@ def test_code_that_asks_for_something_else_is_stuck_and_resumed_by_hand() -> Non
     shop.settle()
     assert shop.status("work")["problem"]["type"] == "flow-changed"
     shop.flows = flows_of(first)
-    posts.resume(shop.ports, FlowAddress("work", "1"))
+    flows_service.resume(shop.ports, FlowAddress("work", "1"))
     shop.settle()
     assert shop.status("work")["result"] == "b"
 
@@ -328,7 +328,7 @@ def test_a_run_that_is_delivered_too_often_marks_its_flow_as_stuck_without_runni
     shop.start("deadly")
     shop.event("deadly", "x")
     shop.deliver(shop.take("turn"), LIMITS.flow_deliveries_max)
-    assert "10 times" in shop.status("deadly")["problem"]["detail"]
+    assert "10 deliveries" in shop.status("deadly")["problem"]["detail"]
 
 
 def test_a_step_that_was_delivered_before_leaves_its_outcome_and_runs_no_code_of_the_flow() -> None:
@@ -336,7 +336,7 @@ def test_a_step_that_was_delivered_before_leaves_its_outcome_and_runs_no_code_of
     shop.start("checkout", order=1)
     charge = shop.take("charge")
     shop.deliver(charge, deliveries=1)
-    assert shop.status("checkout")["told"] == 0
+    assert shop.status("checkout")["log_length"] == 0
     shop.deliver(charge, deliveries=2)
     assert shop.ran == ["charge"]
     shop.settle()
@@ -345,7 +345,7 @@ def test_a_step_that_was_delivered_before_leaves_its_outcome_and_runs_no_code_of
     assert shop.status("checkout")["state"] == "completed"
 
 
-def test_a_flow_tells_how_it_ended() -> None:
+def test_the_continuation_of_a_flow_receives_its_outcome() -> None:
     shop = Shop(flows_of(checkout))
     shop.start("checkout", on_complete=Call(FUNCTION, "told", {}), order=1)
     ended: list[Any] = []
@@ -368,13 +368,13 @@ def test_what_comes_for_a_flow_that_has_ended_is_dropped_page_by_page() -> None:
         shop.event("checkout", "x", id_=str(number))
         shop.world.pass_time(0.1)
     shop.world.tasks[:] = [each for each in shop.world.tasks if each.task != "turn"]
-    ended = replace(flow_operations.get(shop.ports, FlowAddress("checkout", "1")).header, begun=True)
+    ended = replace(flows_service.get(shop.ports, FlowAddress("checkout", "1")), begun=True)
     after = ended.ended(End("completed", CallOutcome(None), shop.world.now))
     shop.world.store.commit(
         [header_put(shop.world.store.read(header_path(after.address.base))[0], after.to_record(), 5)]
     )
-    with LIMITS.replaced(mailbox_page=4):
-        posts.resume(shop.ports, after.address)
+    with replaced(mailbox_page=4):
+        flows_service.resume(shop.ports, after.address)
         shop.settle()
     waiting = Query(collection_of(after.address.base), order_by=(Order(("since",)),))
     assert [each.id for each in shop.world.store.query(waiting)] == [HEADER]
@@ -384,7 +384,7 @@ def test_a_flow_that_has_ended_is_removed_after_a_week_and_its_id_is_free() -> N
     shop = Shop(flows_of(checkout))
     shop.start("checkout", order=1)
     with pytest.raises(FlowRunning):
-        removal.delete(shop.ports, FlowAddress("checkout", "1"))
+        sweep.delete(shop.ports, FlowAddress("checkout", "1"))
     shop.settle()
     shop.world.pass_time(LIMITS.flow_kept_seconds - 10)
     assert sweep.sweep(shop.ports) == 0
@@ -392,7 +392,7 @@ def test_a_flow_that_has_ended_is_removed_after_a_week_and_its_id_is_free() -> N
     assert sweep.sweep(shop.ports) == 1
     with pytest.raises(NoFlow):
         shop.status("checkout")
-    assert flow_operations.list_flows(shop.ports, "checkout").flows == []
+    assert flows_service.list_flows(shop.ports, "checkout").flows == []
     assert shop.start("checkout", order=2)
 
 
@@ -403,13 +403,13 @@ def test_a_stuck_flow_can_be_deleted_and_gives_its_locks_back() -> None:
             raise KeyError("x")
 
     shop = Shop(flows_of(broken))
-    semaphores.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.start("broken")
     shop.settle()
     assert leases(shop) == 1
     shop.event("broken", "x")
     shop.deliver(shop.take("turn"))
-    removal.delete(shop.ports, FlowAddress("broken", "1"))
+    sweep.delete(shop.ports, FlowAddress("broken", "1"))
     shop.settle()
     assert leases(shop) == 0
 
@@ -430,9 +430,9 @@ def test_a_stuck_flow_that_is_deleted_has_the_flows_in_it_cancelled() -> None:
     shop.settle()
     shop.event("outer", "x")
     shop.settle()
-    removal.delete(shop.ports, FlowAddress("outer", "1"))
+    sweep.delete(shop.ports, FlowAddress("outer", "1"))
     shop.settle()
-    [child] = flow_operations.list_flows(shop.ports, "inner").flows
+    [child] = flows_service.list_flows(shop.ports, "inner").flows
     assert child["state"] == "cancelled"
 
 
@@ -440,27 +440,28 @@ def test_the_log_is_shown_page_by_page() -> None:
     shop = Shop(flows_of(checkout))
     shop.start("checkout", order=1)
     shop.settle()
-    with LIMITS.replaced(flow_log_page=2):
-        first = flow_operations.log_page(shop.ports, FlowAddress("checkout", "1"))
-        second = flow_operations.log_page(shop.ports, FlowAddress("checkout", "1"), first.next_page_token)
-    shown = [*first.entries, *second.entries]
+    header, entries = flows_service.get_log(shop.ports.store, FlowAddress("checkout", "1"))
+    with replaced(flow_log_page=2):
+        first = http.shown_log_page(header, entries, "")
+        second = http.shown_log_page(header, entries, first["next_page_token"])
+    shown = [*first["entries"], *second["entries"]]
     assert shown[0]["command"] == "step shop.charge"
-    assert (len(first.entries), len(second.entries), second.next_page_token) == (2, 1, "")
+    assert (len(first["entries"]), len(second["entries"]), "next_page_token" in second) == (2, 1, False)
 
 
-def test_a_long_log_moves_into_chunks_and_is_told_again_whole() -> None:
+def test_a_long_log_moves_into_chunks_and_is_replayed_whole() -> None:
     def long() -> Any:
         for number in range(40):
             yield step("work", n=number)
         return "end"
 
     shop = Shop(flows_of(long), {"work": lambda _: "x" * 500})
-    with LIMITS.replaced(flow_tail_bytes_max=1_500, flow_chunk_bytes_max=6_000):
+    with replaced(flow_tail_bytes_max=1_500, flow_chunk_bytes_max=6_000):
         shop.start("long")
         shop.settle()
     status = shop.status("long")
-    assert (status["result"], status["told"]) == ("end", 40)
-    chunks = flow_operations.get(shop.ports, FlowAddress("long", "1")).header.log.chunks
+    assert (status["result"], status["log_length"]) == ("end", 40)
+    chunks = flows_service.get(shop.ports, FlowAddress("long", "1")).log.chunks
     assert chunks >= 3
 
 
@@ -470,13 +471,13 @@ def test_a_log_that_is_too_long_is_stuck_saying_so() -> None:
             yield step("work")
 
     shop = Shop(flows_of(long))
-    with LIMITS.replaced(flow_log_entries_max=5):
+    with replaced(flow_log_entries_max=5):
         shop.start("long")
         shop.settle()
-    assert "flow.again" in shop.status("long")["problem"]["detail"]
+    assert "flow.continue_as_new" in shop.status("long")["problem"]["detail"]
 
 
-def test_what_leads_to_more_than_one_commit_may_hold_is_told_in_several_turns() -> None:
+def test_messages_that_lead_to_more_than_one_commit_may_hold_are_applied_in_several_turns() -> None:
     def wide() -> Any:
         yield [after(number) for number in range(10)]
 
@@ -486,7 +487,7 @@ def test_what_leads_to_more_than_one_commit_may_hold_is_told_in_several_turns() 
 
     shop = Shop(flows_of(wide))
     shop.start("wide")
-    with LIMITS.replaced(outbox_bytes_max=4_000):
+    with replaced(outbox_bytes_max=4_000):
         for number in range(10):
             shop.event("wide", f"e{number}", id_=str(number))
         shop.settle()
@@ -557,15 +558,15 @@ def test_a_chunk_that_is_newer_than_the_header_counts_as_far_as_the_header_says(
             yield step("work")
 
     shop = Shop(flows_of(long), {"work": lambda _: "x" * 100})
-    with LIMITS.replaced(flow_tail_bytes_max=300):
+    with replaced(flow_tail_bytes_max=300):
         shop.start("long")
         old = None
         for _ in range(12):
             shop.deliver(shop.take("work"))
-            header = flow_operations.get(shop.ports, FlowAddress("long", "1")).header
+            header = flows_service.get(shop.ports, FlowAddress("long", "1"))
             old = old or (header if header.log.chunks else None)
     assert old is not None
-    assert len(read_log(shop.ports.store, old).entries) == old.log.told
+    assert len(read_log(shop.ports.store, old).entries) == old.log.length
 
 
 def test_a_turn_that_is_overtaken_while_its_code_runs_commits_nothing() -> None:
@@ -584,15 +585,15 @@ def test_a_turn_that_is_overtaken_while_its_code_runs_commits_nothing() -> None:
     turn = shop.take("turn")
     meanwhile.append(lambda: shop.deliver(turn))
     shop.deliver(turn)
-    assert shop.status("slow")["told"] == 1
+    assert shop.status("slow")["log_length"] == 1
     shop.event("slow", "x", 2, id_="e2")
     shop.settle()
     assert shop.status("slow")["result"] == [1, 2]
 
 
-def test_no_flow_is_told_of() -> None:
+def test_a_flow_that_does_not_exist_is_reported() -> None:
     shop = Shop(flows_of(approval))
     with pytest.raises(NoFlow):
         shop.event("approval", "x")
     with pytest.raises(NoFlow):
-        posts.cancel(shop.ports, FlowAddress("approval", "1"))
+        flows_service.cancel(shop.ports, FlowAddress("approval", "1"))

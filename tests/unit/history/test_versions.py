@@ -7,24 +7,25 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.operations.ports import Delete
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.listings import Listing
-from shared.core.rules.times import rfc3339
-from shared.documents.operations import documents, patches, transactions
-from shared.documents.operations.bulk import put_each
-from shared.documents.operations.restores import restore
-from shared.documents.operations.transactions import Transaction
-from shared.documents.rules.bulk import BulkPutRequest
-from shared.documents.rules.documents import path_of
-from shared.documents.rules.requests import PatchRequest, PutRequest
-from shared.history.operations import versions as operations
-from shared.history.rules.authors import acting, of_user
-from shared.history.rules.references import Reference
-from shared.history.rules.selection import HISTORY, HistoryRule
-from shared.transforms.operations import transforms
-from shared.transforms.rules.transforms import PutTransformRequest
+from signalbox.adapters.meter import Cost
+from signalbox.core.authors import acting, of_user
+from signalbox.core.listings import Listing
+from signalbox.core.ports import Delete
+from signalbox.core.times import rfc3339
+from signalbox.documents.limits import LIMITS
+from signalbox.documents.model import path_of
+from signalbox.documents.requests import BulkPutRequest, PatchRequest, PutRequest
+from signalbox.documents.service import documents, patches, transactions
+from signalbox.documents.service.bulk import put_each
+from signalbox.documents.service.documents import restore
+from signalbox.documents.service.transactions import Transaction
+from signalbox.history import service as history_service
+from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.history.requests import Reference
+from signalbox.testing.limits import replaced
+from signalbox.transforms import service
+from signalbox.transforms.model import PutTransformRequest
+from tests.unit.cost_table import row_cost, total
 from tests.unit.documents.documents_front import Front, front, problem
 
 RULES = (
@@ -91,7 +92,7 @@ def test_documents_are_chosen_by_prefix_by_type_and_by_key(at: Front) -> None:
 
 def test_a_link_is_a_bare_key_and_a_refreshed_copy_no_version(at: Front) -> None:
     """Also of a copy that a transform makes."""
-    transforms.put(at.world.ports, PutTransformRequest.from_request("to", {"made": "#.n"}))
+    service.put(at.world.ports, PutTransformRequest.from_request("to", {"made": "#.n"}))
     at.world.put("t", n=1)
     at.world.put("c-1", to={"key": "t"}, l=[{"key": "t"}])
     at.world.settle()
@@ -113,7 +114,7 @@ def test_every_way_to_write_makes_versions(at: Front) -> None:
         t.put("c-1", {"n": 4})
         t.delete("c-2")
 
-    transactions.run(at.world.ports, code, kind=Transaction)
+    transactions.run_transaction(at.world.ports, code, kind=Transaction)
     assert held(at, "c-1") == [{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}]
     assert held(at, "c-2") == [{"to": {"key": "c-1"}}, {"to": {"key": "c-1"}, "m": 1}, None]
     assert versions(at, "x") == []
@@ -253,7 +254,7 @@ def test_a_version_that_is_not_there_is_404(at: Front) -> None:
 
 def test_a_log_is_shortened_by_segments_and_what_stays_can_be_read(at: Front) -> None:
     rule = HistoryRule(prefix="c-", versions_max=5)
-    with LIMITS.replaced(history_segment_versions=4), HISTORY.replaced([rule]):
+    with replaced(history_segment_versions=4), HISTORY.replaced([rule]):
         for n in range(30):
             at.world.put("c-1", n=n, text="as long as it takes for a patch to be shorter")
             at.world.settle()
@@ -285,7 +286,7 @@ def test_a_log_is_shortened_by_age_and_keeps_what_was_valid_then(at: Front) -> N
 
 
 def test_many_lives_of_a_document_are_shortened_too(at: Front) -> None:
-    with LIMITS.replaced(history_segment_versions=4), HISTORY.replaced([HistoryRule(prefix="c-", versions_max=5)]):
+    with replaced(history_segment_versions=4), HISTORY.replaced([HistoryRule(prefix="c-", versions_max=5)]):
         for n in range(20):
             at.world.put("c-1", n=n)
             documents.delete(at.world.ports, "c-1")
@@ -329,24 +330,24 @@ def test_a_change_with_a_history_costs_one_write_more(at: Front) -> None:
     def put(key: str, n: int) -> Cost:
         return cost(at, lambda: documents.put(at.world.ports, PutRequest.from_request(key, {"n": n})))
 
-    assert put("plain", 1) == Cost(round_trips=2, reads=1, writes=1)
-    assert put("c-1", 1) == Cost(round_trips=3, reads=2, writes=3)  # a creation also reads and writes the log's header
-    assert put("c-1", 2) == Cost(round_trips=2, reads=1, writes=2)
+    assert put("plain", 1) == row_cost("documents", "put")
+    assert put("c-1", 1) == total(row_cost("documents", "put"), row_cost("history", "creation"))
+    assert put("c-1", 2) == total(row_cost("documents", "put"), row_cost("history", "change"))
     assert put("c-1", 2) == Cost(round_trips=2, reads=1, writes=1)
     merge = PatchRequest.from_request("c-1", {"m": 1})
     assert cost(at, lambda: patches.patch(at.world.ports, merge)) == Cost(round_trips=2, reads=1, writes=2)
 
 
 def test_every_32nd_change_commits_the_task_that_shortens_the_log(at: Front) -> None:
-    with LIMITS.replaced(history_segment_versions=4), HISTORY.replaced([HistoryRule(prefix="c-", versions_max=4)]):
+    with replaced(history_segment_versions=4), HISTORY.replaced([HistoryRule(prefix="c-", versions_max=4)]):
         costs = []
         for n in range(9):
             costs.append(cost(at, lambda n=n: at.world.put("c-1", n=n)))
             at.world.events.clear()
-        one = Cost(round_trips=2, reads=1, writes=2)
-        more = Cost(round_trips=4, reads=1, writes=3, deletes=1, tasks=1)
-        assert costs == [Cost(round_trips=3, reads=2, writes=3), *[one] * 7, more]
-        assert at.world.work() == Cost(round_trips=2, reads=4, deletes=4)
+        one = total(row_cost("documents", "put"), row_cost("history", "change"))
+        more = total(row_cost("documents", "put"), row_cost("history", "compaction"))
+        assert costs == [total(row_cost("documents", "put"), row_cost("history", "creation")), *[one] * 7, more]
+        assert at.world.work() == row_cost("history", "compaction_task", v=4)
 
 
 def test_reading_a_version_costs_a_read_for_each_one_since_the_last_whole_one(at: Front) -> None:
@@ -354,11 +355,17 @@ def test_reading_a_version_costs_a_read_for_each_one_since_the_last_whole_one(at
         at.world.put("c-1", n=n, text="as long as it takes for a patch to be shorter")
     last, _, first = (each["version"] for each in versions(at, "c-1"))
     ports = at.world.ports
-    assert cost(at, lambda: operations.read(ports, "c-1", Reference(first))) == Cost(round_trips=1, reads=1)
-    assert cost(at, lambda: operations.read(ports, "c-1", Reference(last))) == Cost(round_trips=1, reads=3)
+    assert cost(at, lambda: history_service.read_version(ports, "c-1", Reference(first))) == row_cost(
+        "history", "version", v=0
+    )
+    assert cost(at, lambda: history_service.read_version(ports, "c-1", Reference(last))) == row_cost(
+        "history", "version", v=2
+    )
     listing = Listing.from_request({}, "", LIMITS.versions_listed_max)
-    assert cost(at, lambda: operations.find(ports, "c-1", listing)) == Cost(round_trips=1, reads=3)
-    assert cost(at, lambda: restore(ports, "c-1", Reference(first))) == Cost(round_trips=3, reads=1 + 1, writes=2)
+    assert cost(at, lambda: history_service.find_versions(ports, "c-1", listing)) == row_cost(
+        "history", "versions", v=3
+    )
+    assert cost(at, lambda: restore(ports, "c-1", Reference(first))) == row_cost("history", "restore")
 
 
 def test_a_deletion_reads_first_only_where_a_history_may_be(at: Front) -> None:
@@ -366,17 +373,17 @@ def test_a_deletion_reads_first_only_where_a_history_may_be(at: Front) -> None:
         at.world.put("plain", n=1)
         at.world.put("c-1", n=1)
         at.world.events.clear()
-        assert cost(at, lambda: documents.delete(at.world.ports, "plain")) == Cost(round_trips=1, deletes=1)
+        assert cost(at, lambda: documents.delete(at.world.ports, "plain")) == row_cost("documents", "delete")
         deleted = cost(at, lambda: documents.delete(at.world.ports, "c-1"))
-        assert deleted == Cost(round_trips=2, reads=1, writes=2, deletes=1)
+        assert deleted == row_cost("history", "deletion")
         at.world.events.pop(0)
-        assert at.world.deliver() == Cost(round_trips=1, reads=1)
+        assert at.world.deliver() == row_cost("history", "deletion_event")
         assert (at.world.events, at.world.tasks) == ([], [])
 
 
 def test_a_deletion_reads_first_wherever_a_type_has_a_history(at: Front) -> None:
     at.world.put("plain", n=1)
-    assert cost(at, lambda: documents.delete(at.world.ports, "plain")) == Cost(round_trips=2, reads=1, deletes=1)
+    assert cost(at, lambda: documents.delete(at.world.ports, "plain")) == row_cost("history", "deletion_typed")
 
 
 def test_documents_of_a_bulk_put_with_a_history_are_put_one_by_one(at: Front) -> None:
@@ -386,4 +393,4 @@ def test_documents_of_a_bulk_put_with_a_history_are_put_one_by_one(at: Front) ->
         put_each(at.world.ports, BulkPutRequest.from_request(bodies))
 
     together = Cost(round_trips=2, reads=20, writes=10)
-    assert cost(at, put) == Cost(round_trips=2 + 3 * 10, reads=together.reads + 2 * 10, writes=10 + 3 * 10)
+    assert cost(at, put) == total(together, *[row_cost("history", "bulk")] * 10)

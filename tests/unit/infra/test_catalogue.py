@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
-from infra.deployments import deployments_of
-from shared.core.rules.indexes import Index, IndexField
-from shared.history.rules.selection import HistoryRule
+from signalbox.core.queries import Index, IndexField
+from signalbox.history.model.declarations import HistoryRule
+from signalbox_infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
+from signalbox_infra.deployments import deployments_of
 
 QUEUE: dict[str, Any] = {
     "dispatches_per_second": 100,
@@ -133,7 +133,7 @@ def test_a_class_of_objects_has_a_function_that_its_queue_and_calls_of_its_metho
     ("wrong", "complaint"),
     [
         (with_objects(invoked_by=["people"]), "add queue to invoked_by"),
-        (with_objects(objects=["no class"]), "no name of a class"),
+        (with_objects(objects=["no class"]), "not a name for a class of objects"),
         (with_objects(tasks=["call_object"]), "a task of the kit's own"),
         (with_objects(queues={"later": QUEUE}), "need a queue objects"),
         (with_objects(queues={"later": QUEUE, "objects": QUEUE | {"attempts_max": 5}}), "need a queue objects"),
@@ -169,7 +169,7 @@ def test_a_flow_has_a_function_that_the_queue_of_wake_ups_reaches(root: Path) ->
         (with_flows(invoked_by=["people"]), "flows are woken by a queue: add queue to invoked_by"),
         (with_flows(flows=["no-flow"]), "flows names 'no-flow', which is no name of a Python function"),
         (with_flows(queues={"later": QUEUE}), "its flows need a queue flows"),
-        (with_flows(queues={"flows": QUEUE}), "flows are told by the queue tasks"),
+        (with_flows(queues={"flows": QUEUE}), "flows receive results through the queue tasks"),
     ],
 )
 def test_flows_that_nothing_could_wake_are_refused(root: Path, wrong: dict[str, Any], complaint: str) -> None:
@@ -366,8 +366,8 @@ def index(**changes: Any) -> dict[str, Any]:
         (index(fields=["a[]", "b[]"]), r"indexes\.by-city: an index has one field with \[\]"),
         (index(fields=["a", "-b[]"]), r"indexes\.by-city: fields is '-b\[\]'"),
         (index(collection="a/b"), r"indexes\.by-city: collection is the last name"),
-        (kept(), r"history\.things: a history names one of keys, prefix and type"),
-        (kept(prefix="a", type="B"), r"history\.things: a history names one of keys, prefix and type"),
+        (kept(), r"history\.things: a history must have exactly one of keys, prefix and type"),
+        (kept(prefix="a", type="B"), r"history\.things: a history must have exactly one of keys, prefix and type"),
         (kept(keys="a"), r"history\.things: keys must be a list of names"),
         (kept(prefix="a", versions_max=0), r"history\.things: versions_max must lie between 1 and 1,000"),
         (kept(prefix="a", days_max=0), r"history\.things: days_max must be more than 0"),

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.child import ROOT
-from infra.local.data_folder import STATE_FILE, DataFolder
+from signalbox_infra.local.folder.data_folder import STATE_FILE, DataFolder
+from signalbox_infra.local.services.child import ROOT
 
 SAVE = """import sys
 from pathlib import Path
 from types import SimpleNamespace
-from infra.local.data_folder import DataFolder
+from signalbox_infra.local.folder.data_folder import DataFolder
 DataFolder(Path(sys.argv[1])).save(SimpleNamespace(project="p", database="d", firestore_emulator=sys.argv[2]))
 """
 

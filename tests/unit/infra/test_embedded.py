@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from cloudevents.http import from_http
 
-from infra.local.embedded_store import embedded_store
-from shared.adapters.http.events import document_event
-from shared.adapters.settings import Settings, from_environment
-from shared.core.operations.ports import Delete, DocumentEvent, Put, Store
+from signalbox.adapters.http.events import document_event
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.core.ports import Delete, DocumentEvent, Put, Store
+from signalbox_infra.local.store.embedded_store import embedded_store
 
 
 class Bridge:

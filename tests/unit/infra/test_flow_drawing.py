@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.catalogue import Catalogue, parse
-from infra.status.flow import NoRun, lines_of
-from infra.status.flow_drawing import drawn
+from signalbox_infra.catalogue import Catalogue, parse
+from signalbox_infra.status.flow import NoRun, lines_of
+from signalbox_infra.status.flow_drawing import drawn
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LOG: list[dict[str, Any]] = [
@@ -28,15 +28,15 @@ STATUS = {
     "flow": "checkout",
     "id": "order-7",
     "state": "running",
-    "told": 4,
+    "log_length": 4,
     "progress": {"paid": True},
     "waiting_for": [{"path": "2", "command": "step shop.refund", "attempt": 2, "asked_at": "2026-01-01T11:00:10Z"}],
 }
 
 
-def test_a_run_is_drawn_with_what_it_was_told_and_what_it_waits_for() -> None:
+def test_a_run_is_drawn_with_its_log_and_its_pending_commands() -> None:
     assert list(drawn(STATUS, LOG, NOW)) == [
-        "checkout/order-7: running, told 4 times",
+        "checkout/order-7: running, 4 log entries",
         '  progress  {"paid": true}',
         '  2026-01-01 09:00:00            step shop.charge  "receipt"',
         '  2026-01-01 09:00:10     +10 s  event approved came  {"by": "ann"}',
@@ -52,8 +52,11 @@ def test_a_run_is_drawn_with_what_it_was_told_and_what_it_waits_for() -> None:
         ({"state": "completed", "result": "x" * 100}, f'  result  "{"x" * 58}…'),
         ({"state": "failed", "error": {"title": "Torn", "detail": ""}}, "  failed: Torn"),
         (
-            {"state": "stuck", "problem": {"detail": "The code waits for nothing.", "place": "main.py:7"}},
-            "  stuck: The code waits for nothing. at main.py:7",
+            {
+                "state": "stuck",
+                "problem": {"detail": "KeyError: 1 (main.py:7 in checkout)", "place": "main.py:7 in checkout"},
+            },
+            "  stuck: KeyError: 1 (main.py:7 in checkout)",
         ),
     ],
 )

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.services import SERVER_OPTIONS
-from shared.adapters.settings import EMBEDDED
+from signalbox.adapters.settings import EMBEDDED
+from signalbox_infra.local.services.command_lines import SERVER_OPTIONS
 
 ROOT = Path(__file__).parents[3]
-APPLICATION = f"infra.local.functions_server:application({str(ROOT / 'infra' / 'catalogue.yaml')!r})"
+APPLICATION = f"signalbox_infra.local.functions.server:application({str(ROOT / 'infra' / 'catalogue.yaml')!r})"
 
 HEAD = b"PUT /documents/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%s\r\n"
 LENGTH, CHUNKED = b"Content-Length: %d\r\n", b"Transfer-Encoding: chunked\r\n"
@@ -26,7 +26,11 @@ def server() -> Iterator[tuple[str, int]]:
     """Start gunicorn with the options of the local stack, on the in-memory store."""
     listening = socket.create_server(("127.0.0.1", 0))
     command = (sys.executable, "-m", "gunicorn", f"--bind=fd://{listening.fileno()}", *SERVER_OPTIONS, APPLICATION)
-    settings = {"PYTHONPATH": str(ROOT), "SIGNALBOX_PROJECT": "demo", "FIRESTORE_EMULATOR_HOST": EMBEDDED}
+    settings = {
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'shared'}:{ROOT / 'infra'}",
+        "SIGNALBOX_PROJECT": "demo",
+        "FIRESTORE_EMULATOR_HOST": EMBEDDED,
+    }
     fds = (listening.fileno(),)
     with subprocess.Popen(command, env=os.environ | settings, pass_fds=fds, stdout=subprocess.DEVNULL) as process:
         yield listening.getsockname()

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from infra.http_client import HttpError, send
-from infra.local.processes import free_port
+from signalbox_infra.http_client import HttpError, send
+from signalbox_infra.local.processes import free_port
 
 
 class Echo(BaseHTTPRequestHandler):

@@ -7,11 +7,11 @@ import pytest
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
-from infra.catalogue import Function
-from infra.local.iam import AuthorizedQueue, invokers_enforced
-from shared.adapters.logs import JsonLog
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import DeploymentCannotEnqueue
+from signalbox.adapters.logs import JsonLog
+from signalbox.core.effects import Effect
+from signalbox.core.problems import DeploymentCannotEnqueue
+from signalbox_infra.catalogue import Function
+from signalbox_infra.local.functions.iam import AuthorizedQueue, invokers_enforced
 
 HEADERS: dict[str, dict[str, str]] = {
     "people": {},

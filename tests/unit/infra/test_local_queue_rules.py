@@ -9,10 +9,16 @@ from google.cloud.tasks_v2.types import cloudtasks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.local.cloud_tasks.dispatcher import RETRY_AFTER_SECONDS_MAX, headers_of, retry_after_seconds
-from infra.local.cloud_tasks.messages import Task
-from infra.local.cloud_tasks.progress import DEADLINE_EXCEEDED, UNAVAILABLE, DispatchResult, Executions, Progress
-from infra.local.cloud_tasks.queue_rules import (
+from signalbox_infra.local.cloud_tasks.dispatcher import RETRY_AFTER_SECONDS_MAX, headers_of, retry_after_seconds
+from signalbox_infra.local.cloud_tasks.messages import Task
+from signalbox_infra.local.cloud_tasks.progress import (
+    DEADLINE_EXCEEDED,
+    UNAVAILABLE,
+    DispatchResult,
+    Executions,
+    Progress,
+)
+from signalbox_infra.local.cloud_tasks.queue_rules import (
     RETENTION_SECONDS,
     SHARE_MIN,
     RateLimits,

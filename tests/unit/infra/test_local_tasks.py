@@ -10,20 +10,20 @@ import grpc
 import pytest
 from google.cloud.tasks_v2.types import cloudtasks
 
-from infra.local.chaos import Chaos
-from infra.local.cloud_tasks.configuration import read_queues
-from infra.local.cloud_tasks.context import QueueContext
-from infra.local.cloud_tasks.due_tasks import DueTasks, QueuedTask
-from infra.local.cloud_tasks.errors import RpcError
-from infra.local.cloud_tasks.messages import Queue, Task
-from infra.local.cloud_tasks.methods import TaskMethods
-from infra.local.cloud_tasks.progress import DispatchResult, Executions, Progress
-from infra.local.cloud_tasks.queue_registry import QueueRegistry
-from infra.local.cloud_tasks.queue_rules import (
+from signalbox_infra.local.chaos import Chaos
+from signalbox_infra.local.cloud_tasks.configuration import read_queues
+from signalbox_infra.local.cloud_tasks.context import QueueContext
+from signalbox_infra.local.cloud_tasks.due_tasks import DueTasks, QueuedTask
+from signalbox_infra.local.cloud_tasks.errors import RpcError
+from signalbox_infra.local.cloud_tasks.messages import Queue, Task
+from signalbox_infra.local.cloud_tasks.methods import TaskMethods
+from signalbox_infra.local.cloud_tasks.progress import DispatchResult, Executions, Progress
+from signalbox_infra.local.cloud_tasks.queue_registry import QueueRegistry
+from signalbox_infra.local.cloud_tasks.queue_rules import (
     Tombstones,
 )
-from infra.local.cloud_tasks.storage import TaskStorage
-from infra.local.cloud_tasks.validation import validate_queue, validate_task
+from signalbox_infra.local.cloud_tasks.storage import TaskStorage
+from signalbox_infra.local.cloud_tasks.validation import validate_queue, validate_task
 
 CreateTaskRequest: Any = cloudtasks.CreateTaskRequest.pb()
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from infra.local.log_stats import LogStats
+from signalbox_infra.local.logs.stats import LogStats
 
 
 def handled(**values: object) -> str:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from infra import catalogue as catalogues
-from infra.packaging.checks import check
-from infra.packaging.sources import own_files
-from infra.setup.new_function import CannotMake, make
-from infra.setup.own_folders import own_folders
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.packaging.checks import check
+from signalbox_infra.packaging.sources import own_files
+from signalbox_infra.setup.new_function import CannotMake, make
+from signalbox_infra.setup.own_folders import own_folders
 
 ROOT = Path(__file__).parents[3]
 

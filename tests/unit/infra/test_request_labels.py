@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.local.request_labels import LabelledLog, MarkedOutput, labelled, labels_of
-from shared.adapters import runtime
-from shared.core.operations.ports import Ports
-from shared.testing.clock import ManualClock
-from shared.testing.recorded_log import RecordedLog
+from signalbox.adapters import runtime
+from signalbox.core.ports import Ports
+from signalbox.testing.ports import ManualClock, RecordedLog
+from signalbox_infra.local.functions.request_labels import LabelledLog, MarkedOutput, labelled, labels_of
 
 
 def task(body: object, **headers: str) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import http_client
-from infra.catalogue import Schedule
-from infra.local.scheduler import Caller
-from shared.testing import Harness
+from signalbox.testing import Harness
+from signalbox_infra import http_client
+from signalbox_infra.catalogue import Schedule
+from signalbox_infra.local.scheduler import Caller
 
 ROOT = Path(__file__).parents[3]
 QUEUE = {
@@ -28,7 +28,7 @@ WEEKLY = {
     "local_every_seconds": 9,
 }
 CODE = """
-from shared.kit import Function, NotFound, documents
+from signalbox import Function, NotFound, documents
 
 app = Function("reports")
 

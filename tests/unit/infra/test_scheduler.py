@@ -1,7 +1,7 @@
 """The local scheduler's pace: the sweeper slows down while nothing happens, a user's schedule never does."""
 
-from infra.catalogue import Schedule
-from infra.local.scheduler import QUIET_CALLS, QUIET_FACTOR, Pace
+from signalbox_infra.catalogue import Schedule
+from signalbox_infra.local.scheduler import QUIET_CALLS, QUIET_FACTOR, Pace
 
 
 def schedule(function: str) -> Schedule:

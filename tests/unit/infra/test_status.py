@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from infra.catalogue import load
-from infra.deploy.commands import Outcome
-from infra.deploy.target import Target
-from infra.local.running_stack import NoStack, RunningStack
-from infra.status import local
-from infra.status.cloud import CloudSource
-from infra.status.local import LocalSource
-from infra.status.report import Objects, lines_of
-from shared.objects.rules.messages import method_call
+from signalbox.objects.model import method_call
+from signalbox_infra.catalogue import load
+from signalbox_infra.deploy.commands import Outcome
+from signalbox_infra.deploy.target import Target
+from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
+from signalbox_infra.status import local
+from signalbox_infra.status.cloud import CloudSource
+from signalbox_infra.status.local import LocalSource
+from signalbox_infra.status.report import Objects, lines_of
 from tests.unit.objects.accounts import Objects as ObjectsInMemory
 from tests.unit.operations_platform import OperationsPlatform
 

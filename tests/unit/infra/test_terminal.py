@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from infra.local.services import READY
-from infra.local.terminal import KIND_FOLDED, Terminal
+from signalbox_infra.local.logs.terminal import KIND_FOLDED, Terminal
+from signalbox_infra.local.services.command_lines import READY
 
 HANDLED: dict[str, Any] = {"message": "handled", "severity": "INFO", "status": 200, "milliseconds": 12.3, "writes": 0}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.documents.rules.documents import RESERVED, path_of
+from signalbox.documents.model import RESERVED, path_of
 from tests.unit.operations_platform import OperationsPlatform
 
 MISSING = {"key": "t", "link_missing": True}

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules.limits import LIMITS
-from shared.documents.operations import documents
-from shared.documents.rules.documents import RESERVED
-from shared.documents.rules.queries import FindRequest
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.documents.limits import LIMITS
+from signalbox.documents.model import RESERVED
+from signalbox.documents.requests import FindRequest
+from signalbox.documents.service import documents
+from signalbox.links.limits import LIMITS as LINKS_LIMITS
 from tests.unit.links.embedding_world import MISSING, embedding_world, linked
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -87,7 +89,7 @@ def test_fan_outs_of_documents_that_embed_each_other_end() -> None:
 
 
 def test_a_fan_out_over_several_pages_reaches_every_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LIMITS, "page_copies_max", 3)
+    monkeypatch.setattr(LINKS_LIMITS, "page_copies_max", 3)
     world = OperationsPlatform()
     world.put("t", n=1)
     for number in range(10):
@@ -113,7 +115,7 @@ def chain_of(length: int, first: dict[str, Any]) -> OperationsPlatform:
 
 
 def test_a_change_at_one_end_of_a_long_chain_ends_by_itself_and_leaves_nothing_stale() -> None:
-    """Also one that moves the place where the copies are cut; and what is shown tells nothing of how it came."""
+    """This includes a change that moves the place where copies are cut. The result does not show how it arrived."""
     world = chain_of(41, {"n": 1})
     world.put("c0", n=1)
     world.put("c1", n=2, x={"key": "c0"})
@@ -133,7 +135,7 @@ def test_a_change_at_one_end_of_a_long_chain_ends_by_itself_and_leaves_nothing_s
 def test_a_chain_of_documents_with_hardly_room_for_each_other_shows_what_puts_now_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(LIMITS, "document_bytes_max", 1_000)
+    monkeypatch.setattr(CORE_LIMITS, "document_bytes_max", 1_000)
     world = chain_of(30, {"n": "x" * 600})
     for number in range(2, 31):
         world.put(f"c{number}", n="x" * 300, x={"key": f"c{number - 1}"})

@@ -6,14 +6,13 @@ import pytest
 from google.cloud.firestore_v1 import _helpers
 from google.cloud.firestore_v1.types import Document
 
-from shared.adapters.meter import Cost
-from shared.core.rules.limits import LIMITS
-from shared.documents.operations import documents, patches, transactions
-from shared.documents.operations.bulk import put_each
-from shared.documents.rules import sizes
-from shared.documents.rules.bulk import BulkPutRequest
-from shared.documents.rules.preconditions import Precondition, Tags
-from shared.documents.rules.requests import PatchRequest
+from signalbox.documents import model
+from signalbox.documents.limits import LIMITS
+from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, Tags
+from signalbox.documents.service import documents, patches, transactions
+from signalbox.documents.service.bulk import put_each
+from signalbox.testing.limits import replaced
+from tests.unit.cost_table import row_cost
 from tests.unit.links.embedding_world import embedding_world, works
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -107,7 +106,7 @@ def test_a_transaction_commits_what_follows_its_large_documents(world: Operation
         transaction.get("t")
         transaction.put("t", {"n": 3}) if content else transaction.delete("t")
 
-    transactions.run(world.ports, code, kind=transactions.Transaction)
+    transactions.run_transaction(world.ports, code, kind=transactions.Transaction)
     assert works(world) == [WRITTEN]
 
 
@@ -124,12 +123,12 @@ def test_the_task_may_run_beside_the_event_and_again(world: OperationsPlatform) 
 def test_only_a_large_document_costs_more() -> None:
     world = OperationsPlatform()
     small = "x" * (LIMITS.event_record_bytes_max - 1_000)
-    assert world.cost_of(lambda: world.put("t", n=small)) == Cost(round_trips=2, reads=1, writes=1)
-    assert world.cost_of(lambda: documents.delete(world.ports, "t")) == Cost(round_trips=1, deletes=1)
-    large = Cost(round_trips=4, reads=1, writes=2, deletes=1, tasks=1)
+    assert world.cost_of(lambda: world.put("t", n=small)) == row_cost("documents", "put")
+    assert world.cost_of(lambda: documents.delete(world.ports, "t")) == row_cost("documents", "delete")
+    large = row_cost("documents", "put", "large")
     assert world.cost_of(lambda: world.put("t", n=LONG)) == large
     assert world.cost_of(lambda: world.put("t", n=1)) == large
-    assert world.cost_of(lambda: world.put("t", n=2)) == Cost(round_trips=2, reads=1, writes=1)
+    assert world.cost_of(lambda: world.put("t", n=2)) == row_cost("documents", "put")
 
 
 VALUES: list[Any] = [True, None, 0, -1, 1.5, "", "a", "é" * 40, [], {}, [True] * 40, [{"a": True}] * 40]
@@ -139,5 +138,5 @@ VALUES: list[Any] = [True, None, 0, -1, 1.5, "", "a", "é" * 40, [], {}, [True] 
 def test_no_record_takes_more_in_an_event_than_is_reckoned(value: Any) -> None:
     record = {"n": [{"in": value}] * 200}
     spelled_out = len(Document.serialize(Document(fields=_helpers.encode_dict(record))))
-    with LIMITS.replaced(event_record_bytes_max=spelled_out - 1):
-        assert sizes.exceeds_events(record)
+    with replaced(event_record_bytes_max=spelled_out - 1):
+        assert model.exceeds_events(record)

@@ -2,20 +2,20 @@
 
 import pytest
 
-from shared.documents.rules import documents
-from shared.documents.rules.documents import Author, Content, Document, Stamp
-from shared.links.rules import events
-from shared.links.rules.events import Reaction
+from signalbox.documents import model
+from signalbox.documents.model import Author, Content, Document, Stamp
+from signalbox.links import machine
+from signalbox.links.machine import Reaction
 
 
 def document(content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False) -> Document:
-    return Document(content, Stamp(version, author, documents.digest(content)), linked)
+    return Document(content, Stamp(version, author, model.digest_of(content)), linked)
 
 
 LINKING_A = {"n": 1, "a": {"key": "t", "x": 1}}
 LINKING_B = {"n": 1, "a": {"key": "t", "x": 2}}
 FOREIGN = Document({"n": 2})
-CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", documents.digest({"n": 1})), linked=True)
+CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", model.digest_of({"n": 1})), linked=True)
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", documents.digest({"
         "created",
         "created with a link",
         "created and known to be wanted",
-        "changed, nobody embeds it",
+        "changed, not embedded",
         "changed, embedded",
         "changed, perhaps embedded",
         "put as it was",
         "marked as embedded",
-        "deleted, nobody embeds it",
+        "deleted, not embedded",
         "deleted, embedded",
         "deleted, perhaps embedded",
         "changed only in kind",
     ],
 )
 def test_reaction_to_the_kits_own_write(before: Document | None, after: Document | None, reaction: Reaction) -> None:
-    assert events.react(before, after) == reaction
+    assert machine.react(before, after) == reaction
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_reaction_to_the_kits_own_write(before: Document | None, after: Document
 def test_the_targets_of_copies_that_a_put_changed_are_verified(
     before: Document, after: Document, verified: tuple[str, ...]
 ) -> None:
-    assert events.react(before, after).verify_targets == verified
+    assert machine.react(before, after).verify_targets == verified
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_targets_of_copies_that_a_put_changed_are_verified(
     ],
 )
 def test_another_clients_write_is_normalized(before: Document | None, after: Document, reaction: Reaction) -> None:
-    assert events.react(before, after) == reaction
+    assert machine.react(before, after) == reaction
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_another_clients_write_is_normalized(before: Document | None, after: Doc
     ids=["nothing there", "a document", "an embedded one", "another client's"],
 )
 def test_an_event_without_data_counts_as_a_change_of_everything(after: Document | None, reaction: Reaction) -> None:
-    assert events.react_to_unknown(after) == reaction
+    assert machine.react_to_unknown(after) == reaction

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.rules import values
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import TooLarge
-from shared.documents.rules import documents, links, refreshes
-from shared.documents.rules.copies import Embedding, Sources, copy_of
-from shared.documents.rules.documents import Author, Content, Document, Stamp
-from shared.documents.rules.refreshes import Refresh
+from signalbox.core import values
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import TooLarge
+from signalbox.documents import model
+from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
+from signalbox.documents.machine import links
+from signalbox.documents.machine.copies import Embedding, Sources, copy_of
+from signalbox.documents.machine.links import Refresh
+from signalbox.documents.model import Author, Content, Document, Stamp
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HALF = "x" * 600_000
@@ -23,7 +25,7 @@ HALF = "x" * 600_000
 def document(
     content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False, hops: int = 0
 ) -> Document:
-    return Document(content, Stamp(version, author, documents.digest(content), hops), linked)
+    return Document(content, Stamp(version, author, model.digest_of(content), hops), linked)
 
 
 def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Content:
@@ -32,7 +34,7 @@ def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Conten
 
 def refresh(key: str, read: Document, source_key: str, source: Content | None) -> Content | Refresh:
     no_transforms = dict.fromkeys(links.link_fields(read.content))
-    return refreshes.refresh_copies(key, read, Embedding({source_key: source}, no_transforms))
+    return links.refresh_copies(key, read, Embedding({source_key: source}, no_transforms))
 
 
 def nested(levels: int, inner: Any) -> Any:
@@ -54,7 +56,7 @@ def test_a_link_stands_at_any_depth_also_in_mixed_lists() -> None:
 
 def test_a_link_has_a_place_and_what_is_inside_it_does_not_count() -> None:
     content = {"a": {"key": "t", "b": {"key": "u"}, "l": [{"key": "v"}]}, "l": [{"key": None}]}
-    assert links.links(content) == [(("a",), content["a"]), (("l", 0), {"key": None})]
+    assert links.links_of(content) == [(("a",), content["a"]), (("l", 0), {"key": None})]
     assert links.link_keys(content) == ["t"]
 
 
@@ -145,7 +147,7 @@ def test_copies_are_placed_in_order_as_long_as_they_fit_and_the_others_are_marke
 
 
 def test_what_the_kit_must_know_of_the_links_counts_as_part_of_the_document() -> None:
-    keys = [f"{number:03}" + "k" * 200 for number in range(LIMITS.links_max)]
+    keys = [f"{number:03}" + "k" * 200 for number in range(CORE_LIMITS.links_max)]
     text = "x" * 280_000
     shaped = shape("p", {"l": [{"key": key} for key in keys]}, {key: {"x": text} for key in keys})
     record = document(shaped).to_record(links.link_keys(shaped), links.link_fields(shaped))
@@ -155,13 +157,13 @@ def test_what_the_kit_must_know_of_the_links_counts_as_part_of_the_document() ->
 
 def test_a_copy_that_would_stand_too_deep_is_marked() -> None:
     content = nested(8, {"key": "t"})
-    fitting, too_deep = nested(LIMITS.depth_max - 9, {"n": 1}), nested(LIMITS.depth_max - 8, {"n": 1})
+    fitting, too_deep = nested(CORE_LIMITS.depth_max - 9, {"n": 1}), nested(CORE_LIMITS.depth_max - 8, {"n": 1})
     assert shape("p", content, {"t": fitting}) == nested(8, {"key": "t", **fitting})
     assert shape("p", content, {"t": too_deep}) == nested(8, {"key": "t", "link_too_large": True})
 
 
 def test_a_list_in_a_list_counts_twice_towards_the_depth_of_a_copy() -> None:
-    fitting = nested(LIMITS.depth_max - 3, {"n": 1})
+    fitting = nested(CORE_LIMITS.depth_max - 3, {"n": 1})
     assert shape("p", {"l": [{"key": "t"}]}, {"t": fitting})["l"][0] == {"key": "t", **fitting}
     assert shape("p", {"l": [[{"key": "t"}]]}, {"t": fitting})["l"][0][0] == {"key": "t", "link_too_large": True}
 
@@ -173,15 +175,15 @@ def test_a_document_must_have_room_for_a_mark_at_each_link() -> None:
 
 
 def test_500_links_are_accepted_and_one_more_is_not() -> None:
-    assert len(shape("p", {"l": [{"key": "t"}] * LIMITS.links_max}, {"t": {}})["l"]) == 500
+    assert len(shape("p", {"l": [{"key": "t"}] * CORE_LIMITS.links_max}, {"t": {}})["l"]) == 500
     with pytest.raises(TooLarge):
-        shape("p", {"l": [{"key": "t"}] * (LIMITS.links_max + 1)}, {"t": {}})
+        shape("p", {"l": [{"key": "t"}] * (CORE_LIMITS.links_max + 1)}, {"t": {}})
 
 
 def test_a_mark_makes_room_for_a_copy_however_far_away_the_change_was() -> None:
     content = {"a": {"key": "t", "link_too_large": True}, "b": {"key": "t"}}
     copy = {"key": "t", "n": 1}
-    assert shape("p", content, {"t": {"n": 1}}, hops=LIMITS.hops_max + 1) == {"a": copy, "b": copy}
+    assert shape("p", content, {"t": {"n": 1}}, hops=DOCUMENTS_LIMITS.hops_max + 1) == {"a": copy, "b": copy}
 
 
 def chained(levels: int, mark: str = "") -> Content:
@@ -193,7 +195,7 @@ def chained(levels: int, mark: str = "") -> Content:
 
 
 def test_copies_are_nested_to_a_fixed_number_of_links_and_marked_below() -> None:
-    most = LIMITS.link_levels_max
+    most = DOCUMENTS_LIMITS.link_levels_max
     assert shape("p", {"x": {"key": "t"}}, {"t": chained(most - 1)}) == {"x": {"key": "t", **chained(most - 1)}}
     deeper = shape("p", {"x": {"key": "t"}}, {"t": chained(most)})
     assert values.canonical(deeper).count("link_too_deep") == 1
@@ -228,7 +230,7 @@ def test_documents_that_outgrow_each_other_in_a_cycle_have_one_stable_state() ->
     states = []
     for order in ("abc", "cba", "bca"):
         shown = dict(own)
-        for key in order * LIMITS.link_levels_max:
+        for key in order * DOCUMENTS_LIMITS.link_levels_max:
             shown[key] = shape(key, shown[key] or {}, shown)
         assert all(shape(key, shown[key] or {}, shown) == shown[key] for key in "abc")
         states.append(shown)
@@ -283,7 +285,7 @@ def test_equal_to_python_is_not_the_same(n: Any) -> None:
         (Document({"a": {"key": "t"}}, Stamp(1, "put", "of something else")), {"n": 1}),
         (document({"a": {"key": "t"}, "b": {"key": "u", "link_too_large": True}}), {"n": 1}),
         (document({"a": {"key": "t"}, "n": HALF}), {"n": HALF}),
-        (document({"a": {"key": "t"}}), nested(LIMITS.depth_max - 1, {})),
+        (document({"a": {"key": "t"}}), nested(CORE_LIMITS.depth_max - 1, {})),
     ],
     ids=["without a stamp", "changed under its stamp", "has a mark", "too large", "too deep"],
 )
@@ -331,7 +333,7 @@ def test_items_of_a_list_are_an_index_entry_each_whatever_they_hold() -> None:
 
 
 def test_a_document_with_too_many_index_entries_is_refused() -> None:
-    stamped = documents.stamped(None, fields("f", 19_750), "put", datetime.now(UTC), linked=False)
+    stamped = model.stamped(None, fields("f", 19_750), "put", datetime.now(UTC), linked=False)
     assert stamped.to_record([], [])
     with pytest.raises(TooLarge, match="39,500 index entries"):
         stamped.to_record(["t"], ["a"])

@@ -7,18 +7,24 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import Change, Field, Outcome, Put, Snapshot, Write
-from shared.core.rules.effects import Effect
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadValue, TooLarge, Unavailable
-from shared.documents.rules.documents import RESERVED
-from shared.links.operations import fan_out as links
-from shared.links.operations import fan_out_pages
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Change, Outcome, Put, Snapshot, Write
+from signalbox.core.problems import BadValue, TooLarge, Unavailable
+from signalbox.core.queries import Field
+from signalbox.documents.model import RESERVED
+from signalbox.documents.storage.writes import follow_up
+from signalbox.history.machine import Recorded, compaction_task
+from signalbox.history.model.entries import Entry
+from signalbox.links import machine, storage, tasks
+from signalbox.links.limits import LIMITS as LINKS_LIMITS
+from signalbox.links.service import fan_out
+from signalbox.transforms.machine import walk_task
 from tests.unit.links.embedding_world import embedding_world, linked, works
 from tests.unit.operations_platform import OperationsPlatform
 
 NO_CONTENT: Field = (RESERVED, "other")
-"""A field that is no part of a document's content: writing it makes guards lose and changes nothing else."""
+"""A field that is not part of a document's content: a write of it makes guards fail and changes nothing else."""
 
 
 SOME_TASK = Effect("name", "links", "link_refresh", "refresh", {})
@@ -43,20 +49,20 @@ class Through:
 
 
 class Recording(OperationsPlatform):
-    """A world that tells in which order its queue and its store were asked."""
+    """A world that records the order of the calls of its queue and its store."""
 
     def __init__(self) -> None:
         super().__init__()
         self.order: list[Any] = []
-        self.ports = replace(self.ports, store=Told(self))
+        self.ports = replace(self.ports, store=RecordingStore(self))
 
     def create(self, effects: Sequence[Effect]) -> None:
         self.order += [effect.payload["work"] for effect in effects]
         super().create(effects)
 
 
-class Told(Through):
-    """A store that tells which copies are written in it."""
+class RecordingStore(Through):
+    """A store that records which copies are written in it."""
 
     def __init__(self, world: Recording) -> None:
         super().__init__(world)
@@ -68,7 +74,7 @@ class Told(Through):
 
 
 def test_a_page_enqueues_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LIMITS, "page_copies_max", 2)
+    monkeypatch.setattr(LINKS_LIMITS, "page_copies_max", 2)
     world = Recording()
     world.put("t", n=1)
     for key in ("p", "q", "r"):
@@ -87,11 +93,11 @@ def test_a_page_enqueues_its_cursor_before_it_writes(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("letters", "copies"), [(10, 1_500), (20_000, 209), (900_000, 4)])
 def test_a_page_is_as_long_as_its_documents_are_small(letters: int, copies: int) -> None:
     found = [Snapshot(f"documents/{n}", {"text": "x" * letters}, datetime.now(UTC)) for n in range(3)]
-    assert fan_out_pages.next_limit(found) == copies
+    assert storage.next_limit(found) == copies
 
 
 def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LIMITS, "page_copies_max", 1)
+    monkeypatch.setattr(LINKS_LIMITS, "page_copies_max", 1)
     world = OperationsPlatform()
     world.put("t", n=1)
     for key in ("p", "q"):
@@ -101,12 +107,12 @@ def test_the_next_page_runs_though_this_one_cannot(monkeypatch: pytest.MonkeyPat
     world.deliver()
     [first] = world.tasks
     with pytest.raises(Unavailable):
-        links.run_link_task(replace(world.ports, store=Overtaking(world, 1_000, NO_CONTENT)), first.payload)
+        tasks.run_link_task(replace(world.ports, store=Overtaking(world, 1_000, NO_CONTENT)), first.task, first.payload)
     assert works(world) == [{"key": "t", "cursor": ""}, {"key": "t", "cursor": "p"}]
 
 
 class Overtaking(Through):
-    """Somebody else writes a field of a document just before its copy is written, so many times."""
+    """A store in which another client writes a field of a document just before its copy is written, `times` times."""
 
     def __init__(self, world: OperationsPlatform, times: int, field: Field) -> None:
         super().__init__(world)
@@ -124,7 +130,7 @@ def test_a_refresh_never_loses_a_concurrent_write(embedding: OperationsPlatform)
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
-    links.run_link_task(replace(embedding.ports, store=Overtaking(embedding, 1, ("mine",))), page.payload)
+    tasks.run_link_task(replace(embedding.ports, store=Overtaking(embedding, 1, ("mine",))), page.task, page.payload)
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}, "mine": 0}
 
 
@@ -133,7 +139,9 @@ def test_a_page_that_keeps_losing_its_guards_is_unavailable(embedding: Operation
     embedding.deliver()
     [page] = embedding.tasks
     with pytest.raises(Unavailable):
-        links.run_link_task(replace(embedding.ports, store=Overtaking(embedding, 1_000, NO_CONTENT)), page.payload)
+        tasks.run_link_task(
+            replace(embedding.ports, store=Overtaking(embedding, 1_000, NO_CONTENT)), page.task, page.payload
+        )
     assert len(embedding.slept_seconds) == LIMITS.rounds_max
     embedding.settle()
     assert embedding.shown("p")["a"] == {"key": "t", "n": 2}
@@ -158,7 +166,7 @@ def test_a_page_whose_source_changed_starts_over_before_it_is_acknowledged(embed
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
-    links.run_link_task(replace(embedding.ports, store=Moving(embedding, 2)), page.payload)
+    tasks.run_link_task(replace(embedding.ports, store=Moving(embedding, 2)), page.task, page.payload)
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 100}}
 
 
@@ -186,7 +194,7 @@ def test_a_copy_that_the_store_refuses_becomes_a_mark_and_others_are_refreshed(
     embedding.put("t", n=2)
     embedding.deliver()
     [page] = embedding.tasks
-    links.run_link_task(replace(embedding.ports, store=Refusing(embedding, "documents/p")), page.payload)
+    tasks.run_link_task(replace(embedding.ports, store=Refusing(embedding, "documents/p")), page.task, page.payload)
     copy = {"key": "t", "n": 2}
     mark = {"key": "t", "link_too_large": True}
     assert [embedding.shown(key)["a"] for key in ("o", "p", "q")] == [copy, mark, copy]
@@ -201,7 +209,7 @@ def test_a_redelivered_page_writes_once(embedding: OperationsPlatform) -> None:
     [page] = embedding.tasks
     embedding.work()
     record = embedding.store.read("documents/p")[0]
-    assert embedding.cost_of(lambda: links.run_link_task(embedding.ports, page.payload)).writes == 0
+    assert embedding.cost_of(lambda: tasks.run_link_task(embedding.ports, page.task, page.payload)).writes == 0
     assert embedding.store.read("documents/p")[0].update_time == record.update_time
 
 
@@ -223,12 +231,13 @@ def test_a_task_for_a_deleted_or_unlinked_document_is_a_no_op(embedding: Operati
 
 def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: OperationsPlatform) -> None:
     embedding.store.commit([Put("documents/p", {"a": {"key": "t"}, "b": {"key": "nobody"}})])
-    links.run_link_task(embedding.ports, {"event": "e", "work": {"key": "t", "document": "p"}})
+    tasks.run_link_task(embedding.ports, "copy", {"event": "e", "work": {"key": "t", "document": "p"}})
     nobody = {"key": "nobody", "link_missing": True}
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 1}, "b": nobody}
     assert linked(embedding, "p") is True
 
 
+@pytest.mark.parametrize("task", [*tasks.TASKS, tasks.EARLIER_NAME, "no such task"])
 @pytest.mark.parametrize(
     "payload",
     [
@@ -237,11 +246,38 @@ def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: Op
         {"work": {"key": "t", "cursor": ""}},
         {"event": "e", "work": {"key": 1, "cursor": ""}},
         {"event": "e", "work": [1]},
+        {"work": {"compact": "t"}},
     ],
 )
-def test_an_invalid_payload_is_a_permanent_error(payload: dict[str, Any]) -> None:
+def test_an_invalid_payload_is_a_permanent_error(task: str, payload: dict[str, Any]) -> None:
     with pytest.raises(BadValue):
-        links.run_link_task(OperationsPlatform().ports, payload)
+        tasks.run_link_task(OperationsPlatform().ports, task, payload)
+
+
+BUILT = {
+    "page": machine.page_task("e", "t", "p", 7),
+    "copy": machine.copy_task("e", "t", "p"),
+    "walk": machine.next_walk_task("e", "x", "p"),
+    "written": follow_up(Snapshot("documents/t", {RESERVED: {"large": True}}, datetime.now(UTC)), None)[0],
+    "compact": compaction_task("t", Recorded((Entry(9, "put", "", [], whole=True),), None, obsolete_before=5))[0],
+}
+
+
+def test_each_task_has_a_handler_and_is_built_under_its_name() -> None:
+    assert {name: effect.task for name, effect in BUILT.items()} == {name: name for name in tasks.TASKS}
+    assert walk_task("x", "e").task == "walk"
+
+
+@pytest.mark.parametrize("name", tasks.TASKS)
+def test_a_task_that_an_earlier_release_enqueued_is_recognised_by_its_work(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[str] = []
+    handlers = {each: lambda *_, each=each: handled.append(each) for each in tasks.TASKS}
+    monkeypatch.setattr(tasks, "TASKS", handlers)
+    for task in (name, tasks.EARLIER_NAME):
+        tasks.run_link_task(OperationsPlatform().ports, task, BUILT[name].payload)
+    assert handled == [name, name]
 
 
 def test_a_mark_that_keeps_losing_its_guard_is_unavailable(embedding: OperationsPlatform) -> None:
@@ -249,7 +285,7 @@ def test_a_mark_that_keeps_losing_its_guard_is_unavailable(embedding: Operations
     embedding.put("p", a={"key": "u"})
     event = embedding.events[-1]
     with pytest.raises(Unavailable):
-        links.fan_out(replace(embedding.ports, store=Overtaking(embedding, 1_000, NO_CONTENT)), event)
+        fan_out.fan_out(replace(embedding.ports, store=Overtaking(embedding, 1_000, NO_CONTENT)), event)
     assert linked(embedding, "u") is False
-    links.fan_out(embedding.ports, event)
+    fan_out.fan_out(embedding.ports, event)
     assert linked(embedding, "u") is True

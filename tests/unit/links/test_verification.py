@@ -11,15 +11,18 @@ import pytest
 from flask.testing import FlaskClient
 from functions_framework import create_app
 
-from shared.adapters import runtime
-from shared.adapters.meter import Cost
-from shared.core.operations.ports import REMOVE, Change, Field
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadValue, NotFound, Unavailable
-from shared.documents.operations import documents
-from shared.documents.rules import documents as rules
-from shared.documents.rules.documents import RESERVED, path_of
-from shared.links.operations import verification
+from signalbox.adapters import runtime
+from signalbox.adapters.meter import Cost
+from signalbox.core.ports import REMOVE, Change
+from signalbox.core.problems import BadValue, NotFound, Unavailable
+from signalbox.core.queries import Field
+from signalbox.documents import model
+from signalbox.documents.model import RESERVED, path_of
+from signalbox.documents.service import documents
+from signalbox.links import tasks
+from signalbox.links.http import rendered
+from signalbox.links.limits import LIMITS
+from signalbox.links.service import verifications
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -37,16 +40,16 @@ def embedding() -> OperationsPlatform:
 
 
 def lose_events(world: OperationsPlatform) -> None:
-    """Drop the events so far, and let what they told of be long ago."""
+    """Drop the events so far, and let enough time pass that their writes are not recent."""
     world.events.clear()
     world.pass_time(LIMITS.verify_moving_seconds + 1)
 
 
 def walked(world: OperationsPlatform, operation: str = "test") -> dict[str, Any]:
     """Run a walk to its end; return its report without its times."""
-    run = verification.begin(world.ports, operation).run
+    run = verifications.begin(world.ports, operation).run
     world.settle()
-    report = verification.get(world.ports, run).to_json()
+    report = rendered(verifications.get(world.ports, run))
     assert report.pop("begun_at") <= report.pop("ended_at")
     return report | {"run": ""}
 
@@ -59,7 +62,7 @@ def forge(world: OperationsPlatform, key: str, **changes: Any) -> None:
     """Alter a document's content behind the kit's back, with a stamp that says it is the kit's own."""
     record = world.record(path_of(key))
     content = {name: value for name, value in (record | changes).items() if name != RESERVED}
-    stamp = record[RESERVED] | {"digest": rules.digest(content)}
+    stamp = record[RESERVED] | {"digest": model.digest_of(content)}
     world.write_past(key, {**content, RESERVED: stamp})
 
 
@@ -84,7 +87,7 @@ def test_a_change_and_a_deletion_whose_events_were_lost_reach_all_copies(embeddi
     assert (embedding.shown("p")["a"], embedding.shown("q")["a"]) == ({"key": "t", "n": 2},) * 2
     documents.delete(embedding.ports, "t")
     lose_events(embedding)
-    # the third: that somebody embeds what is missing now was not noted
+    # the third: there was no note yet that a document embeds the missing one
     assert walked(embedding, "again") == report(pages=1, looked=3, drifted=3, repaired=3)
     assert embedding.shown("q")["a"] == {"key": "t", "link_missing": True}
 
@@ -171,34 +174,34 @@ def test_pages_follow_each_other_and_each_tells_what_it_found(
 
 def test_a_redelivered_page_is_counted_once(embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)
-    run = verification.begin(embedding.ports, "test").run
+    run = verifications.begin(embedding.ports, "test").run
     first = embedding.tasks[0].payload
     for _ in range(3):
-        verification.run_verification_task(embedding.ports, first)
-    assert (verification.get(embedding.ports, run).found.looked, len(embedding.tasks)) == (2, 2)
+        tasks.verify(embedding.ports, first)
+    assert (verifications.get(embedding.ports, run).found.looked, len(embedding.tasks)) == (2, 2)
     embedding.settle()
-    verification.run_verification_task(embedding.ports, first)
-    assert (verification.get(embedding.ports, run).found.looked, embedding.tasks) == (4, [])
+    tasks.verify(embedding.ports, first)
+    assert (verifications.get(embedding.ports, run).found.looked, embedding.tasks) == (4, [])
 
 
 def test_one_walk_runs_at_a_time_and_an_operation_begins_one(embedding: OperationsPlatform) -> None:
-    first = verification.begin(embedding.ports, "night 1")
-    assert verification.begin(embedding.ports, "night 1") == first
-    assert verification.begin(embedding.ports, "by hand") == first
+    first = verifications.begin(embedding.ports, "night 1")
+    assert verifications.begin(embedding.ports, "night 1") == first
+    assert verifications.begin(embedding.ports, "by hand") == first
     assert len(embedding.tasks) == 1
     embedding.settle()
-    assert verification.begin(embedding.ports, "night 1").ended_at
-    second = verification.begin(embedding.ports, "night 2")
+    assert verifications.begin(embedding.ports, "night 1").ended_at
+    second = verifications.begin(embedding.ports, "night 2")
     assert second.ended_at is None
-    assert [each.run for each in verification.newest(embedding.ports)] == [second.run, first.run]
+    assert [each.run for each in verifications.newest(embedding.ports)] == [second.run, first.run]
     assert second.run != first.run
 
 
 def test_an_abandoned_walk_does_not_keep_another_from_beginning(embedding: OperationsPlatform) -> None:
-    first = verification.begin(embedding.ports, "night 1")
+    first = verifications.begin(embedding.ports, "night 1")
     embedding.tasks.clear()
     embedding.pass_time(LIMITS.verify_abandoned_seconds)
-    assert verification.begin(embedding.ports, "night 2").run != first.run
+    assert verifications.begin(embedding.ports, "night 2").run != first.run
 
 
 def test_a_walk_that_begins_while_another_does_is_unavailable(embedding: OperationsPlatform) -> None:
@@ -214,20 +217,20 @@ def test_a_walk_that_begins_while_another_does_is_unavailable(embedding: Operati
         def read(self, *paths: str, fields: Sequence[Field] | None = None) -> Any:
             self.reads += 1
             if self.reads == 2:
-                verification.begin(embedding.ports, "other")
+                verifications.begin(embedding.ports, "other")
             return self.store.read(*paths, fields=fields)
 
     with pytest.raises(Unavailable):
-        verification.begin(replace(embedding.ports, store=Overtaken()), "test")
+        verifications.begin(replace(embedding.ports, store=Overtaken()), "test")
     assert len(embedding.tasks) == 1
 
 
 def test_an_unknown_walk_is_not_found_and_an_invalid_payload_is_refused(embedding: OperationsPlatform) -> None:
     with pytest.raises(NotFound):
-        verification.get(embedding.ports, "nothing")
+        verifications.get(embedding.ports, "nothing")
     with pytest.raises(BadValue):
-        verification.run_verification_task(embedding.ports, {"cursor": ""})
-    verification.run_verification_task(embedding.ports, {"run": "gone", "cursor": ""})
+        tasks.verify(embedding.ports, {"cursor": ""})
+    tasks.verify(embedding.ports, {"run": "gone", "cursor": ""})
     assert embedding.told == []
 
 
@@ -235,7 +238,7 @@ def test_a_walk_costs_a_read_a_document_one_a_target_and_little_a_page(embedding
     for number in range(26):
         embedding.put(f"d{number:02}", a={"key": "t"})
     embedding.settle()
-    assert embedding.cost_of(lambda: verification.begin(embedding.ports, "test")) == Cost(
+    assert embedding.cost_of(lambda: verifications.begin(embedding.ports, "test")) == Cost(
         round_trips=5, reads=3, writes=3, deletes=1, tasks=1
     )
     targets, notes, transforms, own = 2, 1, 2, 2

@@ -6,24 +6,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from shared.core.operations.ports import Ports
-from shared.core.rules.calls import Call
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Problem, UnknownTask
-from shared.core.rules.wake_ups import WakeUp
-from shared.objects.operations import calls, runs
-from shared.objects.operations.calls import Placeholder
-from shared.objects.operations.runs import Code
-from shared.objects.rules.addresses import ObjectAddress
-from shared.objects.rules.classes import ObjectClass
-from shared.objects.rules.messages import CallRecord, Message, method_call
-from shared.objects.rules.methods import Post
-from shared.objects.rules.sending import Reference, send_post, send_task
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Ports
+from signalbox.core.problems import Problem, UnknownTask
+from signalbox.core.wake_ups import WakeUp
+from signalbox.mailboxes.model import Delivery, ObjectAddress
+from signalbox.objects import model, service
+from signalbox.objects.machine.classes import ObjectClass, Reference, send_post, send_task
+from signalbox.objects.model import CallPlace, CallRecord, Message, Post, method_call
+from signalbox.objects.service import Code
 from tests.unit.operations_platform import OperationsPlatform
 
 
 class Counter:
-    """Counts, remembers who called in which order, and sends when it is asked to."""
+    """Counts, remembers its callers in order, and sends on request."""
 
     total: int = 0
     seen: list[str] = []  # noqa: RUF012  an object starts with a copy
@@ -92,15 +89,15 @@ class Objects:
         return self.world.ports
 
     def call(self, key: str, id_: str, method: str, **arguments: Any) -> CallRecord:
-        placeholder = Placeholder(ObjectAddress("Counter", key), id_)
-        return calls.call_at_once(self.ports, CODE, placeholder, method_call(method, arguments))
+        placeholder = CallPlace(ObjectAddress("Counter", key), id_)
+        return service.call_at_once(self.ports, CODE, placeholder, method_call(method, arguments))
 
     def post(self, key: str, id_: str, message: Message, **timing: float) -> CallRecord:
-        placeholder = Placeholder(ObjectAddress("Counter", key), id_)
-        return calls.post_call(self.ports, function_of, placeholder, message, calls.Timing(**timing))
+        placeholder = CallPlace(ObjectAddress("Counter", key), id_)
+        return service.post_call(self.ports, function_of, placeholder, message, model.Timing(**timing))
 
     def get(self, key: str, id_: str) -> CallRecord:
-        return calls.get_call(self.ports, Placeholder(ObjectAddress("Counter", key), id_))
+        return service.get_call(self.ports, CallPlace(ObjectAddress("Counter", key), id_))
 
     def state(self, key: str) -> dict[str, Any]:
         """Return the fields of an object's state."""
@@ -109,8 +106,8 @@ class Objects:
         return dict(json.loads(header["state"])["fields"])
 
     def run(self, task: Effect, deliveries: int = 0) -> None:
-        delivery = runs.Run(WakeUp.from_payload(task.payload), task.name, deliveries)
-        runs.run(self.ports, CODE, delivery, lambda: lambda: False)
+        delivery = Delivery(WakeUp.from_payload(task.payload), task.name, deliveries)
+        service.run(self.ports, CODE, delivery, lambda: lambda: False)
 
     def run_all(self) -> None:
         """Deliver wake-ups, each at its time, until none waits."""

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.operations.mailbox import message_put
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.objects.operations import calls, objects
-from shared.objects.operations.calls import Placeholder
-from shared.objects.rules.addresses import ObjectAddress
-from shared.objects.rules.classes import ObjectClass
-from shared.objects.rules.messages import Message, call_on_result, continuation_message, method_call
+from signalbox.adapters.meter import Cost
+from signalbox.core.calls import Call
+from signalbox.mailboxes.limits import LIMITS
+from signalbox.mailboxes.model import ObjectAddress
+from signalbox.mailboxes.storage import message_put
+from signalbox.objects import service
+from signalbox.objects.machine.classes import ObjectClass
+from signalbox.objects.model import CallPlace, Message, call_on_result, continuation_message, method_call
+from tests.unit.cost_table import row_cost
 from tests.unit.objects import accounts
 from tests.unit.objects.accounts import CODE, Objects, result_of
 from tests.unit.operations_platform import OperationsPlatform
@@ -23,7 +23,7 @@ ADDRESS = ObjectAddress("Counter", "a")
 
 @pytest.fixture
 def world() -> Objects:
-    """Return objects of which `a` exists, since its first call writes a card, too."""
+    """Return objects of which `a` exists: a first call also writes a listing record."""
     found = Objects(OperationsPlatform())
     found.call("a", "first", "add", who="x")
     return found
@@ -46,20 +46,20 @@ def run_all_due(world: Objects) -> Cost:
 
 
 def test_a_call_that_nobody_waits_before_costs_one_read_and_two_writes(world: Objects) -> None:
-    assert cost_of(world, lambda: world.call("a", "c", "add", who="x")) == Cost(round_trips=2, reads=1, writes=2)
+    assert cost_of(world, lambda: world.call("a", "c", "add", who="x")) == row_cost("objects", "call")
 
 
 def test_the_first_call_of_an_object_writes_its_card_and_reads_its_time(world: Objects) -> None:
-    assert cost_of(world, lambda: world.call("b", "c", "add", who="x")) == Cost(round_trips=3, reads=2, writes=3)
+    assert cost_of(world, lambda: world.call("b", "c", "add", who="x")) == row_cost("objects", "call", "first_call")
 
 
 def test_a_call_that_sends_a_message_wakes_whom_it_sends_to(world: Objects) -> None:
     cost = cost_of(world, lambda: world.call("a", "c", "tell_only", other="b"))
-    assert cost == Cost(round_trips=4, reads=1, writes=4, deletes=1, tasks=1)
+    assert cost == row_cost("objects", "sending")
 
 
 def test_a_post_costs_a_record_and_a_wake_up_that_posts_of_its_slot_share(world: Objects) -> None:
-    expected = Cost(round_trips=3, writes=2, deletes=1, tasks=1)
+    expected = row_cost("objects", "post")
     assert cost_of(world, lambda: world.post("a", "p", add())) == expected
     assert cost_of(world, lambda: world.post("a", "q", add())) == expected
     assert len(world.wake_ups()) == 1
@@ -68,11 +68,11 @@ def test_a_post_costs_a_record_and_a_wake_up_that_posts_of_its_slot_share(world:
 def test_a_call_that_finds_others_waiting_is_posted(world: Objects) -> None:
     world.post("a", "p", add())
     cost = cost_of(world, lambda: world.call("a", "c", "add", who="x"))
-    assert cost == Cost(round_trips=4, reads=2, writes=2, deletes=1, tasks=1)
+    assert cost == row_cost("objects", "call_behind")
 
 
 class QueuedPlatform(OperationsPlatform):
-    """A platform that delivers wake-ups while somebody sleeps, each when it is due."""
+    """A platform that delivers wake-ups during sleeps, each when it is due."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds)
@@ -92,16 +92,16 @@ def test_a_posted_call_is_read_when_its_run_may_be_over_and_not_before(ago: floa
     world.call("a", "first", "add", who="x")
     world.world.pass_time(0.2 + ago)
     posted = world.post("a", "p", add())
-    place = Placeholder(ADDRESS, "p")
-    cost = cost_of(world, lambda: result_of(calls.wait_for_posted(world.ports, place, posted, 30)))
+    place = CallPlace(ADDRESS, "p")
+    cost = cost_of(world, lambda: result_of(service.wait_for_posted(world.ports, place, posted, 30)))
     assert world.world.slept_seconds == slept
     assert (cost.round_trips, cost.reads) == (RUN.round_trips + len(slept), RUN.reads + len(slept))
 
 
 @pytest.mark.parametrize(("seconds", "reads"), [(0.1, 0), (0.2, 1), (1, 4), (3, 6)])
 def test_a_posted_call_is_waited_for_as_long_as_asked(world: Objects, seconds: float, reads: int) -> None:
-    posted, place = world.post("a", "p", add()), Placeholder(ADDRESS, "p")
-    assert cost_of(world, lambda: calls.wait_for_posted(world.ports, place, posted, seconds)) == Cost(
+    posted, place = world.post("a", "p", add()), CallPlace(ADDRESS, "p")
+    assert cost_of(world, lambda: service.wait_for_posted(world.ports, place, posted, seconds)) == Cost(
         round_trips=reads, reads=reads
     )
     assert sum(world.world.slept_seconds) <= seconds
@@ -111,7 +111,7 @@ def test_a_posted_call_is_waited_for_as_long_as_asked(world: Objects, seconds: f
 def test_a_run_costs_one_commit_and_a_read_and_a_write_a_call(world: Objects, count: int) -> None:
     for number in range(count):
         world.post("a", f"p{number}", add())
-    assert run_all_due(world) == Cost(round_trips=2, reads=count + 1, writes=count + 1)
+    assert run_all_due(world) == row_cost("objects", "run", k=count)
 
 
 def test_a_full_page_leaves_its_end_to_a_run_that_it_asks_for(world: Objects) -> None:
@@ -122,7 +122,7 @@ def test_a_full_page_leaves_its_end_to_a_run_that_it_asks_for(world: Objects) ->
     cost = run_all_due(world)
     taken = cost.writes - 2
     assert 40 <= taken < LIMITS.mailbox_page
-    assert cost == Cost(round_trips=4, reads=LIMITS.mailbox_page + 1, writes=taken + 2, deletes=1, tasks=1)
+    assert cost == row_cost("objects", "run_more", k=taken)
 
 
 def test_a_page_that_came_all_at_once_is_read_again_with_what_follows(world: Objects) -> None:
@@ -133,38 +133,38 @@ def test_a_page_that_came_all_at_once_is_read_again_with_what_follows(world: Obj
 
 def test_a_message_without_a_receipt_is_deleted_as_it_is_applied(world: Objects) -> None:
     world.post("a", "p", method_call("add", {"who": "x"}, receipt=False))
-    assert run_all_due(world) == Cost(round_trips=2, reads=2, writes=1, deletes=1)
+    assert run_all_due(world) == row_cost("objects", "message")
 
 
 def test_a_look_at_a_call_or_at_a_state_is_one_read(world: Objects) -> None:
-    one = Cost(round_trips=1, reads=1)
+    one = row_cost("objects", "look")
     assert cost_of(world, lambda: world.get("a", "first")) == one
-    assert cost_of(world, lambda: calls.get_call(world.ports, Placeholder(ADDRESS, "first"))) == one
-    assert cost_of(world, lambda: objects.read_state(world.ports.store, ADDRESS)) == one
+    assert cost_of(world, lambda: service.get_call(world.ports, CallPlace(ADDRESS, "first"))) == one
+    assert cost_of(world, lambda: service.read_state(world.ports.store, ADDRESS)) == one
 
 
 def test_a_continuation_or_a_call_on_a_result_reads_the_call_that_it_follows_on(world: Objects) -> None:
     world.post("a", "t", continuation_message("first", Call("shop", "printed", {})))
-    assert run_all_due(world) == Cost(round_trips=5, reads=3, writes=3, deletes=1, tasks=1)
+    assert run_all_due(world) == row_cost("objects", "then")
     world.world.tasks.clear()
     world.call("a", "opened", "open", other="b")
     world.post("a", "on", call_on_result("opened", "add", {"who": "x"}))
-    assert run_all_due(world) == Cost(round_trips=5, reads=3, writes=4, deletes=1, tasks=1)
+    assert run_all_due(world) == row_cost("objects", "call_on_result")
 
 
 def test_the_status_of_an_object_is_a_read_and_a_count(world: Objects) -> None:
-    assert cost_of(world, lambda: objects.get_object(world.ports, ADDRESS)).round_trips == 2
+    assert cost_of(world, lambda: service.get_object(world.ports, ADDRESS)).round_trips == 2
 
 
 def test_a_second_delivery_of_a_wake_up_costs_a_look(world: Objects) -> None:
     world.post("a", "p", add())
     [task] = world.wake_ups()
     run_all_due(world)
-    assert cost_of(world, lambda: world.run(task)) == Cost(round_trips=1, reads=1)
+    assert cost_of(world, lambda: world.run(task)) == row_cost("objects", "repeat")
 
 
 def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_something_waits(world: Objects) -> None:
-    """So the runs of a rush do not lose their guards to each other: all but the last end at once."""
+    """So the runs of a burst do not lose races to each other: all but the last end at once."""
     for number in range(5):
         world.post("a", f"p{number}", add())
         world.world.pass_time(0.25)
@@ -187,11 +187,11 @@ class InTurn:
         return self.total
 
 
-@pytest.mark.parametrize("waiting", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("waiting", [400, pytest.param(10_000, marks=pytest.mark.marathon)])
 def test_a_mailbox_in_which_many_calls_wait_is_drained_at_the_cost_of_full_pages(
     waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many wait: a turn applies a page less its end, of 50 ms, and costs its header and a task beside that."""
+    """For any number of waiting calls, a turn applies a page without its last 50 ms, and adds its header and a task."""
     monkeypatch.setattr(accounts, "CODE", replace(CODE, apply=ObjectClass.from_class(InTurn).apply))
     world = Objects(OperationsPlatform())
     world.call("a", "first", "take", number=0)

@@ -1,16 +1,15 @@
-"""Calls of objects: at once or posted, in order, each once; what is sent; what follows on a call."""
+"""Calls of objects: at once or posted, in order, once; what they send; messages that follow a call."""
 
 from datetime import datetime
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.rules.calls import Call
-from shared.core.rules.problems import OtherBody
-from shared.objects.operations.runs import Code
-from shared.objects.rules.addresses import ObjectAddress
-from shared.objects.rules.messages import Message, call_on_result, continuation_message, deletion, method_call
-from shared.objects.rules.methods import Applied
+from signalbox.adapters.meter import Cost
+from signalbox.core.calls import Call
+from signalbox.core.problems import OtherBody
+from signalbox.mailboxes.model import ObjectAddress
+from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, deletion, method_call
+from signalbox.objects.service import Code
 from tests.unit.objects import accounts
 from tests.unit.objects.accounts import Objects, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform

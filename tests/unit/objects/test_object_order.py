@@ -1,7 +1,8 @@
-"""The order of what belongs together: calls that one method sends, and calls on one result."""
+"""The order of related calls: those that one method sends, and those on one result."""
 
-from shared.core.rules.limits import LIMITS
-from shared.objects.rules.messages import call_on_result, method_call
+from signalbox.core.limits import LIMITS
+from signalbox.objects.model import call_on_result, method_call
+from signalbox.testing.limits import replaced
 from tests.unit.objects.accounts import Objects, result_of
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -31,7 +32,7 @@ def test_calls_that_wait_again_keep_their_order_where_a_page_holds_only_some_of_
     for who in "zyxw":
         objects.post("a", who, call_on_result("opened", "add", {"who": who}))
         objects.world.pass_time(1)
-    with LIMITS.replaced(mailbox_page=2):
+    with replaced(mailbox_page=2):
         objects.run_all()
     assert objects.state("b")["seen"] == list("zyxw")
 

@@ -1,4 +1,4 @@
-"""What a run does where it cannot go on as usual: older code, what was given up, the end of its time."""
+"""Special runs: of older code, of calls that are given up, at the end of the time."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.mailbox import Mailbox, read_mailbox
-from shared.core.operations.ports import Store
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadObjectCall, Unavailable
-from shared.objects.operations import runs
-from shared.objects.rules.classes import ObjectClass, read_only
-from shared.objects.rules.messages import call_on_result, method_call
-from shared.objects.rules.methods import Applied
-from shared.objects.rules.sending import send_task
-from shared.tasks.operations import failures
+from signalbox.core.calls import Call
+from signalbox.core.ports import Store
+from signalbox.core.problems import Unavailable
+from signalbox.mailboxes import service as mailboxes
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.storage import Mailbox, read_mailbox
+from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
+from signalbox.objects.machine.classes import ObjectClass, read_only, send_task
+from signalbox.objects.model import Applied, call_on_result, method_call
+from signalbox.objects.problems import BadObjectCall
+from signalbox.tasks.service import failures
 from tests.unit.objects import accounts
 from tests.unit.objects.accounts import CODE, Counter, Objects, due_at, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform
@@ -119,7 +119,7 @@ def test_a_call_on_a_result_whose_class_is_gone_is_given_up_and_blocks_nothing(
 
 
 def test_calls_that_one_commit_creates_keep_their_order(objects: Objects) -> None:
-    """Records of one commit have one create time."""
+    """Records of one commit have the same create time."""
     whos = [str(number) for number in range(12)]
     objects.post("a", "opened", method_call("open", {"other": "b"}), delay_seconds=60)
     for who in whos:
@@ -153,10 +153,10 @@ def test_a_held_call_loses_its_mark_so_that_another_run_may_take_it_when_it_wait
     objects.post("a", "held", call_on_result("opened", "add", {"who": "x"}))
     first = objects.wake_ups()[0]
     objects.world.pass_time(1)
-    objects.run(first, LIMITS.careful_deliveries)
+    objects.run(first, OBJECTS_LIMITS.careful_deliveries)
     assert not {"mark", "since"} & objects.world.record("objects/Counter~a/mailbox/held").keys()
     objects.run_all()
-    assert objects.world.now < due_at(first) + timedelta(seconds=LIMITS.call_mark_seconds)
+    assert objects.world.now < due_at(first) + timedelta(seconds=OBJECTS_LIMITS.call_mark_seconds)
     assert result_of(objects.get("a", "held")) == 1
 
 
@@ -167,15 +167,15 @@ def test_a_message_that_was_applied_since_it_was_read_is_not_applied_again_under
     objects.call("a", "c", "add", who="x")
     objects.post("a", "p", method_call("add", {"who": "y"}))
     base = "objects/Counter~a"
-    before = read_mailbox(objects.ports.store, base, LIMITS.mailbox_page)
+    before = read_mailbox(objects.ports.store, base, MAILBOXES_LIMITS.mailbox_page)
     [task] = objects.wake_ups()
     objects.run_all()
-    torn = [replace(read_mailbox(objects.ports.store, base, LIMITS.mailbox_page), waiting=before.waiting)]
+    torn = [replace(read_mailbox(objects.ports.store, base, MAILBOXES_LIMITS.mailbox_page), waiting=before.waiting)]
 
     def read(store: Store, base: str, page_max: int) -> Mailbox:
         return torn.pop() if torn else read_mailbox(store, base, page_max)
 
-    monkeypatch.setattr(runs, "read_mailbox", read)
+    monkeypatch.setattr(mailboxes, "read_mailbox", read)
     objects.run(task)
     assert torn == []
     assert objects.state("a")["seen"] == ["x", "y"]

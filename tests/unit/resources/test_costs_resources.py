@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.history.rules.selection import HISTORY
-from shared.kit import Function, RefersTo, add_resource
-from shared.testing import Harness
-from shared.testing.fixtures import harness as harness
+from signalbox import Function, RefersTo, add_resource
+from signalbox.adapters.meter import Cost
+from signalbox.history.model.declarations import HISTORY
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+from tests.unit.cost_table import row_cost
 
 Logged = Callable[..., Cost]
 
@@ -49,38 +50,38 @@ def cost(harness: Harness) -> Iterator[Logged]:
 
 
 def test_an_item_without_references_is_created_and_changed_by_one_read_and_one_write(cost: Logged) -> None:
-    assert cost("POST", "countries", json={"name": "DE"}) == Cost(round_trips=2, reads=1, writes=1)
-    assert cost("PUT", "countries/DE", json={"name": "DE"}) == Cost(round_trips=2, reads=1, writes=1)
-    assert cost("PUT", "countries/DE", json={"name": "Germany"}) == Cost(round_trips=2, reads=1, writes=1)
+    assert cost("POST", "countries", json={"name": "DE"}) == row_cost("resources", "write", r=0)
+    assert cost("PUT", "countries/DE", json={"name": "DE"}) == row_cost("resources", "write", r=0)
+    assert cost("PUT", "countries/DE", json={"name": "Germany"}) == row_cost("resources", "write", r=0)
 
 
 def test_an_item_with_a_reference_reads_its_target_and_the_fields_transform_too(cost: Logged) -> None:
     new = {"name": "Rome", "country": "IT"}
-    assert cost("POST", "cities", json=new) == Cost(round_trips=2, reads=1 + 1 + 1, writes=1)
+    assert cost("POST", "cities", json=new) == row_cost("resources", "write", r=1)
 
 
 def test_a_change_that_names_no_reference_reads_the_item_again_with_what_it_refers_to(cost: Logged) -> None:
-    assert cost("PUT", "cities/IT-1", json={"population": 1}) == Cost(round_trips=3, reads=1 + (1 + 1 + 1), writes=1)
+    assert cost("PUT", "cities/IT-1", json={"population": 1}) == row_cost("resources", "write_unnamed")
     whole = {"population": 2, "country": "IT"}
-    assert cost("PUT", "cities/IT-1", json=whole) == Cost(round_trips=2, reads=1 + 1 + 1, writes=1)
+    assert cost("PUT", "cities/IT-1", json=whole) == row_cost("resources", "write", r=1)
 
 
 def test_an_item_is_read_once(cost: Logged) -> None:
-    assert cost("GET", "cities/IT-1") == Cost(round_trips=1, reads=1)
+    assert cost("GET", "cities/IT-1") == row_cost("resources", "read")
 
 
 def test_a_list_reads_what_it_shows_and_a_total_is_counted_not_read(cost: Logged) -> None:
-    assert cost("GET", "cities") == Cost(round_trips=1, reads=2)
-    assert cost("GET", "cities?country=IT") == Cost(round_trips=1, reads=1)
-    assert cost("GET", "cities?_start=0&_end=1") == Cost(round_trips=2, reads=1 + 1)
+    assert cost("GET", "cities") == row_cost("resources", "list", n=2)
+    assert cost("GET", "cities?country=IT") == row_cost("resources", "list", n=1)
+    assert cost("GET", "cities?_start=0&_end=1") == row_cost("resources", "list", "total", n=1)
 
 
 def test_what_a_list_skips_is_read(cost: Logged) -> None:
-    assert cost("GET", "cities?_start=1&_end=2") == Cost(round_trips=3, reads=1 + 1 + 1)
+    assert cost("GET", "cities?_start=1&_end=2") == row_cost("resources", "list", "skipped", "total", n=1, m=1)
 
 
 def test_a_delete_asks_once_what_goes_along(cost: Logged) -> None:
-    assert cost("DELETE", "cities/IT-1") == Cost(round_trips=3, reads=1 + 1, deletes=1)
+    assert cost("DELETE", "cities/IT-1") == row_cost("resources", "delete")
 
 
 def test_what_goes_along_is_read_by_the_page_and_each_kind_of_it_is_asked_once_whether_more_does(cost: Logged) -> None:

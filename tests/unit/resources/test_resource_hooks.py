@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from shared.kit import Function, Hidden, Problem, ReadOnly, RefersTo, Request, add_resource, documents
-from shared.testing import Harness, user_token
-from shared.testing.fixtures import harness as harness
+from signalbox import Function, Hidden, Problem, ReadOnly, RefersTo, Request, add_resource, documents
+from signalbox.testing import Harness, user_token
+from signalbox.testing.fixtures import harness as harness
 
 
 class Note:

@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from shared.history.rules.selection import HISTORY, HistoryRule
-from shared.kit import Function, RefersTo, add_resource, documents
-from shared.testing import Harness
-from shared.testing.fixtures import harness as harness
+from signalbox import Function, RefersTo, add_resource, documents
+from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
 
 
 class Town:

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Unavailable
-from shared.kit import Function, Hidden, ReadOnly, RefersTo, add_resource, documents, resource
-from shared.testing import Harness
-from shared.testing.fixtures import harness as harness
-from shared.testing.index_check import IndexedStore
+from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource, documents, resource
+from signalbox.core.problems import Unavailable
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+from signalbox.testing.index_check import IndexedStore
+from signalbox.testing.limits import replaced
 
 
 class ToDo:
@@ -111,7 +111,7 @@ def test_what_backbone_does_with_a_collection(harness: Harness) -> None:
 def test_one_line_makes_the_entry_point_of_a_function() -> None:
     entry = resource("todos", ToDo)
     assert callable(entry)
-    with pytest.raises(ValueError, match="no name of a resource"):
+    with pytest.raises(ValueError, match="not a valid name of a resource"):
         resource("To Dos", ToDo)
 
 
@@ -400,7 +400,7 @@ def test_a_large_list_needs_the_index_that_a_small_one_does_without(harness: Har
     without_indexes(harness)
     filled(harness)
     assert texts(harness.get("todos?_sort=text")) == list("abcd")
-    with LIMITS.replaced(resource_sorted_max=3):
+    with replaced(resource_sorted_max=3):
         refused = harness.get("todos?_sort=text")
         assert harness.get("todos?_sort=id&_order=desc").status == 400
         assert len(texts(harness.get("todos?done=true"))) == 2
@@ -486,7 +486,7 @@ def test_a_delete_of_very_many_goes_on_where_it_stopped(harness: Harness) -> Non
     harness.put("atlas/countries/FR", json={"name": "France"})
     for number in range(5):
         new(harness, "atlas/cities", name=str(number), country="FR")
-    with LIMITS.replaced(cascade_items_max=3):
+    with replaced(cascade_items_max=3):
         answer = harness.delete("atlas/countries/FR")
         assert answer.status == 503
         assert harness.get("atlas/countries/FR").status == 200

@@ -1,14 +1,14 @@
-"""Deadlocks in the wait-for graph: found where nobody can go on, and nowhere else."""
+"""Deadlocks in the wait-for graph: found if no holder of a circle can continue, and only then."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from shared.kit import Function, Lease, semaphore
-from shared.semaphores.rules.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles, stuck_holders
-from shared.testing import Harness
-from shared.testing.fixtures import harness as harness
+from signalbox import Function, Lease, semaphore
+from signalbox.semaphores.machine.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles, stuck_holders
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
 
 END = datetime(2026, 1, 1, tzinfo=UTC)
 Pairs = list[tuple[str, str, int]]
@@ -36,7 +36,7 @@ def test_a_ring_of_holders_is_one_deadlock(size: int) -> None:
         assert step["waits_for"] in [one["semaphore"] for one in next_["holds"]]
 
 
-def test_a_chain_to_somebody_who_waits_for_nothing_is_none() -> None:
+def test_a_chain_to_a_holder_that_waits_for_nothing_is_not_a_deadlock() -> None:
     chain = graph({"f0": 1, "f1": 1}, [("p0", "f0", 1), ("p1", "f1", 1)], [("p0", "f1", 1)])
     assert stuck_holders(chain) == frozenset()
 
@@ -49,7 +49,7 @@ def test_who_waits_for_a_deadlock_is_stuck_and_in_no_circle() -> None:
     assert {step["holder"] for step in cycle} == {"p0", "p1"}
 
 
-def test_a_second_permit_that_is_free_or_nobodys_breaks_the_circle() -> None:
+def test_a_second_permit_that_is_free_or_without_a_holder_breaks_the_circle() -> None:
     two = ring(2)
     assert cycles(WaitForGraph({"f0": 2, "f1": 1}, two.held, two.wanted)) == []
 

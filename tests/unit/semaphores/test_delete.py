@@ -1,4 +1,4 @@
-"""A DELETE deletes the semaphore that it has found, and no later one of the name."""
+"""A DELETE deletes the semaphore that it found first, and no later one of the name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import Committed, Delete, Write
-from shared.core.rules.calls import Call
-from shared.core.rules.problems import NoSemaphore
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
+from signalbox.core.calls import Call
+from signalbox.core.ports import Committed, Delete, Write
+from signalbox.semaphores import service, sweep
+from signalbox.semaphores.problems import NoSemaphore
+from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -35,24 +35,24 @@ class Meanwhile:
 @pytest.fixture
 def world() -> OperationsPlatform:
     world = OperationsPlatform()
-    semaphores.put(world.ports, "s", SETTINGS)
+    service.put(world.ports, "s", SETTINGS)
     return world
 
 
-def test_a_semaphore_that_was_created_anew_meanwhile_stays(world: OperationsPlatform) -> None:
+def test_a_semaphore_that_was_created_again_in_the_meantime_stays(world: OperationsPlatform) -> None:
     def recreate() -> None:
-        semaphores.delete(world.ports, "s")
-        semaphores.put(world.ports, "s", SETTINGS)
-        semaphores.wait(world.ports, "s", WaitRequest("w", CALL))
+        sweep.delete(world.ports, "s")
+        service.put(world.ports, "s", SETTINGS)
+        service.wait(world.ports, "s", WaitRequest("w", CALL))
 
     with pytest.raises(NoSemaphore):
-        semaphores.delete(replace(world.ports, store=Meanwhile(world, recreate)), "s")
-    assert semaphores.get(world.ports, "s")["leases"]
+        sweep.delete(replace(world.ports, store=Meanwhile(world, recreate)), "s")
+    assert service.get(world.ports, "s").leases
 
 
-def test_a_semaphore_that_was_changed_meanwhile_is_deleted(world: OperationsPlatform) -> None:
+def test_a_semaphore_that_was_changed_in_the_meantime_is_deleted(world: OperationsPlatform) -> None:
     def acquire() -> None:
-        assert semaphores.wait(world.ports, "s", WaitRequest("w")).acquired
+        assert service.wait(world.ports, "s", WaitRequest("w")).acquired
 
-    semaphores.delete(replace(world.ports, store=Meanwhile(world, acquire)), "s")
+    sweep.delete(replace(world.ports, store=Meanwhile(world, acquire)), "s")
     assert world.record("semaphores/s") is None

@@ -1,11 +1,11 @@
-"""Who leaves the wait queue, and kept free permits from others, wakes those behind at once."""
+"""A waiter that blocked others from free permits wakes them at once when it leaves the wait queue."""
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.rules.calls import Call
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
+from signalbox.adapters.meter import Cost
+from signalbox.core.calls import Call
+from signalbox.semaphores import service, tasks
+from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -14,13 +14,13 @@ DEADLINE_SECONDS = 5
 
 @pytest.fixture
 def world() -> OperationsPlatform:
-    """Two permits, one of them held; the head wants both, and the next one of them."""
+    """Two permits, one of them held; the head needs both, and the next waiter one of them."""
     world = OperationsPlatform()
-    semaphores.put(world.ports, "s", SemaphoreSettings(2, 3_600))
-    semaphores.wait(world.ports, "s", WaitRequest("holder"))
+    service.put(world.ports, "s", SemaphoreSettings(2, 3_600))
+    service.wait(world.ports, "s", WaitRequest("holder"))
     head = WaitRequest("head", CALL, permits=2, deadline_seconds=DEADLINE_SECONDS)
     for request in (head, WaitRequest("next", CALL), WaitRequest("last", CALL)):
-        assert semaphores.wait(world.ports, "s", request).waiting
+        assert service.wait(world.ports, "s", request).waiting
     run_due_admit_runs(world)
     assert granted(world) == []
     return world
@@ -32,7 +32,7 @@ def run_due_admit_runs(world: OperationsPlatform) -> None:
     due = [one for one in world.tasks if one.task == "admit" and one.not_before and one.not_before <= world.now]
     for task in due:
         world.tasks.remove(task)
-        semaphores.run(world.ports, task.task, task.payload)
+        tasks.TASKS[task.task](world.ports, task.payload)
 
 
 def granted(world: OperationsPlatform) -> list[str]:
@@ -40,23 +40,23 @@ def granted(world: OperationsPlatform) -> list[str]:
 
 
 def test_the_cancel_of_a_head_that_wants_several_permits_wakes_the_next(world: OperationsPlatform) -> None:
-    assert semaphores.cancel(world.ports, "s", "head")
+    assert service.cancel(world.ports, "s", "head")
     run_due_admit_runs(world)
     assert granted(world) == ["next"]
 
 
 def test_the_time_out_of_a_head_that_wants_several_permits_wakes_the_next(world: OperationsPlatform) -> None:
     world.advance(DEADLINE_SECONDS)
-    semaphores.run(world.ports, "deadline", {"semaphore": "s", "id": "head"})
+    tasks.TASKS["deadline"](world.ports, {"semaphore": "s", "id": "head"})
     run_due_admit_runs(world)
     assert granted(world) == ["next"]
 
 
 def test_the_cancel_of_a_head_costs_a_read_and_a_task_more(world: OperationsPlatform) -> None:
-    cost = world.cost_of(lambda: semaphores.cancel(world.ports, "s", "head"))
+    cost = world.cost_of(lambda: service.cancel(world.ports, "s", "head"))
     assert cost == Cost(round_trips=4, reads=3, writes=1, tasks=1)
 
 
 def test_the_cancel_of_a_wait_for_one_permit_costs_nothing_more(world: OperationsPlatform) -> None:
-    cost = world.cost_of(lambda: semaphores.cancel(world.ports, "s", "next"))
+    cost = world.cost_of(lambda: service.cancel(world.ports, "s", "next"))
     assert cost == Cost(round_trips=2, reads=2, writes=1)

@@ -1,4 +1,4 @@
-"""Who joins behind others writes no record of theirs, and the order that was found once is not looked for again."""
+"""A wait that joins behind others writes no other record, and an order that was found once is not read again."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.operations.ports import Query, Snapshot
-from shared.core.rules.calls import Call
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.adapters.meter import Cost
+from signalbox.core.calls import Call
+from signalbox.core.ports import Query, Snapshot
+from signalbox.semaphores import service, tasks
+from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -21,16 +21,16 @@ class World(OperationsPlatform):
 
     def __init__(self, permits: int = 1) -> None:
         super().__init__()
-        semaphores.put(self.ports, "s", SemaphoreSettings(permits, 60))
+        service.put(self.ports, "s", SemaphoreSettings(permits, 60))
 
     def hold(self, permits: int = 1) -> str:
-        lease = semaphores.wait(self.ports, "s", WaitRequest("holder", permits=permits)).lease
+        lease = service.wait(self.ports, "s", WaitRequest("holder", permits=permits)).lease
         assert lease is not None
         return lease.id
 
     def wait(self, *ids: str) -> None:
         for id_ in ids:
-            assert semaphores.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
+            assert service.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
             self.pass_time(0.01)
 
     def grants(self) -> list[dict[str, Any]]:
@@ -40,12 +40,12 @@ class World(OperationsPlatform):
         return [lease["id"].partition("~")[0] for lease in self.grants()]
 
     def signal_the_last(self) -> None:
-        lease = semaphores.claim(self.ports, self.grants()[-1])
+        lease = service.claim(self.ports, self.grants()[-1])
         assert lease is not None
-        semaphores.signal(self.ports, "s", SignalRequest(lease.id))
+        service.signal(self.ports, "s", SignalRequest(lease.id))
 
     def admit(self) -> None:
-        semaphores.admit(self.ports, "s")
+        tasks.admit(self.ports, "s")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def passed_on(world: World) -> World:
     """Pass the permit on to the first of a queue."""
     held = world.hold()
     world.wait(*(f"w{number}" for number in range(10)))
-    semaphores.signal(world.ports, "s", SignalRequest(held))
+    service.signal(world.ports, "s", SignalRequest(held))
     assert world.granted() == ["w0"]
     return world
 
@@ -91,18 +91,18 @@ def test_a_waiter_that_comes_after_a_signals_query_gets_a_permit_that_is_left_ov
     world = World(permits=2)
     held = world.hold(permits=2)
     world.wait("a")
-    beside = replace(world.ports, store=Meanwhile(world.ports.store, lambda: world.wait("b")))
-    semaphores.signal(beside, "s", SignalRequest(held))
+    during = replace(world.ports, store=Meanwhile(world.ports.store, lambda: world.wait("b")))
+    service.signal(during, "s", SignalRequest(held))
     assert (world.granted(), [one.task for one in world.tasks].count("admit")) == (["a"], 3)  # two alarms and a nudge
     world.admit()
     assert world.granted() == ["a", "b"]
 
 
 def test_the_order_that_was_found_is_followed_without_another_query(passed_on: World) -> None:
-    semaphores.claim(passed_on.ports, passed_on.grants()[-1])
+    service.claim(passed_on.ports, passed_on.grants()[-1])
     lease = passed_on.record("semaphores/s")["leases"][0]
     signal = SignalRequest(f"{lease['id']}~{lease['token']}")
-    cost = passed_on.cost_of(lambda: semaphores.signal(passed_on.ports, "s", signal))
+    cost = passed_on.cost_of(lambda: service.signal(passed_on.ports, "s", signal))
     assert (cost.reads, passed_on.granted()) == (2, ["w0", "w1"])
 
 
@@ -113,7 +113,7 @@ def test_all_are_granted_in_their_order(passed_on: World) -> None:
 
 
 def test_a_known_waiter_that_left_is_passed_by(passed_on: World) -> None:
-    assert semaphores.cancel(passed_on.ports, "s", "w1")
+    assert service.cancel(passed_on.ports, "s", "w1")
     passed_on.signal_the_last()
     assert passed_on.granted() == ["w0", "w2"]
 
@@ -122,7 +122,7 @@ def test_a_lost_grant_comes_back_before_all_that_were_known(passed_on: World) ->
     lost = passed_on.grants()[-1]
     passed_on.pass_time(31)
     passed_on.admit()
-    assert semaphores.claim(passed_on.ports, lost) is None
+    assert service.claim(passed_on.ports, lost) is None
     passed_on.signal_the_last()
     assert passed_on.granted() == ["w0", "w1", "w0"]
 

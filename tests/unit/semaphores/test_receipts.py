@@ -1,15 +1,16 @@
-"""Receipts of waits are deleted when they are old, all of them, and only once no lease in the record refers to them."""
+"""All old receipts of waits are deleted, but only once the record has no lease of their waits."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from shared.core.operations.ports import Delete, Outcome, Query, Write
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Unavailable
-from shared.semaphores.operations import removal, semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
+from signalbox.core.calls import Call
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Delete, Outcome, Query, Write
+from signalbox.core.problems import Unavailable
+from signalbox.semaphores import service, sweep
+from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.testing.limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -19,18 +20,18 @@ PERMITS = 30
 @pytest.fixture
 def world() -> OperationsPlatform:
     world = OperationsPlatform()
-    semaphores.put(world.ports, "s", SemaphoreSettings(PERMITS, 60))
+    service.put(world.ports, "s", SemaphoreSettings(PERMITS, 60))
     return world
 
 
 def wait(world: OperationsPlatform, number: int) -> str:
     id_ = f"w{number:02}"
-    assert semaphores.wait(world.ports, "s", WaitRequest(id_, CALL)).acquired
+    assert service.wait(world.ports, "s", WaitRequest(id_, CALL)).acquired
     return id_
 
 
 def end(world: OperationsPlatform, id_: str) -> None:
-    assert semaphores.cancel(world.ports, "s", id_)
+    assert service.cancel(world.ports, "s", id_)
 
 
 def receipts(world: OperationsPlatform) -> list[str]:
@@ -45,8 +46,8 @@ def test_one_visit_deletes_more_receipts_than_a_commit_can(world: OperationsPlat
     for number in range(25):
         end(world, wait(world, number))
     grow_old(world)
-    with LIMITS.replaced(receipts_page_max=10):
-        semaphores.sweep(world.ports)
+    with replaced(receipts_page_max=10):
+        sweep.sweep(world.ports)
     assert receipts(world) == []
 
 
@@ -55,16 +56,16 @@ def test_receipts_whose_leases_are_in_the_record_do_not_hide_those_behind_them(w
     world.advance(1)
     end(world, wait(world, 10))
     grow_old(world)
-    with LIMITS.replaced(receipts_page_max=10):
-        semaphores.sweep(world.ports)
+    with replaced(receipts_page_max=10):
+        sweep.sweep(world.ports)
     assert receipts(world) == held
 
 
 def test_lapsed_leases_can_be_evicted_however_old_their_receipts_are(world: OperationsPlatform) -> None:
     lapsed = [wait(world, number) for number in range(3)]
     grow_old(world)
-    semaphores.sweep(world.ports)
-    with LIMITS.replaced(expired_leases_max=0):
+    sweep.sweep(world.ports)
+    with replaced(expired_leases_max=0):
         wait(world, 3)
     assert [world.record(f"semaphores/s/waiters/{id_}")["state"] for id_ in lapsed] == ["lost"] * 3
 
@@ -73,7 +74,7 @@ def test_a_record_that_a_deleted_semaphore_still_has_brings_its_clean_up_back(
     world: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait(world, 0)
-    semaphores.delete(world.ports, "s")
+    sweep.delete(world.ports, "s")
     [task] = [task for task in world.tasks if task.task == "clean"]
 
     def failing(writes: Sequence[Write]) -> tuple[Outcome, ...]:
@@ -82,7 +83,7 @@ def test_a_record_that_a_deleted_semaphore_still_has_brings_its_clean_up_back(
 
     monkeypatch.setattr(world.store, "write_each", failing)
     with pytest.raises(Unavailable):
-        removal.clean_deleted(world.ports, "s", task.payload["incarnation"])
+        sweep.clean_deleted(world.ports, "s", task.payload["incarnation"])
     monkeypatch.undo()
-    removal.clean_deleted(world.ports, "s", task.payload["incarnation"])
+    sweep.clean_deleted(world.ports, "s", task.payload["incarnation"])
     assert receipts(world) == []

@@ -1,19 +1,13 @@
-"""Requests check themselves, whoever builds them: a function from a body, or the kit from its arguments."""
+"""Requests check themselves, whether a function builds them from a body or the kit from its arguments."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from shared.core.rules.calls import Call
-from shared.core.rules.problems import BadSemaphore
-from shared.semaphores.rules.requests import (
-    RenewRequest,
-    SemaphoreSettings,
-    SettingsPatch,
-    SignalRequest,
-    WaitRequest,
-)
+from signalbox.core.calls import Call
+from signalbox.semaphores.problems import BadSemaphore
+from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
 
 CALL = Call("philosophers", "eat", {"seat": 1})
 

@@ -1,4 +1,4 @@
-"""Semaphores as people call them: answers, and refusals that change nothing."""
+"""Semaphores over HTTP: answers, and refusals that change nothing."""
 
 import importlib.util
 import json
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from shared.adapters import runtime
-from shared.core.operations.ports import Change, Put, Query
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import NoSemaphore
-from shared.semaphores.operations import semaphores as operations
-from shared.semaphores.operations import waits
-from shared.semaphores.operations.records import read_waiter, waiter_path
+from signalbox.adapters import runtime
+from signalbox.core.ports import Change, Put, Query
+from signalbox.semaphores import service, tasks
+from signalbox.semaphores.model import waiter_path
+from signalbox.semaphores.problems import NoSemaphore
+from signalbox.semaphores.storage import read_waiter
+from signalbox.testing.limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,7 @@ def test_a_free_permit_is_acquired_once_and_signalled_once(fork: World) -> None:
     assert fork.ask("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
 
 
-def test_a_repeated_acquire_does_not_enter_beside_the_next_holder(fork: World) -> None:
+def test_a_repeated_acquire_does_not_enter_together_with_the_next_holder(fork: World) -> None:
     first = fork.ask("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]["id"]
     fork.ask("POST", "semaphore-signal/fork", {"lease": first})
     assert fork.ask("POST", "semaphore-wait/fork", {"id": "b"})[1]["acquired"]
@@ -108,7 +108,7 @@ def test_a_wait_without_an_id_takes_its_idempotency_key_for_one(fork: World) -> 
     assert fork.ask("POST", "semaphore-wait/fork", {}, **{"Idempotency-Key": "k"}) == first
 
 
-def test_a_lease_ends_by_itself_and_is_not_acquired_anew_by_renewing(fork: World) -> None:
+def test_a_lease_ends_by_itself_and_is_not_reacquired_by_renewing(fork: World) -> None:
     lease = fork.ask("POST", "semaphore-wait/fork", {"lease_seconds": 10})[1]["lease"]["id"]
     renewed = fork.ask("POST", "semaphore-renew/fork", {"lease": lease, "lease_seconds": 20})
     assert renewed == (200, {"renewed": True, "ends_at": "2026-01-01T00:00:20.000002Z"})
@@ -274,7 +274,7 @@ def test_a_name_that_no_record_can_have_is_refused(world: World, name: str) -> N
     assert (status, problem["type"], problem["field"]) == (400, "urn:signalbox:problem:bad-key", "name")
 
 
-def test_a_lease_of_somebody_else_is_not_released(fork: World) -> None:
+def test_a_lease_of_another_holder_is_not_released(fork: World) -> None:
     lease = fork.ask("POST", "semaphore-wait/fork", {"id": "a"})[1]["lease"]
     wrong = f"a~{lease['token'] + 1}"
     assert fork.ask("POST", "semaphore-signal/fork", {"lease": wrong}) == (200, {"released": False})
@@ -312,7 +312,7 @@ def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_i
     if replaced:
         fork.store.commit([Put(record.path, {**(record.data or {}), "incarnation": 1})])
     with pytest.raises(NoSemaphore):
-        waits.confirm(ports, "fork", waiter)
+        service.confirm(ports, "fork", waiter)
     assert bool(fork.store.query(Query("semaphores/fork/waiters"))) is replaced
 
 
@@ -323,11 +323,11 @@ def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_o
     wide = {"continuation": CALL, "permits": 2, "on_timeout": late}
     for id_, body in (("a", wide), ("b", wide), ("c", {"continuation": CALL}), ("d", wide)):
         world.ask("POST", "semaphore-wait/fork", body | {"id": id_})
-    with LIMITS.replaced(grants_page_max=2):
+    with replaced(grants_page_max=2):
         assert world.ask("PATCH", "semaphores/fork", {"permits": 1})[1]["waits_ended"] == 2
         while refusing := [task for task in world.tasks if task.task == "refuse"]:
             world.tasks.remove(refusing[0])
-            operations.run(runtime.ports(), "refuse", refusing[0].payload)
+            tasks.TASKS["refuse"](runtime.ports(), refusing[0].payload)
     assert [task.context for task in world.tasks if task.task == "leave"] == [{"reason": "permits"}] * 3
     assert world.ask("POST", WAIT, wide | {"id": "a"})[1] == {"acquired": False, "ended": True}
     assert world.ask("POST", "semaphore-signal/fork", {"lease": lease}) == (200, {"released": True})

@@ -1,13 +1,14 @@
-"""The sweeper visits every semaphore that is due, and none again at once that a visit has left as it was."""
+"""The sweeper visits every semaphore that is due, and none again at once that a visit did not change."""
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings, WaitRequest
-from shared.testing.clock import budget_of
+from signalbox.adapters.meter import Cost
+from signalbox.core.calls import Call
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.semaphores import service, sweep
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.testing.ports import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -21,21 +22,21 @@ def world() -> OperationsPlatform:
 
 
 def hold(world: OperationsPlatform, name: str, seconds: float) -> None:
-    assert semaphores.wait(world.ports, name, WaitRequest("holder", lease_seconds=seconds)).lease is not None
+    assert service.wait(world.ports, name, WaitRequest("holder", lease_seconds=seconds)).lease is not None
 
 
 def blocked(world: OperationsPlatform, name: str) -> None:
-    """Leave one permit free beside a head of the wait queue that wants two."""
-    semaphores.put(world.ports, name, SemaphoreSettings(2, HOURS))
+    """Leave one permit free, and a head of the wait queue that needs two."""
+    service.put(world.ports, name, SemaphoreSettings(2, HOURS))
     hold(world, name, HOURS)
-    assert semaphores.wait(world.ports, name, WaitRequest("head", CALL, permits=2)).waiting
+    assert service.wait(world.ports, name, WaitRequest("head", CALL, permits=2)).waiting
 
 
 def lose_alarm(world: OperationsPlatform, name: str) -> None:
     """Leave a waiter behind a lease that ends, with its alarm lost."""
-    semaphores.put(world.ports, name, SemaphoreSettings(1, 10))
+    service.put(world.ports, name, SemaphoreSettings(1, 10))
     hold(world, name, 10)
-    assert semaphores.wait(world.ports, name, WaitRequest("waiter", CALL)).waiting
+    assert service.wait(world.ports, name, WaitRequest("waiter", CALL)).waiting
     world.tasks.clear()
 
 
@@ -43,7 +44,7 @@ def sweeps_until_granted(world: OperationsPlatform, records: int) -> int:
     """Count the minutes until the waiter's continuation is enqueued."""
     for minutes in range(1, 20):
         world.advance(MINUTE)
-        semaphores.sweep(world.ports, budget_of(records))
+        sweep.sweep(world.ports, budget_of(records))
         if any(task.task == "eat" for task in world.tasks):
             return minutes
     raise AssertionError("the lost alarm is never repaired")
@@ -62,9 +63,9 @@ def test_visits_that_fail_do_not_hide_a_lost_alarm(world: OperationsPlatform, mo
         blocked(world, f"blocked-{number}")
     world.advance(MINUTE)
     lose_alarm(world, "lost")
-    monkeypatch.setattr(LIMITS, "rounds_max", 0)  # each guarded commit loses every race
+    monkeypatch.setattr(CORE_LIMITS, "rounds_max", 0)  # each guarded commit loses every race
     world.advance(MINUTE)
-    semaphores.sweep(world.ports, budget_of(50))
+    sweep.sweep(world.ports, budget_of(50))
     monkeypatch.undo()
     assert sweeps_until_granted(world, 50) == 1
 
@@ -75,8 +76,8 @@ def test_a_semaphore_that_a_visit_leaves_as_it_was_is_due_again_later_each_time(
     for _ in range(6):
         due_at = world.record("semaphores/s")["sweep_at"]
         world.clock.advance_to(due_at)
-        assert semaphores.sweep(world.ports) == 1
-        assert semaphores.sweep(world.ports) == 0
+        assert sweep.sweep(world.ports) == 1
+        assert sweep.sweep(world.ports) == 0
         pauses.append(round((world.record("semaphores/s")["sweep_at"] - world.now).total_seconds()))
     assert pauses == [20, 40, 80, 120, 120, 120]
 
@@ -84,24 +85,24 @@ def test_a_semaphore_that_a_visit_leaves_as_it_was_is_due_again_later_each_time(
 def test_a_visit_that_changes_nothing_writes_once(world: OperationsPlatform) -> None:
     blocked(world, "s")
     world.advance(MINUTE)
-    assert world.cost_of(lambda: semaphores.sweep(world.ports)) == Cost(round_trips=6, reads=5, writes=1)
+    assert world.cost_of(lambda: sweep.sweep(world.ports)) == Cost(round_trips=6, reads=5, writes=1)
 
 
 def test_a_postponed_semaphore_is_due_when_a_lease_ends(world: OperationsPlatform) -> None:
-    semaphores.put(world.ports, "s", SemaphoreSettings(2, 70))
+    service.put(world.ports, "s", SemaphoreSettings(2, 70))
     hold(world, "s", 70)
-    assert semaphores.wait(world.ports, "s", WaitRequest("head", CALL, permits=2)).waiting
+    assert service.wait(world.ports, "s", WaitRequest("head", CALL, permits=2)).waiting
     [lease] = world.record("semaphores/s")["leases"]
     world.advance(MINUTE)
-    semaphores.sweep(world.ports)
+    sweep.sweep(world.ports)
     assert world.record("semaphores/s")["sweep_at"] == lease["ends_at"]
 
 
 def test_a_held_semaphore_with_an_end_of_use_is_due_once_after_its_lease(world: OperationsPlatform) -> None:
-    semaphores.put(world.ports, "s", SemaphoreSettings(1, HOURS, delete_after_seconds=30))
+    service.put(world.ports, "s", SemaphoreSettings(1, HOURS, delete_after_seconds=30))
     hold(world, "s", HOURS)
     world.advance(MINUTE)
-    assert [semaphores.sweep(world.ports) for _ in range(2)] == [1, 0]
+    assert [sweep.sweep(world.ports) for _ in range(2)] == [1, 0]
     world.advance(HOURS - MINUTE + LIMITS.sweep_pause_seconds + 1)
-    assert semaphores.sweep(world.ports) == 1
+    assert sweep.sweep(world.ports) == 1
     assert world.record("semaphores/s") is None

@@ -5,14 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.core.operations.ports import Ports
-from shared.core.rules.calls import Call
-from shared.core.rules.limits import LIMITS
-from shared.semaphores.operations import semaphores
-from shared.semaphores.rules.requests import SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
-from shared.semaphores.rules.wait_queue import head_of
-from shared.semaphores.rules.waiters import Waiter
-from shared.testing.memory_store import MemoryStore
+from signalbox.core.calls import Call
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Ports
+from signalbox.semaphores import service, sweep, tasks
+from signalbox.semaphores.machine.wait_queue import head_of
+from signalbox.semaphores.model import Waiter
+from signalbox.semaphores.requests import SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.testing.limits import replaced
+from signalbox.testing.memory_store import MemoryStore
 from tests.unit.operations_platform import OperationsPlatform
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -47,15 +48,15 @@ class World(OperationsPlatform):
         self.strays: Iterator[int] = iter(())
         self.store = MemoryStore(lambda: self.clock.now, stray=lambda: timedelta(milliseconds=next(self.strays, 0)))
         self.ports = Ports(self.store, self, self, self)
-        semaphores.put(self.ports, "s", SemaphoreSettings(1, 60))
+        service.put(self.ports, "s", SemaphoreSettings(1, 60))
 
     def hold(self) -> str:
-        lease = semaphores.wait(self.ports, "s", WaitRequest("holder")).lease
+        lease = service.wait(self.ports, "s", WaitRequest("holder")).lease
         assert lease is not None
         return lease.id
 
     def wait(self, id_: str) -> None:
-        assert semaphores.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
+        assert service.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
 
     def granted(self) -> list[str]:
         return [one.context["lease"]["id"].partition("~")[0] for one in self.tasks if one.task == "eat"]
@@ -70,7 +71,7 @@ def test_a_signal_passes_on_to_who_came_first_within_a_millisecond(world: World)
     lease = world.hold()
     for id_ in ("b", "a"):
         world.wait(id_)
-    semaphores.signal(world.ports, "s", SignalRequest(lease))
+    service.signal(world.ports, "s", SignalRequest(lease))
     assert world.granted() == ["b"]
 
 
@@ -79,7 +80,7 @@ def test_a_signal_passes_on_to_who_came_first_by_the_commit(world: World) -> Non
     world.strays = iter([49, 40, 0])
     for id_ in ("a", "b", "c"):
         world.wait(id_)
-    semaphores.signal(world.ports, "s", SignalRequest(lease))
+    service.signal(world.ports, "s", SignalRequest(lease))
     assert world.granted() == ["a"]
 
 
@@ -88,21 +89,21 @@ def test_an_admit_run_grants_in_order_over_a_full_page(world: World) -> None:
     world.strays = iter([20, 10, 0, 0])
     for id_ in "abcd":
         world.wait(id_)
-    semaphores.signal(world.ports, "s", SignalRequest(lease))
-    semaphores.patch(world.ports, "s", SettingsPatch({"permits": 4}))
-    with LIMITS.replaced(grants_page_max=2):
+    service.signal(world.ports, "s", SignalRequest(lease))
+    service.patch(world.ports, "s", SettingsPatch({"permits": 4}))
+    with replaced(grants_page_max=2):
         for _ in range(3):
-            semaphores.admit(world.ports, "s")
+            tasks.admit(world.ports, "s")
     assert world.granted() == ["a", "b", "c", "d"]
 
 
 def test_a_wait_repeated_for_a_later_semaphore_of_the_name_has_no_early_place(world: World) -> None:
     world.hold()
     world.wait("a")
-    semaphores.delete(world.ports, "s")
-    semaphores.put(world.ports, "s", SemaphoreSettings(1, 60))
+    sweep.delete(world.ports, "s")
+    service.put(world.ports, "s", SemaphoreSettings(1, 60))
     lease = world.hold()
     for id_ in ("b", "a"):
         world.wait(id_)
-    semaphores.signal(world.ports, "s", SignalRequest(lease))
+    service.signal(world.ports, "s", SignalRequest(lease))
     assert world.granted() == ["b"]

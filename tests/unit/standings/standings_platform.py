@@ -2,13 +2,11 @@
 
 from typing import Any
 
-from shared.adapters.meter import Cost
-from shared.core.operations.ports import Delete, DocumentEvent, Put, Query
-from shared.core.rules.effects import Effect
-from shared.standings.operations import boards, counting, upkeep, yokes
-from shared.standings.rules.keys import StandingKey, YokeKey
-from shared.standings.rules.tallies import Value
-from shared.standings.rules.yokes import Yoke
+from signalbox.adapters.meter import Cost
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Delete, DocumentEvent, Put, Query
+from signalbox.standings import service, tasks
+from signalbox.standings.model.yokes import StandingKey, Value, Yoke, YokeKey
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -17,14 +15,14 @@ class StandingsPlatform(OperationsPlatform):
 
     def put_yoke(self, user: str, item: str, value: Value = None, **attributes: Any) -> bool:
         """Put a yoke; return whether it is new."""
-        return yokes.put(self.ports, Yoke(YokeKey(user, item), value, attributes)).created
+        return service.put_yoke(self.ports, Yoke(YokeKey(user, item), value, attributes))
 
     def delete_yoke(self, user: str, item: str) -> None:
-        yokes.delete(self.ports, YokeKey(user, item))
+        service.delete_yoke(self.ports, YokeKey(user, item))
 
     def count(self, user: str, item: str) -> Cost:
         """Count a yoke, as its event does; return what that cost."""
-        return self.cost_of(lambda: counting.count_event(self.ports, event(user, item)))
+        return self.cost_of(lambda: tasks.count_event(self.ports, event(user, item)))
 
     def yoke(self, user: str, item: str, value: Value = None, **attributes: Any) -> Cost:
         """Put and count a yoke."""
@@ -46,7 +44,7 @@ class StandingsPlatform(OperationsPlatform):
         self.tasks.remove(task)
         if task.not_before and task.not_before > self.now:
             self.pass_time((task.not_before - self.now).total_seconds())
-        return self.cost_of(lambda: upkeep.run(self.ports, task.task, task.payload))
+        return self.cost_of(lambda: tasks.run_task(self.ports, task.task, task.payload))
 
     def rest(self) -> None:
         """Advance the clock by a second, so that standings that were written are quiet again."""
@@ -54,7 +52,7 @@ class StandingsPlatform(OperationsPlatform):
 
     def standing(self, kind: str, *parts: str) -> dict[str, Any]:
         """Return the numbers of a standing."""
-        shown = boards.get(self.ports, StandingKey(kind, "~".join(parts))).to_json()
+        shown = service.get_standing(self.ports, StandingKey(kind, "~".join(parts))).to_json()
         return {name: shown[name] for name in ("count", "sum", "average", "min", "max", "pending")}
 
     def another_writes(self, user: str, item: str, **data: Any) -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.rules.limits import LIMITS
-from shared.standings.operations import boards, upkeep, yokes
-from shared.standings.rules.keys import StandingKey, YokeKey
-from shared.standings.rules.requests import BoardRequest, RankRequest
-from shared.standings.rules.yokes import Yoke
-from shared.testing.index_check import IndexedStore
+from signalbox.adapters.meter import Cost
+from signalbox.standings import service
+from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
+from signalbox.standings.requests import BoardRequest, RankRequest
+from signalbox.testing.index_check import IndexedStore
+from signalbox.testing.limits import replaced
+from tests.unit.cost_table import row_cost, total
 from tests.unit.standings.standings_platform import StandingsPlatform
 
 TEA = StandingKey("item", "tea")
@@ -26,17 +26,17 @@ def busy(world: StandingsPlatform, yokes_count: int) -> None:
 
 
 def test_putting_a_yoke(world: StandingsPlatform) -> None:
-    put = lambda: yokes.put(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731
-    assert world.cost_of(put) == Cost(round_trips=2, reads=1, writes=1)
-    assert world.cost_of(put) == Cost(round_trips=1, reads=1)
+    put = lambda: service.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731
+    assert world.cost_of(put) == row_cost("standings", "put")
+    assert world.cost_of(put) == row_cost("standings", "put_again")
 
 
 def test_deleting_a_yoke(world: StandingsPlatform) -> None:
-    assert world.cost_of(lambda: world.delete_yoke("ann", "tea")) == Cost(round_trips=1, deletes=1)
+    assert world.cost_of(lambda: world.delete_yoke("ann", "tea")) == row_cost("standings", "delete")
 
 
 def test_counting_a_yoke_of_a_quiet_item_and_user(world: StandingsPlatform) -> None:
-    assert world.yoke("ann", "tea", 4) == Cost(round_trips=3, reads=5, writes=3)
+    assert world.yoke("ann", "tea", 4) == row_cost("standings", "event", s=2)
 
 
 def test_counting_a_yoke_that_was_an_extreme(world: StandingsPlatform) -> None:
@@ -44,53 +44,55 @@ def test_counting_a_yoke_that_was_an_extreme(world: StandingsPlatform) -> None:
         world.yoke(user, "tea", ord(user))
         world.rest()
     changed = world.yoke("a", "tea", 500)
-    assert changed == Cost(round_trips=7, reads=11, writes=3)
+    assert changed == total(
+        row_cost("standings", "event", "event_extreme", s=2, n=3), row_cost("standings", "event_extreme", n=1)
+    )
 
 
 def test_an_event_that_comes_again(world: StandingsPlatform) -> None:
     world.yoke("ann", "tea")
-    assert world.count("ann", "tea") == Cost(round_trips=1, reads=3)
+    assert world.count("ann", "tea") == row_cost("standings", "event_again")
 
 
 def test_counting_a_yoke_of_a_busy_item(world: StandingsPlatform) -> None:
     busy(world, 2)
-    assert world.yoke("ann", "tea", 4) == Cost(round_trips=4, reads=5, writes=3, tasks=1)
+    assert world.yoke("ann", "tea", 4) == row_cost("standings", "event_busy", s=2, b=1)
 
 
 def test_a_fold_run_of_a_hundred_adjustments(world: StandingsPlatform) -> None:
     busy(world, 101)
     assert len(world.tasks) == 1
-    assert world.run_task(world.tasks[0]) == Cost(round_trips=5, reads=104, writes=1, deletes=100)
+    assert world.run_task(world.tasks[0]) == row_cost("standings", "fold", n=100)
 
 
 def test_a_fold_run_of_yokes_without_values_asks_for_no_extremes(world: StandingsPlatform) -> None:
     for index in range(101):
         world.yoke(f"u{index}", "tea")
-    assert world.run_task(world.tasks[0]) == Cost(round_trips=3, reads=102, writes=1, deletes=100)
+    assert world.run_task(world.tasks[0]) == row_cost("standings", "fold_likes", n=100)
 
 
 def test_a_fold_run_of_several_pages_writes_the_standing_once(world: StandingsPlatform) -> None:
     """Each full page leaves one adjustment with its sum; the last page is what is left, with those."""
     busy(world, 91)
-    with LIMITS.replaced(fold_page_max=40):
+    with replaced(fold_page_max=40):
         cost = world.run_task(world.tasks[0])
     # the writes: two sums, and the standing
-    assert cost == Cost(round_trips=3 + 3 + 5, reads=42 + 42 + 16, writes=3, deletes=40 + 40 + 12)
+    assert cost == row_cost("standings", "fold", "fold_page", "fold_page", n=12, m=40)
     assert world.standing("item", "tea")["count"] == 91
 
 
 def test_reading_a_standing(world: StandingsPlatform) -> None:
     world.yoke("ann", "tea")
-    assert world.cost_of(lambda: boards.get(world.ports, TEA)) == Cost(round_trips=2, reads=3)
+    assert world.cost_of(lambda: service.get_standing(world.ports, TEA)) == row_cost("standings", "get")
 
 
 def test_a_leaderboard_and_a_rank(world: StandingsPlatform) -> None:
     for item in "abcde":
         world.yoke(f"user of {item}", item)
     board = BoardRequest("item", "count", 3, "")
-    assert world.cost_of(lambda: boards.top(world.ports, board)) == Cost(round_trips=2, reads=4)
+    assert world.cost_of(lambda: service.leaderboard(world.ports, board)) == row_cost("standings", "leaderboard", n=3)
     ranked = RankRequest(StandingKey("item", "c"), "count", 0)
-    assert world.cost_of(lambda: boards.rank(world.ports, ranked)) == Cost(round_trips=3, reads=4)
+    assert world.cost_of(lambda: service.rank(world.ports, ranked)) == row_cost("standings", "rank")
 
 
 def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
@@ -100,8 +102,8 @@ def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
     world.rest()
     world.unyoke("u0", "tea")
     ranked = RankRequest(TEA, "average", 3)
-    assert boards.rank(world.ports, ranked)["rank"] == 1
-    assert boards.top(world.ports, BoardRequest("item", "sum", 2, "")).standings
+    assert service.rank(world.ports, ranked)["rank"] == 1
+    assert service.leaderboard(world.ports, BoardRequest("item", "sum", 2, "")).items
 
 
 def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
@@ -109,10 +111,10 @@ def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
     for user in "abc":
         world.yoke(user, "tea", 1)
         world.rest()
-    upkeep.begin_walk(world.ports, "night")
+    service.begin_walk(world.ports, "night")
     yokes_page, counted_page, items, users = (world.run_task(world.tasks[0]) for _ in range(4))
     assert world.tasks == []
-    assert yokes_page == Cost(round_trips=1 + 3 + 1, reads=3 * 4, tasks=1)
+    assert yokes_page == row_cost("standings", "night_yoke", n=3)
     assert counted_page == Cost(round_trips=1 + 3 + 2, reads=3 * 4 + 1, tasks=1)
-    assert items == Cost(round_trips=1 + 4 + 2, reads=1 + (3 + 3) + 1, tasks=1)
+    assert items == total(row_cost("standings", "night_standing", n=3), Cost(round_trips=1 + 2, reads=1, tasks=1))
     assert users == Cost(round_trips=1 + 3 * 4 + 1, reads=3 + 3 * (3 + 1) + 1)

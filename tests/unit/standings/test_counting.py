@@ -2,10 +2,10 @@
 
 import pytest
 
-from shared.core.rules.problems import Unavailable
-from shared.standings.operations import counting
-from shared.standings.rules.tallies import Tally, number_of, units_of
-from shared.testing.recorded_log import RecordedLog
+from signalbox.core.problems import Unavailable
+from signalbox.standings import tasks
+from signalbox.standings.model.yokes import Tally, number_of, units_of
+from signalbox.testing.ports import RecordedLog
 from tests.unit.standings.standings_platform import StandingsPlatform, event, numbers
 
 
@@ -69,7 +69,7 @@ def test_writes_of_other_clients_count_and_what_cannot_be_counted_is_left_out(wo
 
 
 def test_a_yoke_with_an_invalid_id_is_logged_and_not_counted(world: StandingsPlatform) -> None:
-    counting.count_event(world.ports, event("ann", "tea").__class__("e", "yokes", "tea", "yokes/tea", None, None))
+    tasks.count_event(world.ports, event("ann", "tea").__class__("e", "yokes", "tea", "yokes/tea", None, None))
     assert [message for message, _ in world.reported] == ["yoke with an invalid id, not counted"]
     assert isinstance(world.log, RecordedLog)
 
@@ -159,10 +159,10 @@ def test_a_fold_run_that_is_early_is_retried(world: StandingsPlatform) -> None:
 
 
 def counting_run(world: StandingsPlatform, payload: object) -> None:
-    from shared.standings.operations import upkeep
+    from signalbox.standings import tasks as upkeep
 
     assert isinstance(payload, dict)
-    upkeep.run(world.ports, "fold", payload)
+    upkeep.run_task(world.ports, "fold", payload)
 
 
 def test_an_event_whose_fold_task_was_refused_enqueues_it_when_it_comes_again(world: StandingsPlatform) -> None:
@@ -170,7 +170,7 @@ def test_an_event_whose_fold_task_was_refused_enqueues_it_when_it_comes_again(wo
     world.put_yoke("b", "tea")
     world.refusal = Unavailable("the queue is away")
     with pytest.raises(Unavailable):
-        counting.count_event(world.ports, event("b", "tea"))
+        tasks.count_event(world.ports, event("b", "tea"))
     world.refusal = None
     world.count("b", "tea")
     world.fold()

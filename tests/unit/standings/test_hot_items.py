@@ -8,12 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from shared.core.operations.ports import Put, Snapshot
-from shared.core.rules.limits import LIMITS
-from shared.standings.operations import boards
-from shared.standings.rules.keys import COUNTED, YOKES, StandingKey, YokeKey
-from shared.standings.rules.tallies import Value
-from shared.standings.rules.yokes import Yoke
+from signalbox.core.ports import Put, Snapshot
+from signalbox.standings import service
+from signalbox.standings.limits import LIMITS
+from signalbox.standings.model.yokes import COUNTED, YOKES, StandingKey, Value, Yoke, YokeKey
 from tests.unit.standings.virtual_time import VirtualTime
 
 A_SECOND = 500
@@ -59,14 +57,14 @@ def rush(seconds: int, value: Value = None) -> Rush:
     return made
 
 
-@pytest.fixture(scope="module", params=[12, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[12, pytest.param(60, marks=pytest.mark.marathon)])
 def hot(request: pytest.FixtureRequest) -> tuple[Rush, int]:
     return rush(request.param), request.param
 
 
 def test_nothing_of_a_rush_is_lost(hot: tuple[Rush, int]) -> None:
     made, seconds = hot
-    shown = boards.get(made.reliable_ports(), ITEM)
+    shown = service.get_standing(made.reliable_ports(), ITEM)
     assert (shown.standing.tally.count, shown.pending) == (A_SECOND * seconds, 0)
 
 
@@ -116,7 +114,7 @@ def test_after_a_rush_the_standing_is_written_directly_again() -> None:
     made.yoke(made.second + 2 * LIMITS.standing_quiet_seconds, "last")
     made.run()
     assert made.folds[ITEM.text] == folds
-    assert boards.get(made.reliable_ports(), ITEM).standing.tally.count == 3 * A_SECOND + 1
+    assert service.get_standing(made.reliable_ports(), ITEM).standing.tally.count == 3 * A_SECOND + 1
 
 
 def test_a_rush_of_ratings_keeps_the_extremes() -> None:
@@ -124,6 +122,6 @@ def test_a_rush_of_ratings_keeps_the_extremes() -> None:
     for index in range(A_SECOND * 3):
         made.yoke(index / A_SECOND, f"u{index}", 1 + index % 5)
     made.run()
-    standing = boards.get(made.reliable_ports(), ITEM).standing
+    standing = service.get_standing(made.reliable_ports(), ITEM).standing
     assert (standing.tally.count, standing.average, standing.min, standing.max) == (3 * A_SECOND, 3.0, 1, 5)
     assert made.writes.most(WINDOW_SECONDS)[0] <= WINDOW_SECONDS + 1

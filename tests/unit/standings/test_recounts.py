@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.operations.ports import Put
-from shared.core.rules.effects import Effect
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Unavailable
-from shared.standings.operations import folding, recounts, upkeep
-from shared.standings.operations.folding import PageReads
-from shared.standings.rules.keys import StandingKey
-from shared.standings.rules.recounts import Recount
-from shared.standings.rules.standings import Standing
+from signalbox.adapters.meter import Cost
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Put
+from signalbox.core.problems import Unavailable
+from signalbox.standings import service, tasks
+from signalbox.standings.model.standings import Recount, Standing
+from signalbox.standings.model.yokes import StandingKey
+from signalbox.standings.storage import FoldReads
+from signalbox.testing.limits import replaced
 from tests.unit.standings.standings_platform import StandingsPlatform, numbers
 
 TEA = StandingKey("item", "tea")
@@ -31,7 +30,7 @@ def world() -> Iterator[StandingsPlatform]:
     broken = {**dict(made.store.read(TEA.path)[0].data or {}), "yokes": 7, "min": -9}
     made.store.commit([Put(TEA.path, broken)])
     made.rest()
-    with LIMITS.replaced(recount_page_max=3, recount_pages_max=1):
+    with replaced(recount_page_max=3, recount_pages_max=1):
         yield made
 
 
@@ -40,7 +39,7 @@ def turns(world: StandingsPlatform) -> list[Effect]:
 
 
 def test_a_recount_of_several_pages_takes_a_task_for_each(world: StandingsPlatform) -> None:
-    recounts.begin_recount(world.ports, "run", TEA)
+    service.begin_recount(world.ports, "run", TEA)
     ran = 0
     while waiting := turns(world):
         world.run_task(waiting[0])
@@ -53,7 +52,7 @@ def test_a_recount_of_several_pages_takes_a_task_for_each(world: StandingsPlatfo
 @pytest.mark.parametrize("pause", [0.0, 0.7, 3.0])
 def test_a_recount_ends_exact_while_yokes_come_and_go(world: StandingsPlatform, pause: float) -> None:
     """Between turns a yoke comes, one of the first goes, one in the middle changes, and one goes and comes back."""
-    recounts.begin_recount(world.ports, "run", TEA)
+    service.begin_recount(world.ports, "run", TEA)
     turn = 0
     while waiting := turns(world):
         world.run_task(waiting[0])
@@ -71,7 +70,7 @@ def test_a_recount_ends_exact_while_yokes_come_and_go(world: StandingsPlatform, 
         len(values), sum(values), sum(values) / len(values), min=min(values), max=max(values)
     )
     assert [message for message, _ in world.reported] == [DRIFTED]
-    recounts.begin_recount(world.ports, "again", TEA)
+    service.begin_recount(world.ports, "again", TEA)
     world.fold()
     assert len(world.reported) == 1, "nothing had drifted"
 
@@ -88,50 +87,50 @@ def _left(turns_taken: int) -> list[int]:
 
 
 def test_a_turn_that_comes_again_adds_nothing(world: StandingsPlatform) -> None:
-    recounts.begin_recount(world.ports, "run", TEA)
+    service.begin_recount(world.ports, "run", TEA)
     [first] = turns(world)
     world.run_task(first)
     [second] = turns(world)
     held = Standing.from_record(world.store.read(TEA.path)[0].data)
     for task in (first, first):
-        upkeep.run(world.ports, task.task, task.payload)
+        tasks.run_task(world.ports, task.task, task.payload)
     assert Standing.from_record(world.store.read(TEA.path)[0].data) == held
     assert turns(world) == [second]
     world.fold()
-    upkeep.run(world.ports, second.task, second.payload)
+    tasks.run_task(world.ports, second.task, second.payload)
     assert (world.standing("item", "tea")["count"], turns(world)) == (20, [])
 
 
 def test_a_turn_that_dies_after_its_commit_goes_on(world: StandingsPlatform) -> None:
-    recounts.begin_recount(world.ports, "run", TEA)
+    service.begin_recount(world.ports, "run", TEA)
     [first] = turns(world)
     world.tasks.remove(first)
     world.refusal = Unavailable("the process dies")
     with pytest.raises(Unavailable):
-        upkeep.run(world.ports, first.task, first.payload)
+        tasks.run_task(world.ports, first.task, first.payload)
     world.refusal = None
-    upkeep.run(world.ports, first.task, first.payload)
+    tasks.run_task(world.ports, first.task, first.payload)
     world.fold()
     assert world.standing("item", "tea")["count"] == 20
 
 
 def test_a_recount_begins_anew_when_a_sum_without_places_is_added(world: StandingsPlatform) -> None:
     """A fold run that read the standing just before the recount began replaces adjustments by their sum."""
-    recounts.begin_recount(world.ports, "run", TEA)
+    service.begin_recount(world.ports, "run", TEA)
     world.run_task(turns(world)[0])
     world.unyoke("u00", "tea")  # the walk is past it
     world.yoke("new", "tea", 4)
-    with LIMITS.replaced(fold_page_max=2):
-        page = PageReads(TEA).load(world.ports.store, 0)
+    with replaced(fold_page_max=2):
+        page = FoldReads(TEA).load(world.ports.store, 0)
     assert page is not None
-    world.store.commit(folding._merged(TEA, page).state)
+    world.store.commit(tasks._merged(TEA, page).state)
     world.fold()
     assert world.standing("item", "tea") == numbers(20, 194, 9.7, min=1, max=19)
     assert Standing.from_record(world.store.read(TEA.path)[0].data).recount is None
 
 
 def test_the_night_recounts_a_large_standing_by_tasks_of_its_own(world: StandingsPlatform) -> None:
-    upkeep.begin_walk(world.ports, "night")
+    service.begin_walk(world.ports, "night")
     world.fold()
     assert world.standing("item", "tea") == numbers(20, 190, 9.5, min=0, max=19)
 
@@ -140,7 +139,7 @@ def test_a_standing_whose_yokes_never_rest_is_reported_and_left(
     world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recount, "rests_under", lambda *_: False)
-    recounts.begin_recount(world.ports, "run", TEA)
+    service.begin_recount(world.ports, "run", TEA)
     world.fold()
     assert [message for message, _ in world.reported] == ["standing is busy, not recounted"]
     assert Standing.from_record(world.store.read(TEA.path)[0].data).recount is None
@@ -148,7 +147,7 @@ def test_a_standing_whose_yokes_never_rest_is_reported_and_left(
 
 def test_what_a_turn_costs(world: StandingsPlatform) -> None:
     """The standing, its pages, the adjustments, the commit; then the time, for the task that follows."""
-    recounts.begin_recount(world.ports, "run", TEA)
-    with LIMITS.replaced(recount_pages_max=5):
+    service.begin_recount(world.ports, "run", TEA)
+    with replaced(recount_pages_max=5):
         cost = world.run_task(turns(world)[0])
     assert cost == Cost(round_trips=1 + 5 + 1 + 1 + 1 + 1, reads=1 + 15 + 1 + 1, writes=1, tasks=1)

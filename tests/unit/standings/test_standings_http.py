@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import Put
-from shared.core.rules.limits import LIMITS
-from shared.kit import Function, standing_changed, standings
-from shared.testing import Faults, Harness
+from signalbox import Function, standing_changed, standings
+from signalbox.core.ports import Put
+from signalbox.testing import Faults, Harness
+from signalbox.testing.limits import replaced
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_deleting_an_item_lets_its_users_standings_follow(harness: Harness) -> N
     harness.run()
     harness.advance(2)
     assert harness.delete("yokes?item=x").status == 202
-    with LIMITS.replaced(remove_page_max=3):
+    with replaced(remove_page_max=3):
         harness.run()
     assert numbers(harness, "item", "x")[:2] == (0, 0)
     assert numbers(harness, "user", "u0") == (1, 5, 5.0, 5, 5, 0)
@@ -126,7 +126,7 @@ def test_deleting_a_user_lets_its_items_standings_follow(harness: Harness) -> No
     harness.run()
     harness.advance(2)
     assert harness.delete("yokes?user=a").status == 202
-    with LIMITS.replaced(remove_page_max=1):
+    with replaced(remove_page_max=1):
         harness.run()
     assert numbers(harness, "item", "x") == (1, 3, 3.0, 3, 3, 0)
     assert harness.ids("yokes") == ["b~x"]

@@ -17,16 +17,16 @@ from typing import TypeVar
 
 from greenlet import greenlet
 
-from infra import catalogue
-from shared.core.operations.ports import Committed, Conflict, Field, Outcome, Ports, Query, Snapshot, Write
-from shared.core.rules.effects import Effect
-from shared.core.rules.problems import Unavailable
-from shared.standings.operations import counting, upkeep
-from shared.standings.rules import tasks
-from shared.standings.rules.keys import YOKES, YokeKey
-from shared.testing.clock import EPOCH
-from shared.testing.memory_store import MemoryStore
-from shared.testing.recorded_log import RecordedLog
+from signalbox.core import names
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Committed, Conflict, Outcome, Ports, Query, Snapshot, Write
+from signalbox.core.problems import Unavailable
+from signalbox.core.queries import Field
+from signalbox.standings import tasks
+from signalbox.standings.model.yokes import YOKES, YokeKey
+from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.ports import EPOCH, RecordedLog
+from signalbox_infra import catalogue
 
 READ_SECONDS, COMMIT_SECONDS, RECORD_SECONDS = 0.02, 0.06, 0.0003
 """Of a call, and more for each record that it returns or writes: 400 of them take 0.12 s more."""
@@ -74,7 +74,7 @@ class VirtualTime:
         self._numbers = count()
         self._hub = greenlet.getcurrent()
         self._names: set[str] = set()
-        self._folds_free = catalogue.load().queues[tasks.QUEUE].concurrent_max
+        self._folds_free = catalogue.load().queues[names.STANDINGS_QUEUE].concurrent_max
 
     def reliable_ports(self) -> Ports:
         """Return ports whose calls take no time: for what comes after a run."""
@@ -132,7 +132,7 @@ class VirtualTime:
         while not self._folds_free:
             self.sleep(DELIVERY_SECONDS)
         self._folds_free -= 1
-        self._until_done(lambda: upkeep.run(self.ports, effect.task, effect.payload))
+        self._until_done(lambda: tasks.run_task(self.ports, effect.task, effect.payload))
         self._folds_free += 1
 
     # --- events ---
@@ -143,7 +143,7 @@ class VirtualTime:
         if path.startswith(f"{YOKES}/") and (key := YokeKey.from_id(after.id)):
             for _delivery in range(1 + (self._random.random() < REPEATED_EVENTS)):
                 arrives = self.second + EVENT_SECONDS * (0.5 + self._random.random())
-                self.at(arrives, lambda: self._until_done(lambda: counting.count(self.ports, key)))
+                self.at(arrives, lambda: self._until_done(lambda: tasks.count(self.ports, key)))
 
     def _until_done(self, work: Callable[[], object]) -> None:
         while True:

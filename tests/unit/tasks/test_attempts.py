@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.tasks.rules.attempts import Attempt, RetryLimits, Start
+from signalbox.tasks.model import Attempt, RetryLimits, Start
 
 
 @pytest.mark.parametrize("starts", [1, 2, 3])

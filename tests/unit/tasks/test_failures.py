@@ -1,17 +1,19 @@
-"""What was given up is kept: to look at, to run again once, to delete; what is being retried shows its last error."""
+"""Tasks that were given up are kept: to look at, to run again once, to delete. Retried tasks show their last error."""
 
 from typing import Any
 
 import pytest
 
-from shared.core.rules.effects import Effect
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Problem
-from shared.kit import Completion, Function, Lease, Unit, batch, documents, semaphore
-from shared.tasks.operations.attempts import count_start
-from shared.tasks.rules.attempts import Attempt
-from shared.testing import Harness
-from shared.testing.fixtures import harness as harness
+from signalbox import Completion, Function, Lease, Unit, batch, documents, semaphore
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import Problem
+from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
+from signalbox.tasks.model import Attempt
+from signalbox.tasks.storage import count_start
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+from signalbox.testing.limits import replaced
 
 TRACE = "00-11111111111111111111111111111111-2222222222222222-01"
 
@@ -245,7 +247,7 @@ def test_failures_come_newest_first_in_pages(harness: Harness) -> None:
         harness.queue.create([Effect(f"id-{number}", "tasks", "printers", "refuse", payload, path="/tasks/refuse")])
         harness.run()
         harness.advance(1)
-    with LIMITS.replaced(failures_listed_max=2):
+    with replaced(failures_listed_max=2):
         ids, token = [], ""
         while True:
             page = harness.get(f"failures?page_token={token}").json
@@ -273,6 +275,6 @@ def test_texts_that_no_record_holds_are_cut_and_cleaned(harness: Harness, broken
     harness.queue.create([Effect("id-shout", "tasks", "loud", "shout", {}, path="/tasks/shout")])
     harness.run()
     failure = harness.get("failures/id-shout").json
-    assert len(failure["error"]) == LIMITS.error_letters_max
+    assert len(failure["error"]) == CORE_LIMITS.error_letters_max
     assert failure["error"].startswith("NoPaper: ?xxx")
-    assert len(failure["traceback"]) == LIMITS.traceback_letters_max
+    assert len(failure["traceback"]) == TASKS_LIMITS.traceback_letters_max

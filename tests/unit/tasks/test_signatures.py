@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 import pytest
 
-from shared.core.rules.problems import BadArgument
-from shared.core.rules.task_context import Lease, Unit
-from shared.tasks.rules.signatures import Signature, WrongArguments, type_errors
+from signalbox.batches.model.units import Unit
+from signalbox.core.problems import BadArgument
+from signalbox.semaphores.model import Lease
+from signalbox.tasks.requests.signatures import Signature, WrongArguments, type_errors
 
 UNIT = Unit("b", 3)
 
@@ -112,7 +113,7 @@ def test_a_parameter_that_no_json_value_fits_is_refused_when_the_task_is_declare
         ([], list[bool], []),
         ([1, True, "a"], list[int], ["x[1] must be int, not bool", "x[2] must be int, not str"]),
         ([True], list[int], ["x[0] must be int, not bool"]),
-        ({"a": 1, 2: 3}, dict[str, int], ["x has the key 2, which is no str"]),
+        ({"a": 1, 2: 3}, dict[str, int], ["x has the key 2, which is not a str"]),
         ({"a": "b"}, dict[str, int], ["x.a must be int, not str"]),
         ([float("inf")], list[float], ["x[0] is inf, which is not JSON"]),
     ],

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules.problems import Unavailable
-from shared.kit import DocumentEvent, Function, Problem, Request, Unit, batch, documents
-from shared.testing import Faults, Harness, TaskFailed
-from shared.testing.fixtures import harness as harness
-from shared.testing.loading import UnknownFunction
+from signalbox import DocumentEvent, Function, Problem, Request, Unit, batch, documents
+from signalbox.core.problems import Unavailable
+from signalbox.testing import Faults, Harness, TaskFailed
+from signalbox.testing.fixtures import harness as harness
+from signalbox.testing.loading import UnknownFunction
 
 ROOT = Path(__file__).parents[3]
 
@@ -208,7 +208,7 @@ def test_a_function_is_loaded_from_its_folder(harness: Harness, tmp_path: Path) 
     (tmp_path / "greeting.py").write_text('WORD = "hello"\n')
     (tmp_path / "main.py").write_text(
         "from greeting import WORD\n"
-        "from shared.kit import Function\n"
+        "from signalbox import Function\n"
         'app = Function("greeter")\n'
         '@app.http("GET", "/{name}")\n'
         "def greet(request, name):\n"

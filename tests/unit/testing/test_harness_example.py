@@ -1,8 +1,8 @@
 """A test of one's own function, as a user writes it. The pages quote it."""
 
-from shared.kit import Function, Lease, Request, Response, documents, semaphore
-from shared.testing import Faults, Harness
-from shared.testing.fixtures import harness as harness
+from signalbox import Function, Lease, Request, Response, documents, semaphore
+from signalbox.testing import Faults, Harness
+from signalbox.testing.fixtures import harness as harness
 
 app = Function("printers")
 

@@ -7,14 +7,15 @@ from unittest import mock
 
 import pytest
 
-from infra import catalogue
-from shared.adapters.firestore.index_errors import refused
-from shared.core.operations.ports import Condition, Order, Put, Query, Snapshot
-from shared.core.operations.query_validation import full_order
-from shared.core.rules import indexes
-from shared.core.rules.problems import BadQuery, NeedsIndex, Unavailable
-from shared.testing.index_check import IndexedStore
-from shared.testing.memory_store import MemoryStore
+from signalbox.adapters.firestore.errors import refused_query
+from signalbox.core import queries as core_queries
+from signalbox.core.ports import Put, Query, Snapshot
+from signalbox.core.problems import BadQuery, NeedsIndex, Unavailable
+from signalbox.core.queries import Condition, Order
+from signalbox.core.validation import full_order
+from signalbox.testing.index_check import IndexedStore
+from signalbox.testing.memory_store import MemoryStore
+from signalbox_infra import catalogue
 from tests.simulation.__main__ import WORLDS
 from tests.simulation.half_commits import HalfCommitStore
 
@@ -22,7 +23,7 @@ QUERY = Query("documents", (Condition(("a", "zip"), "==", 1),), (Order(("n",), d
 ENTRY = 'documents-a-zip-n: {collection: documents, fields: ["a.zip", "-n"]}'
 
 
-def store(*declared: indexes.Index) -> IndexedStore:
+def store(*declared: core_queries.Index) -> IndexedStore:
     inner = MemoryStore(lambda: datetime(2026, 1, 1, tzinfo=UTC))
     inner.commit([Put(f"documents/{n}", {"a": {"zip": 1}, "n": n}) for n in (1, 2)])
     return IndexedStore(inner, declared)
@@ -37,7 +38,7 @@ def test_a_query_without_its_index_is_refused_with_the_entry_to_add() -> None:
 
 
 def test_a_query_with_its_index_is_answered() -> None:
-    declared = store(indexes.parse("documents", ("a.zip", "-n")))
+    declared = store(core_queries.parse("documents", ("a.zip", "-n")))
     assert [each.id for each in declared.query(QUERY)] == ["2", "1"]
     assert declared.count(QUERY) == 2
 
@@ -49,18 +50,18 @@ def test_a_query_that_is_none_is_a_bad_query_before_it_needs_an_index() -> None:
 
 
 def test_the_clouds_own_refusal_names_the_same_entry() -> None:
-    answer = refused(QUERY, "The query requires an index. You can create it here: https://…")
+    answer = refused_query(QUERY, "The query requires an index. You can create it here: https://…")
     assert isinstance(answer, NeedsIndex)
     assert ENTRY in answer.detail
 
 
 def test_an_index_that_is_still_being_built_is_unavailable() -> None:
     building = "The query requires an index. That index is currently building and cannot be used yet."
-    assert isinstance(refused(QUERY, building), Unavailable)
+    assert isinstance(refused_query(QUERY, building), Unavailable)
 
 
 def test_a_missing_index_that_no_rule_explains_keeps_firestores_message() -> None:
-    answer = refused(Query("documents", (Condition(("a",), "==", 1),)), "exempted")
+    answer = refused_query(Query("documents", (Condition(("a",), "==", 1),)), "exempted")
     assert isinstance(answer, BadQuery)
     assert "exempted" in answer.detail
 
@@ -92,7 +93,7 @@ def asked() -> list[Query]:
 def test_the_kits_own_queries_need_no_index_that_the_catalogue_does_not_declare(asked: list[Query]) -> None:
     declared = [index.parsed for index in catalogue.load().indexes.values()]
     assert {query.collection.rpartition("/")[2] for query in asked} >= ASKED_BY_THE_KIT
-    lacking = {indexes.lacking(each.collection, each.where, full_order(each), declared) for each in asked}
+    lacking = {core_queries.lacking(each.collection, each.where, full_order(each), declared) for each in asked}
     assert lacking == {None}
 
 

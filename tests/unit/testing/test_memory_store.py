@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.operations.ports import (
+from signalbox.core.ports import (
     SERVER_TIME,
     AlreadyExists,
     Change,
@@ -18,7 +18,7 @@ from shared.core.operations.ports import (
     Query,
     Snapshot,
 )
-from shared.testing.memory_store import MemoryStore
+from signalbox.testing.memory_store import MemoryStore
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

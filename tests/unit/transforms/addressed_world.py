@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from shared.transforms.operations import transforms
-from shared.transforms.rules.transforms import PutTransformRequest
+from signalbox.transforms import service
+from signalbox.transforms.model import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 
 ADDRESS: dict[str, Any] = {
@@ -23,7 +23,7 @@ SHOWN_FULL = {"key": "1234567", "fulladdr": "1 thing st, stuffville 54321"}
 def world() -> OperationsPlatform:
     """A world at rest in which Fred lives at an address, and a transform makes one line of addresses."""
     world = OperationsPlatform()
-    transforms.put(world.ports, PutTransformRequest.from_request("address", FULL))
+    service.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.put("1234567", **ADDRESS)
     world.put("897654", type="Person", name="Fred", address={"key": "1234567"})
     world.settle()

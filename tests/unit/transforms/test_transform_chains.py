@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules.limits import LIMITS
-from shared.transforms.operations import transforms
-from shared.transforms.rules.transforms import PutTransformRequest
+from signalbox.documents.limits import LIMITS
+from signalbox.transforms import service
+from signalbox.transforms.model import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transforms.addressed_world import world as world
 
@@ -15,7 +15,7 @@ from tests.unit.transforms.addressed_world import world as world
 def chain() -> OperationsPlatform:
     """A world in which a change travels through transforms over more links than any may."""
     world = OperationsPlatform()
-    transforms.put(world.ports, PutTransformRequest.from_request("x", {"n": "{{.n}}{{.x .n}}"}))
+    service.put(world.ports, PutTransformRequest.from_request("x", {"n": "{{.n}}{{.x .n}}"}))
     world.put("d0", n="a")
     for number in range(1, LIMITS.hops_max + 4):
         world.put(f"d{number}", x={"key": f"d{number - 1}"})
@@ -49,7 +49,7 @@ def test_a_put_fills_copies_that_were_cut_at_the_last_hop(chain: OperationsPlatf
 )
 def test_growth_round_a_cycle_of_documents_ends(transform: Any) -> None:
     world = OperationsPlatform()
-    transforms.put(world.ports, PutTransformRequest.from_request("x", transform))
+    service.put(world.ports, PutTransformRequest.from_request("x", transform))
     for key, target in ("ab", "bc", "ca"):
         world.put(key, x={"key": target}, n=1)
     world.settle()

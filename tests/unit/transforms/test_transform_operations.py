@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.rules.problems import BadKey, BadTransform, NotFound, TransformFailed
-from shared.documents.operations import documents
-from shared.documents.rules.queries import FindRequest
-from shared.transforms.operations import transforms
-from shared.transforms.rules.transforms import PutTransformRequest
+from signalbox.core.problems import BadKey, NotFound, TransformFailed
+from signalbox.documents.requests import FindRequest
+from signalbox.documents.service import documents
+from signalbox.transforms import service
+from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.problems import BadTransform
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transforms.addressed_world import ADDRESS, FULL, SHOWN_FULL
 from tests.unit.transforms.addressed_world import world as world
@@ -33,7 +34,7 @@ def test_a_transform_is_applied_to_each_link_in_a_list_and_at_any_depth(world: O
 
 
 def test_output_follows_its_target_under_every_field(world: OperationsPlatform) -> None:
-    transforms.put(world.ports, PutTransformRequest.from_request("town", {"name": "#.city"}))
+    service.put(world.ports, PutTransformRequest.from_request("town", {"name": "#.city"}))
     world.put("p", address={"key": "1234567"}, town=[{"key": "1234567"}], plain={"key": "1234567"})
     world.settle()
     moved = {"addr1": "2 thing st", "city": "somewheretown", "zipcode": 12345}
@@ -48,7 +49,7 @@ def test_output_follows_its_target_under_every_field(world: OperationsPlatform) 
 
 
 def test_a_links_own_key_wins_and_the_source_has_its_key(world: OperationsPlatform) -> None:
-    transforms.put(
+    service.put(
         world.ports,
         PutTransformRequest.from_request("l", {"key": "another", "of": "#.key", "inner": {"key": "1234567", "n": 1}}),
     )
@@ -75,7 +76,7 @@ def test_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(wor
 
 
 def test_a_put_is_refused_where_output_is_not_an_object_and_nothing_is_lost(world: OperationsPlatform) -> None:
-    transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
+    service.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
     world.put("t", detail={"n": 1})
     world.put("p", part=[{"key": "t"}])
     before = world.record("documents/p")
@@ -89,7 +90,7 @@ def test_a_put_is_refused_where_output_is_not_an_object_and_nothing_is_lost(worl
 def test_a_copy_whose_transform_fails_is_marked_and_logged_until_it_succeeds(
     world: OperationsPlatform,
 ) -> None:
-    transforms.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
+    service.put(world.ports, PutTransformRequest.from_request("part", "#.detail"))
     world.put("t", detail={"n": 1})
     world.put("p", part={"key": "t"}, n=1)
     world.settle()
@@ -104,19 +105,19 @@ def test_a_copy_whose_transform_fails_is_marked_and_logged_until_it_succeeds(
 
 def test_a_key_in_a_transform_is_not_a_link(world: OperationsPlatform) -> None:
     transform = {"a": {"key": "1234567"}, "b": [[{"key": "x"}]]}
-    stored = transforms.put(world.ports, PutTransformRequest.from_request("l", transform))
+    stored = service.put(world.ports, PutTransformRequest.from_request("l", transform))
     assert (stored.transform, stored.created) == (transform, True)
-    assert transforms.get(world.ports, "l") == replace(stored, created=False)
+    assert service.get(world.ports, "l") == replace(stored, created=False)
     assert world.events == []
     assert world.ids("wanted") == []
 
 
 def test_a_put_replaces_a_transform_and_an_unknown_one_is_not_found(world: OperationsPlatform) -> None:
-    first = transforms.get(world.ports, "address")
-    again = transforms.put(world.ports, PutTransformRequest.from_request("address", {"n": 1}))
+    first = service.get(world.ports, "address")
+    again = service.put(world.ports, PutTransformRequest.from_request("address", {"n": 1}))
     assert (again.transform, again.created) == ({"n": 1}, False)
     assert again.etag != first.etag
-    for call in (transforms.get, transforms.delete):
+    for call in (service.get, service.delete):
         with pytest.raises(NotFound):
             call(world.ports, "nobody")
 
@@ -124,7 +125,7 @@ def test_a_put_replaces_a_transform_and_an_unknown_one_is_not_found(world: Opera
 def test_an_invalid_transform_or_name_is_refused_and_stores_nothing() -> None:
     world = OperationsPlatform()
     with pytest.raises(BadTransform):
-        transforms.put(world.ports, PutTransformRequest.from_request("address", "text"))
+        service.put(world.ports, PutTransformRequest.from_request("address", "text"))
     with pytest.raises(BadKey):
-        transforms.put(world.ports, PutTransformRequest.from_request("key", FULL))
+        service.put(world.ports, PutTransformRequest.from_request("key", FULL))
     assert [world.ids(collection) for collection in ("transforms", "outbox")] == [[], []]

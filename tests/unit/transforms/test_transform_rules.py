@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import BadKey, BadTransform, BadValue, Problem, TooDeep, TooLarge
-from shared.transforms.rules import transforms
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import BadKey, BadValue, Problem, TooDeep, TooLarge
+from signalbox.transforms import model
+from signalbox.transforms.limits import LIMITS as TRANSFORMS_LIMITS
+from signalbox.transforms.problems import BadTransform
 
 
 @pytest.mark.parametrize(
@@ -24,7 +26,7 @@ from shared.transforms.rules import transforms
     ],
 )
 def test_a_transform_that_may_produce_an_object_round_trips(transform: Any) -> None:
-    assert transforms.from_record(transforms.to_record(transforms.check(transform))) == transform
+    assert model.transform_from_record(model.transform_to_record(model.check_transform(transform))) == transform
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,7 @@ def test_a_transform_that_may_produce_an_object_round_trips(transform: Any) -> N
 )
 def test_a_transform_that_never_produces_an_object_is_refused(transform: Any) -> None:
     with pytest.raises(BadTransform):
-        transforms.check(transform)
+        model.check_transform(transform)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_a_transform_that_never_produces_an_object_is_refused(transform: Any) ->
 )
 def test_unclosed_braces_are_refused_with_their_field(transform: Any, field: str) -> None:
     with pytest.raises(BadTransform) as refusal:
-        transforms.check(transform)
+        model.check_transform(transform)
     assert refusal.value.field == field
 
 
@@ -66,21 +68,21 @@ def nested(levels: int) -> Any:
         ({"a": 2**63}, BadValue),
         ({"": 1}, BadValue),
         ({"__x__": 1}, BadValue),
-        (nested(LIMITS.depth_max + 1), TooDeep),
-        ({"a": "x" * LIMITS.transform_bytes_max}, TooLarge),
+        (nested(CORE_LIMITS.depth_max + 1), TooDeep),
+        ({"a": "x" * TRANSFORMS_LIMITS.transform_bytes_max}, TooLarge),
     ],
 )
 def test_a_transform_with_values_that_no_document_holds_is_refused(transform: Any, problem: type[Problem]) -> None:
     with pytest.raises(problem):
-        transforms.check(transform)
+        model.check_transform(transform)
 
 
 @pytest.mark.parametrize("name", ["key", "", "a/b", ".", "__x__", "x" * 1_501, "\x00"])
 def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(BadKey):
-        transforms.check_name(name)
+        model.check_transform_name(name)
 
 
 @pytest.mark.parametrize("data", [None, {}, {"botl": 5}, {"botl": "{"}])
 def test_an_invalid_record_of_another_client_counts_as_no_transform(data: Any) -> None:
-    assert transforms.from_record(data) is None
+    assert model.transform_from_record(data) is None

@@ -6,28 +6,30 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.meter import Cost
-from shared.core.operations import outbox
-from shared.core.operations.ports import Outcome, Put, Write
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.problems import Unavailable
-from shared.documents.operations import documents
-from shared.links.operations import fan_out as links
-from shared.transforms.operations import transforms
-from shared.transforms.rules.transforms import PutTransformRequest
+from signalbox.adapters.meter import Cost
+from signalbox.core import outbox
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Outcome, Put, Write
+from signalbox.core.problems import Unavailable
+from signalbox.documents.service import documents
+from signalbox.links import tasks
+from signalbox.links.limits import LIMITS as LINKS_LIMITS
+from signalbox.links.service import fan_out
+from signalbox.transforms import service
+from signalbox.transforms.model import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transforms.addressed_world import ADDRESS, FULL, SHOWN_FULL
 from tests.unit.transforms.addressed_world import world as world
 
 
 def test_documents_follow_a_transform_that_is_changed_deleted_and_stored_again(world: OperationsPlatform) -> None:
-    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
+    service.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.settle()
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
-    transforms.delete(world.ports, "address")
+    service.delete(world.ports, "address")
     world.settle()
     assert world.shown("897654")["address"] == {"key": "1234567", **ADDRESS}
-    transforms.put(world.ports, PutTransformRequest.from_request("address", FULL))
+    service.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.settle()
     assert world.shown("897654")["address"] == SHOWN_FULL
     assert world.ids("outbox") == []
@@ -36,27 +38,27 @@ def test_documents_follow_a_transform_that_is_changed_deleted_and_stored_again(w
 def test_a_change_of_a_transform_reaches_copies_of_its_documents(world: OperationsPlatform) -> None:
     world.put("team", members=[{"key": "897654"}])
     world.settle()
-    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
+    service.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.settle()
     assert world.shown("team")["members"][0]["address"] == {"key": "1234567", "town": "stuffville"}
 
 
 def test_a_put_of_an_equal_transform_starts_no_walk(world: OperationsPlatform) -> None:
-    before = transforms.get(world.ports, "address")
-    cost = world.cost_of(lambda: transforms.put(world.ports, PutTransformRequest.from_request("address", dict(FULL))))
+    before = service.get(world.ports, "address")
+    cost = world.cost_of(lambda: service.put(world.ports, PutTransformRequest.from_request("address", dict(FULL))))
     assert cost == Cost(round_trips=1, reads=1)
     assert world.tasks == []
-    assert transforms.get(world.ports, "address") == before
+    assert service.get(world.ports, "address") == before
 
 
 def test_a_walk_enqueues_its_cursor_before_each_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LIMITS, "walk_documents_max", 2)
+    monkeypatch.setattr(LINKS_LIMITS, "walk_documents_max", 2)
     world = OperationsPlatform()
     world.put("t", n=1)
     for number in range(5):
         world.put(f"p{number}", a={"key": "t"}, b={"key": "t"})
     world.settle()
-    transforms.put(world.ports, PutTransformRequest.from_request("a", {"made": "#.n"}))
+    service.put(world.ports, PutTransformRequest.from_request("a", {"made": "#.n"}))
     [task] = world.tasks
     assert task.payload["work"] == {"transform": "a", "cursor": ""}
     world.work()
@@ -68,7 +70,7 @@ def test_a_walk_enqueues_its_cursor_before_each_page(monkeypatch: pytest.MonkeyP
 
 def test_the_sweeper_starts_the_walk_of_a_process_that_died(world: OperationsPlatform) -> None:
     world.refusal = Unavailable("the queue is away")
-    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
+    service.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     assert world.tasks == []
     world.refusal = None
     world.pass_time(11)
@@ -80,15 +82,15 @@ def test_the_sweeper_starts_the_walk_of_a_process_that_died(world: OperationsPla
 def test_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: OperationsPlatform) -> None:
     for change in (FULL | {"n": 1}, FULL, None, FULL):
         if change is None:
-            transforms.delete(world.ports, "address")
+            service.delete(world.ports, "address")
         else:
-            transforms.put(world.ports, PutTransformRequest.from_request("address", change))
+            service.put(world.ports, PutTransformRequest.from_request("address", change))
     assert len({task.name for task in world.tasks}) == len(world.tasks) == 4
 
 
 def test_a_transform_stored_while_a_document_is_put_is_noticed_by_the_puts_event(world: OperationsPlatform) -> None:
     world.put("p", other={"key": "1234567"})
-    transforms.put(world.ports, PutTransformRequest.from_request("other", {"town": "#.city"}))
+    service.put(world.ports, PutTransformRequest.from_request("other", {"town": "#.city"}))
     world.tasks.clear()  # the walk came before the document was there
     world.settle()
     assert world.shown("p")["other"] == {"key": "1234567", "town": "stuffville"}
@@ -100,10 +102,10 @@ def test_a_walk_marks_a_target_before_it_copies_it() -> None:
     put = world.events.pop()
     world.put("t", **ADDRESS)
     world.settle()
-    transforms.put(world.ports, PutTransformRequest.from_request("address", FULL))
+    service.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.settle()
     documents.delete(world.ports, "t")
-    links.fan_out(world.ports, put)
+    fan_out.fan_out(world.ports, put)
     world.settle()
     assert world.shown("p")["address"] == {"key": "t", "link_missing": True}
 
@@ -123,11 +125,14 @@ class Changing:
         return outcomes
 
 
-@pytest.mark.parametrize("work", [{"transform": "address", "cursor": ""}, {"key": "1234567", "cursor": ""}])
-def test_a_page_whose_transform_changed_starts_over(world: OperationsPlatform, work: dict[str, str]) -> None:
-    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
+@pytest.mark.parametrize(
+    ("task", "work"),
+    [("walk", {"transform": "address", "cursor": ""}), ("page", {"key": "1234567", "cursor": ""})],
+)
+def test_a_page_whose_transform_changed_starts_over(world: OperationsPlatform, task: str, work: dict[str, str]) -> None:
+    service.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     latest = world.record("transforms/address") | {"botl": '{"code": "#.zipcode"}'}
-    links.run_link_task(replace(world.ports, store=Changing(world, latest)), {"event": "e", "work": work})
+    tasks.run_link_task(replace(world.ports, store=Changing(world, latest)), task, {"event": "e", "work": work})
     assert world.shown("897654")["address"] == {"key": "1234567", "code": 54321}
 
 
@@ -137,14 +142,14 @@ def test_a_walk_reads_the_targets_of_many_links_in_parts(world: OperationsPlatfo
         world.put(name, address=[{"key": f"{name}{number}"} for number in range(half)])
     world.put("q7", **ADDRESS)
     world.settle()
-    transforms.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
+    service.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
     world.tasks, [walk] = [], world.tasks
-    cost = world.cost_of(lambda: links.run_link_task(world.ports, walk.payload))
+    cost = world.cost_of(lambda: tasks.run_link_task(world.ports, walk.task, walk.payload))
     made_known, written, looked_at_again = (
         3 * 3,
         2,
         3,
-    )  # most targets are missing: a note is tried, and they are read anew
+    )  # most targets are missing: a note is tried, and they are read again
     assert cost.round_trips == 1 + made_known + written + looked_at_again
     assert world.shown("q")["address"][7] == {"key": "q7", "town": "stuffville"}
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}

@@ -8,10 +8,10 @@ import flask
 import pytest
 from flask.testing import FlaskClient
 
-from shared.adapters.meter import Cost
-from shared.core.rules.limits import LIMITS
-from shared.core.rules.listings import Listing
-from shared.transforms.operations import transforms as operations
+from signalbox.adapters.meter import Cost
+from signalbox.core.listings import Listing
+from signalbox.transforms import service
+from signalbox.transforms.limits import LIMITS
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.served import refused, served
 from tests.unit.served import world as world
@@ -66,7 +66,7 @@ def test_transforms_are_listed_by_name_page_by_page(client: FlaskClient, world: 
     second = client.get(f"/?limit=2&page_token={first['next_page_token']}").json
     assert second == {"transforms": [{"name": "c", "transform": FULL, "etag": etags["c"]}]}
     listing = Listing.from_request({}, "transforms", LIMITS.transforms_listed_max)
-    assert world.cost_of(lambda: operations.find(world.ports, listing)) == Cost(round_trips=1, reads=3)
+    assert world.cost_of(lambda: service.find(world.ports, listing)) == Cost(round_trips=1, reads=3)
 
 
 @pytest.mark.parametrize(("query", "field"), [("limit=x", "limit"), ("page_token=x", "page_token"), ("a=1", "a")])

@@ -6,7 +6,7 @@ from typing import Any
 
 import flask
 
-from shared.kit import Function, flow
+from signalbox import Function, flow
 
 app = Function("stepper")
 

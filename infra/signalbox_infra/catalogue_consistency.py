@@ -1,0 +1,188 @@
+"""The catalogue as a whole: check that its entries agree with each other.
+
+Every queue that a function enqueues to exists, every invoker that a function declares calls it, a function has one
+trigger at most, and a class of objects and a flow have one function each.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from signalbox.core.names import CALL_OBJECT, TASKS_QUEUE
+from signalbox.history.model.declarations import HistoryRule
+from signalbox_infra.catalogue_entries import (
+    ENQUEUING,
+    CatalogueError,
+    Function,
+    History,
+    Index,
+    Queue,
+    Schedule,
+    Trigger,
+    refuse,
+)
+
+OBJECTS_QUEUE = "objects"
+"""Carries the wake-ups of objects, and nothing else."""
+
+FLOWS_QUEUE = "flows"
+"""Carries the wake-ups of flows and what the kit does for them, and nothing else."""
+
+ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All entries by name. Every reference names an entry that exists and agrees with it."""
+
+    root: Path
+    functions: Mapping[str, Function]
+    queues: Mapping[str, Queue]
+    triggers: Mapping[str, Trigger]
+    schedules: Mapping[str, Schedule]
+    indexes: Mapping[str, Index]
+    history: Mapping[str, History] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for function in self.functions.values():
+            for queue in function.enqueues:
+                refuse(queue not in self.queues, f"functions.{function.name}: enqueues names no queue: {queue!r}")
+            for queue in function.queues:
+                refuse(queue not in self.queues, f"functions.{function.name}: queues names no queue: {queue!r}")
+            by_queue = "queue" in function.invoked_by and not self._calling(function)
+            refuse(by_queue, f"functions.{function.name}: no queue may call it: name one in its queues")
+            loses = set(function.queues) - self._forever if function.tasks else set()
+            refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} give up tasks: say attempts_max: -1 there")
+        called = {name: each.function for name, each in self.triggers.items()}
+        self._callers_agree("triggers", called, "event")
+        self._scheduled_tasks_exist()
+        called = {name: each.called for name, each in self.schedules.items()}
+        self._callers_agree("schedules", called, "schedule")
+        self._one_trigger_each()
+        self._addresses_differ()
+        self._one_function_a_class_and_a_flow()
+
+    @property
+    def task_functions(self) -> Mapping[str, frozenset[str]]:
+        """Return the names of the tasks of each function whose tasks a call may name; an empty set: not known.
+
+        These are the functions with ``tasks``, and those that queues invoke and that do not lie in ``functions/``.
+        """
+        of_the_kit = self.root / "functions"
+        invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
+        users = (each for each in invoked if each.tasks or of_the_kit not in each.folder.parents)
+        return {each.name: frozenset((*each.tasks, *([CALL_OBJECT] if each.objects else ()))) for each in users}
+
+    @property
+    def origins(self) -> Mapping[str, frozenset[str]]:
+        """Return the origins whose pages may call each function that has any."""
+        return {each.name: frozenset(each.cors) for each in self.functions.values() if each.cors}
+
+    @property
+    def auth(self) -> Mapping[str, str]:
+        """Return how each function that authenticates its users does so."""
+        return {each.name: each.auth for each in self.functions.values() if each.auth}
+
+    @property
+    def split_functions(self) -> frozenset[str]:
+        """Return the functions that are deployed twice."""
+        return frozenset(each.name for each in self.functions.values() if each.is_split)
+
+    @property
+    def task_queues(self) -> frozenset[str]:
+        """Return the queues that may carry a user's tasks: those that the kit does not keep for its own functions.
+
+        The kit counts attempts, so the queue must retry forever.
+        """
+        return (
+            self._forever - {queue for each in self._kits_own for queue in each.queues} - {OBJECTS_QUEUE, FLOWS_QUEUE}
+        )
+
+    @property
+    def calling_queues(self) -> Mapping[str, frozenset[str]]:
+        """Return the queues that call each function that queues invoke."""
+        invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
+        return {each.name: self._calling(each) for each in invoked}
+
+    def _calling(self, function: Function) -> frozenset[str]:
+        tasks = frozenset(function.queues) or self.task_queues
+        objects = {OBJECTS_QUEUE} if function.objects else set()
+        return tasks | objects | ({FLOWS_QUEUE} if function.flows else set())
+
+    @property
+    def object_classes(self) -> Mapping[str, str]:
+        """Return the function that has the code of each class of objects."""
+        return {name: function.name for function in self.functions.values() for name in function.objects}
+
+    @property
+    def flow_functions(self) -> Mapping[str, str]:
+        """Return the function that has the code of each flow."""
+        return {name: function.name for function in self.functions.values() for name in function.flows}
+
+    @property
+    def history_rules(self) -> tuple[HistoryRule, ...]:
+        """Return the declarations of histories in the order of their names: the first that applies counts."""
+        return tuple(each.rule for _, each in sorted(self.history.items()))
+
+    @property
+    def _forever(self) -> frozenset[str]:
+        return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)
+
+    @property
+    def _kits_own(self) -> Iterator[Function]:
+        return (each for each in self.functions.values() if self.root / "functions" in each.folder.parents)
+
+    def _callers_agree(self, kind: str, callers: Mapping[str, str], invoker: str) -> None:
+        """Check the functions that are called, by the names of their callers."""
+        for name, called in callers.items():
+            function = self._function(f"{kind}.{name}", called)
+            refuse(
+                invoker not in function.invoked_by, f"{kind}.{name}: add {invoker!r} to invoked_by of {function.name}"
+            )
+        for function in self.functions.values():
+            idle = invoker in function.invoked_by and function.name not in {*callers.values(), ENQUEUING}
+            refuse(idle, f"functions.{function.name}: invoked_by contains {invoker!r}, and nothing in {kind} names it")
+
+    def _function(self, where: str, name: str) -> Function:
+        if name not in self.functions:
+            raise CatalogueError(f"{where}: there is no function {name!r}")
+        return self.functions[name]
+
+    def _scheduled_tasks_exist(self) -> None:
+        for name, schedule in self.schedules.items():
+            if schedule.task:
+                tasks = self._function(f"schedules.{name}", schedule.function).tasks
+                known = ", ".join(tasks) or "none"
+                unknown = f"schedules.{name}: {schedule.function} has no task {schedule.task!r}; its tasks: {known}"
+                refuse(schedule.task not in tasks, unknown)
+
+    def _one_function_a_class_and_a_flow(self) -> None:
+        for function in self.functions.values():
+            where = f"functions.{function.name}"
+            for name in function.objects:
+                other = self.object_classes[name]
+                refuse(other != function.name, f"{where}: the class {name} is one of {other} already")
+            for name in function.flows:
+                other = self.flow_functions[name]
+                refuse(other != function.name, f"{where}: the flow {name} is one of {other} already")
+            for kind, queue, code in (
+                ("objects", OBJECTS_QUEUE, function.objects),
+                ("flows", FLOWS_QUEUE, function.flows),
+            ):
+                lost = bool(code) and queue not in self._forever
+                refuse(lost, f"{where}: its {kind} need a queue {queue} with attempts_max: -1")
+            untold = bool(function.flows) and TASKS_QUEUE not in self._calling(function)
+            refuse(untold, f"{where}: flows receive results through the queue {TASKS_QUEUE}: add it to its queues")
+
+    def _one_trigger_each(self) -> None:
+        first: dict[str, str] = {}
+        for name, trigger in self.triggers.items():
+            earlier = first.setdefault(trigger.function, name)
+            refuse(earlier != name, f"triggers.{name}: {trigger.function} has {earlier} already; {ONE_EACH}")
+
+    def _addresses_differ(self) -> None:
+        for name in self.split_functions & {taken.removesuffix("_tasks") for taken in self.functions}:
+            refuse(
+                f"{name}_tasks" in self.functions,
+                f"functions.{name}_tasks: this is the address of the tasks of {name}: rename one of them",
+            )

@@ -1,0 +1,306 @@
+"""The entries of a catalogue, as values that refuse what cannot work.
+
+Each entry checks itself; `infra/signalbox_infra/catalogue_consistency.py` checks that they agree with each other.
+The names and limits are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from signalbox.core import queries
+from signalbox.core.calls import Call
+from signalbox.core.names import CALL_OBJECT
+from signalbox.core.problems import Problem
+from signalbox.history.model.declarations import HistoryRule
+from signalbox.objects.model import CLASS_NAME
+from signalbox_infra.origins import check_origins
+
+INVOKERS = ("people", "queue", "event", "schedule")
+AUTH = ("", "firebase")
+EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
+DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own limit of a queue, as are the next two
+CONCURRENT_MAX = 5_000
+DOUBLINGS_MAX = 16
+CPUS_WHOLE = (1, 2, 4, 6, 8)  # Cloud Run's, as are the next four; below one CPU any fraction from CPU_LEAST on
+CPU_LEAST = 0.08
+CONCURRENCY_MAX = 1_000
+EVENT_SECONDS_MAX = 540
+SECONDS_MAX = 3_600
+INSTANCES_MAX = 1_000
+MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
+NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+ENQUEUING = "tasks"
+"""The kit's function that enqueues the tasks of schedules."""
+
+QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+class CatalogueError(ValueError):
+    """The catalogue contradicts itself or the project. The message names the entry and what to change."""
+
+
+def refuse(wrong: bool, message: str) -> None:
+    """Raise `CatalogueError` if something is `wrong`."""
+    if wrong:
+        raise CatalogueError(message)
+
+
+def url_segment(name: str) -> str:
+    """Return the URL segment, and the name in the cloud, of a function: ``link_fan_out`` is ``link-fan-out``."""
+    return name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A folder with a ``main.py`` whose entry point is called `name`. `folder` is absolute.
+
+    An instance in the cloud has `memory` and `cpu` and handles `concurrency` requests at once, each in a thread.
+    """
+
+    name: str
+    folder: Path
+    invoked_by: tuple[str, ...]
+    enqueues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+    flows: tuple[str, ...] = ()
+    public: bool = False
+    auth: str = ""
+    cors: tuple[str, ...] = ()
+    memory: str = "512Mi"
+    cpu: float = 1
+    concurrency: int = 16
+    timeout_seconds: int = 540
+    instances_max: int = 10
+
+    def __post_init__(self) -> None:
+        refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
+        self._can_be_invoked()
+        self._is_open_to_people_only()
+        self._tasks_can_be_called()
+        self._objects_and_flows_can_be_woken()
+        self._origins_can_call()
+        refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
+        self._instance_can_be_had()
+
+    def _can_be_invoked(self) -> None:
+        refuse(not self.invoked_by, f"invoked_by must name at least one of {', '.join(INVOKERS)}")
+        for invoker in self.invoked_by:
+            refuse(invoker not in INVOKERS, f"invoked_by contains {invoker!r}; choose from {', '.join(INVOKERS)}")
+        refuse(
+            self._for_events and len(self.invoked_by) > 1,
+            "a function that events invoke receives CloudEvents only: add another function for the other callers",
+        )
+
+    def _is_open_to_people_only(self) -> None:
+        refuse(self.auth not in AUTH, f"auth is {self.auth!r}; leave it out, or say auth: firebase")
+        refuse(
+            self.public and bool(self.auth),
+            "public: true admits everybody and auth: firebase those who signed in: say one of them",
+        )
+        for_pages = "auth" if self.auth else "public"
+        refuse(self.open_to_all and "people" not in self.invoked_by, f"{for_pages} is for functions that people invoke")
+        refuse(
+            self.open_to_all and "schedule" in self.invoked_by,
+            "an open function accepts anybody as its schedule: add another function for the schedule",
+        )
+
+    def _tasks_can_be_called(self) -> None:
+        by_queue = "queue" in self.invoked_by
+        refuse(bool(self.tasks) and not by_queue, "tasks are called by queues: add queue to invoked_by")
+        refuse(bool(self.queues) and not by_queue, "queues are its callers: add queue to invoked_by")
+        for task in self.tasks:
+            refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
+            refuse(task == CALL_OBJECT, f"tasks names {task!r}, a task of the kit's own: choose another name")
+
+    def _origins_can_call(self) -> None:
+        try:
+            check_origins(self.cors, open_to_all=self.open_to_all)
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
+
+    def _objects_and_flows_can_be_woken(self) -> None:
+        woken = "queue" in self.invoked_by
+        refuse(bool(self.objects) and not woken, "objects are woken by a queue: add queue to invoked_by")
+        refuse(bool(self.flows) and not woken, "flows are woken by a queue: add queue to invoked_by")
+        for name in self.objects:
+            refuse(
+                not CLASS_NAME.fullmatch(name),
+                f"objects names {name!r}, which is not a name for a class of objects",
+            )
+        for name in self.flows:
+            refuse(not TASK.fullmatch(name), f"flows names {name!r}, which is no name of a Python function")
+
+    def _instance_can_be_had(self) -> None:
+        refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")
+        fraction = CPU_LEAST <= self.cpu < 1
+        refuse(not fraction and self.cpu not in CPUS_WHOLE, f"cpu must be {CPU_LEAST} to 1, or 2, 4, 6, 8: {self.cpu}")
+        _between("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
+        refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: say concurrency: 1 or cpu: 1")
+        _between("timeout_seconds", self.timeout_seconds, 1, EVENT_SECONDS_MAX if self._for_events else SECONDS_MAX)
+        _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
+
+    @property
+    def open_to_all(self) -> bool:
+        """Return whether the platform admits everybody: the function checks its callers itself, if at all."""
+        return self.public or bool(self.auth)
+
+    @property
+    def is_split(self) -> bool:
+        """Return whether it is deployed twice, open for people and private for its tasks."""
+        return self.open_to_all and "queue" in self.invoked_by
+
+    @property
+    def segment(self) -> str:
+        return url_segment(self.name)
+
+    @property
+    def _for_events(self) -> bool:
+        return "event" in self.invoked_by
+
+    @property
+    def signature_type(self) -> str:
+        """Return the signature type of functions-framework: ``http`` or ``cloudevent``."""
+        return "cloudevent" if self._for_events else "http"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A Cloud Tasks queue. ``attempts_max`` -1 retries without a limit."""
+
+    name: str
+    dispatches_per_second: float
+    concurrent_max: int
+    attempts_max: int
+    backoff_min_seconds: float
+    backoff_max_seconds: float
+    doublings_max: int
+
+    def __post_init__(self) -> None:
+        refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        _between("dispatches_per_second", self.dispatches_per_second, 0.001, DISPATCHES_PER_SECOND_MAX)
+        _between("concurrent_max", self.concurrent_max, 1, CONCURRENT_MAX)
+        _between("doublings_max", self.doublings_max, 0, DOUBLINGS_MAX)
+        refuse(self.attempts_max < 1 and self.attempts_max != -1, "attempts_max must be -1 (no limit) or at least 1")
+        refuse(self.backoff_min_seconds < 0, "backoff_min_seconds must not be negative")
+        refuse(self.backoff_max_seconds < self.backoff_min_seconds, "backoff_max_seconds is below backoff_min_seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """Firestore's `event` of documents under the pattern `document` (``documents/{key}``) invokes `function`."""
+
+    name: str
+    function: str
+    event: str
+    document: str
+
+    def __post_init__(self) -> None:
+        refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        refuse(self.event not in EVENTS, f"event is {self.event!r}; choose from {', '.join(EVENTS)}")
+        segments = self.document.split("/")
+        paths_a_document = len(segments) % 2 == 0 and all(segments)
+        refuse(
+            not paths_a_document,
+            f"document is {self.document!r}; write COLLECTION/{{ID}}, in pairs, no slash at an end",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """`function` is called by `cron` in the cloud (UTC) and every so many seconds locally.
+
+    With a `task`, that task of it is enqueued with `arguments`, once for each scheduled time, through `ENQUEUING`.
+    """
+
+    name: str
+    function: str
+    cron: str
+    local_every_seconds: float
+    task: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        refuse(len(self.cron.split()) != 5, f"cron is {self.cron!r}; it takes five fields")
+        refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
+        refuse(bool(self.arguments) and not self.task, "arguments are those of a task: name the task, too")
+        if self.task:
+            self._call_can_be_made()
+
+    def _call_can_be_made(self) -> None:
+        try:
+            json.dumps(self.arguments, allow_nan=False)
+            Call(self.function, self.task, self.arguments).checked("")
+        except (TypeError, ValueError) as error:
+            raise CatalogueError(f"arguments must be JSON: {error}; quote dates and times") from error
+        except Problem as problem:
+            raise CatalogueError(problem.detail) from problem
+
+    @property
+    def called(self) -> str:
+        """Return the function that the scheduler calls."""
+        return ENQUEUING if self.task else self.function
+
+    @property
+    def body(self) -> bytes:
+        """Return the body of that call: the call to enqueue, or nothing."""
+        call = {"function": self.function, "task": self.task, "payload": self.arguments}
+        return json.dumps(call).encode() if self.task else b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """A composite index of a collection: ``name`` ascending, ``-name`` descending, ``name[]`` a list's members."""
+
+    name: str
+    collection: str
+    fields: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        refuse(not self.collection or "/" in self.collection, "collection is the last name of a collection's path")
+        try:
+            queries.parse(self.collection, self.fields)
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
+
+    @property
+    def parsed(self) -> queries.Index:
+        return queries.parse(self.collection, self.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Documents whose versions are kept: those with these `keys`, or a `prefix` of their keys, or a `type`."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    prefix: str = ""
+    type: str = ""
+    versions_max: int = 100
+    days_max: float = 365
+
+    def __post_init__(self) -> None:
+        refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
+        self._can_be_kept()
+
+    def _can_be_kept(self) -> None:
+        try:
+            _ = self.rule
+        except ValueError as error:
+            raise CatalogueError(str(error)) from error
+
+    @property
+    def rule(self) -> HistoryRule:
+        """Return the declaration as functions read it."""
+        return HistoryRule(frozenset(self.keys), self.prefix, self.type, self.versions_max, self.days_max)
+
+
+def _between(name: str, value: float, least: float, most: float) -> None:
+    refuse(not least <= value <= most, f"{name} must lie between {least} and {most}, not at {value}")

@@ -1,0 +1,161 @@
+// Flows: a list of them, and one run as a timeline: the entries of its log, its pending commands and their ages.
+
+import { address, clock, duration, found, get, now, since } from "./api.js";
+import { choices, facts, finder, h, json, link, nextPage, short, svg, table } from "./dom.js";
+
+export const TITLE = "Flows";
+const STATES = ["running", "stuck", "completed", "failed", "cancelled"];
+const PAGES_MAX = 5; // of a log, read at once
+const WIDTH = 900;
+
+export function show({ about, parts: [function_, flow, ...id], query }) {
+  if (!flow) return kinds(about.flows);
+  return id.length ? run(function_, flow, id.join("/")) : runs(function_, flow, query);
+}
+
+const kinds = (listed) => [
+  h("h1", {}, TITLE),
+  table(
+    "The flows of the catalogue",
+    ["flow", "function"],
+    listed.map((each) => [link(["flows", each.function, each.flow], each.flow), each.function]),
+  ),
+];
+
+async function runs(function_, flow, { state = "", page_token }) {
+  const here = ["flows", function_, flow];
+  const listed = await get(address(function_, "flows", flow), { state, page_token });
+  return [
+    h("h1", {}, `Runs of ${flow}`),
+    finder("Id of a run", here),
+    choices("State", here, "state", STATES, state),
+    table(
+      "By id",
+      ["id", "state", "started"],
+      listed.flows.map((each) => [link([...here, each.id]), each.state, since(each.created_at)]),
+    ),
+    nextPage(here, { state }, listed.next_page_token),
+  ];
+}
+
+async function run(function_, flow, id) {
+  const [status, log] = await Promise.all([
+    get(address(function_, "flows", flow, id)),
+    logOf(address(function_, "flows", flow, id, "log")),
+  ]);
+  const waits = status.waiting_for ?? [];
+  return [
+    h("h1", {}, `${status.flow}/${status.id}`),
+    facts({
+      state: h("span", { class: status.state === "stuck" || status.state === "failed" ? "bad" : null }, status.state),
+      log: `${status.log_length} entries`,
+      progress: status.progress === null ? null : short(status.progress),
+      problem: status.problem && status.problem.detail,
+      error: status.error && (status.error.detail || status.error.title),
+      result: status.result === undefined ? null : short(status.result),
+    }),
+    h("h2", {}, "Timeline"),
+    drawn(log.entries, waits),
+    rows(log.entries, waits),
+    log.more && h("p", { class: "note" }, `The first ${log.entries.length} entries of ${status.log_length}.`),
+    h("h2", {}, "Arguments"),
+    json(log.arguments ?? null),
+  ];
+}
+
+/** Return the log of a run, its first pages. It is gone before its run's status is. */
+async function logOf(path) {
+  let page = await found(path);
+  const log = { entries: [...(page?.entries ?? [])], arguments: page?.arguments, more: false };
+  for (let read = 1; page?.next_page_token; read++) {
+    if (read === PAGES_MAX) return { ...log, more: true };
+    page = await get(path, { page_token: page.next_page_token });
+    log.entries.push(...page.entries);
+  }
+  return log;
+}
+
+/** Show the entries in their order, each with the time since the one before, and then what the run waits for. */
+function rows(entries, waits) {
+  let before = null;
+  const applied = entries.map((entry) => {
+    const passed = before === null ? "" : `+${duration(Date.parse(entry.at) - before)}`;
+    before = Date.parse(entry.at);
+    return [clock(entry.at), passed, what(entry), outcome(entry)];
+  });
+  const open = waits.map((wait) => ({
+    class: "waits",
+    cells: [
+      "waits",
+      wait.asked_at ? `for ${duration(now() - Date.parse(wait.asked_at))}` : "",
+      wait.command,
+      wait.attempt > 1 ? `attempt ${wait.attempt}` : "",
+    ],
+  }));
+  return table(
+    "The log of the run, and its pending commands",
+    ["time", "passed", "what", "outcome"],
+    [...applied, ...open],
+    "nothing yet.",
+  );
+}
+
+const what = (entry) => ({ done: entry.command, event: `event ${entry.name}`, cancel: "cancelled" })[entry.entry];
+
+function outcome(entry) {
+  if (entry.entry === "event") return short(entry.value);
+  if (entry.entry === "cancel") return entry.reason ?? "";
+  return entry.error
+    ? h("span", { class: "bad" }, `failed: ${entry.error.detail || entry.error.title}`)
+    : short(entry.result);
+}
+
+/** Draw a point an entry, and a bar up to now for each wait. */
+function drawn(entries, waits) {
+  const times = [...entries.map(({ at }) => at), ...waits.map(({ asked_at }) => asked_at)]
+    .filter(Boolean)
+    .map((at) => Date.parse(at));
+  if (!times.length) return null;
+  const [from, to] = [Math.min(...times), waits.length ? now() : Math.max(...times)];
+  const x = (at) => 20 + ((WIDTH - 40) * (at - from)) / Math.max(1, to - from);
+  const bars = waits
+    .filter(({ asked_at }) => asked_at)
+    .map((wait, row) => [
+      svg(
+        "rect",
+        {
+          class: "waits",
+          x: x(Date.parse(wait.asked_at)),
+          y: 56 + 26 * row,
+          height: 18,
+          rx: 3,
+          width: Math.max(4, x(now()) - x(Date.parse(wait.asked_at))),
+        },
+        svg("title", {}, wait.command),
+      ),
+      svg(
+        "text",
+        { x: Math.min(x(Date.parse(wait.asked_at)) + 6, WIDTH - 260), y: 69.5 + 26 * row },
+        short(wait.command, 40),
+      ),
+    ]);
+  return svg(
+    "svg",
+    {
+      viewBox: `0 0 ${WIDTH} ${62 + 26 * bars.length}`,
+      role: "img",
+      "aria-label": "The same as the table below, over time",
+    },
+    svg("path", { class: "edge", d: `M20 30H${WIDTH - 20}` }),
+    svg("text", { x: 20, y: 16 }, clock(from)),
+    svg("text", { x: WIDTH - 20, y: 16, "text-anchor": "end" }, waits.length ? "now" : clock(to)),
+    entries.map((entry) =>
+      svg(
+        "circle",
+        { class: entry.error ? "failed" : "done", cx: x(Date.parse(entry.at)), cy: 30, r: 6 },
+        svg("title", {}, what(entry)),
+      ),
+    ),
+    bars,
+  );
+}

@@ -1,0 +1,160 @@
+// Semaphores: limits, leases with their holders and ends, waiters in order, and the wait-for graph.
+
+import { address, clock, get, since, taskName } from "./api.js";
+import { facts, finder, h, link, nextPage, table } from "./dom.js";
+import { graph } from "./graph.js";
+
+export const TITLE = "Semaphores";
+const GRAPH_SEMAPHORES = 12;
+
+export const show = ({ parts, query }) => (parts.length ? one(parts[0]) : all(query));
+
+async function all({ page_token }) {
+  const [listed, waiting, waits] = await Promise.all([
+    get("/semaphores", { page_token }),
+    get("/semaphores", { waiting: "true" }),
+    get("/semaphores", { deadlocks: "true" }),
+  ]);
+  const first = waiting.semaphores.slice(0, GRAPH_SEMAPHORES);
+  const details = await Promise.all(first.map(({ name }) => get(address("semaphores", name)).catch(() => null)));
+  return [
+    h("h1", {}, TITLE),
+    finder("Name of a semaphore", ["semaphores"]),
+    notice(waits),
+    waitFor(details.filter(Boolean), waits.deadlocks, waiting.semaphores.length),
+    circles(waits),
+    h("h2", {}, "With waiters"),
+    table(
+      "The first 50 that have waiters",
+      ["name", "waiting", "permits", "free", "next lease ends"],
+      waiting.semaphores.map((each) => [
+        link(["semaphores", each.name]),
+        each.waiting,
+        each.permits,
+        each.free,
+        ends(each),
+      ]),
+    ),
+    h("h2", {}, "All"),
+    table(
+      "By name",
+      ["name", "permits", "free", "lease seconds", "next lease ends"],
+      listed.semaphores.map((each) => [
+        link(["semaphores", each.name]),
+        each.permits,
+        each.free,
+        each.lease_seconds,
+        ends(each),
+      ]),
+    ),
+    nextPage(["semaphores"], {}, listed.next_page_token),
+  ];
+}
+
+const ends = ({ leases }) => since(leases.map(({ ends_at }) => ends_at).sort()[0]);
+
+/** Say whether there are deadlocks. */
+function notice({ deadlocks, complete }) {
+  const partly = complete ? "" : " Not all semaphores with waiters were checked.";
+  if (!deadlocks.length) return h("p", { class: complete ? "well" : "note" }, `No deadlock.${partly}`);
+  return h(
+    "p",
+    { class: "bad", role: "alert", id: "deadlocks" },
+    deadlocks.length === 1 ? "A deadlock" : `${deadlocks.length} deadlocks`,
+    `: its holders wait for one another until a lease ends.${partly}`,
+  );
+}
+
+/** Show the circles of waiting as the API found them. */
+const circles = ({ deadlocks }) =>
+  deadlocks.map((circle) =>
+    table(
+      `A circle of ${circle.length}`,
+      ["holder", "holds", "waits for", "held by"],
+      circle.map((step) => [
+        step.holder,
+        step.holds.map((held, at) => [
+          at ? ", " : "",
+          link(["semaphores", held.semaphore]),
+          ` ends ${since(held.ends_at)}`,
+        ]),
+        link(["semaphores", step.waits_for]),
+        step.held_by,
+      ]),
+    ),
+  );
+
+/** Draw who waits for whom; what is part of a circle is marked. */
+function waitFor(details, deadlocks, count) {
+  const inCircle = new Set(
+    deadlocks.flat().map(({ holder, waits_for, held_by }) => JSON.stringify([holder, held_by, waits_for])),
+  );
+  const edges = details.flatMap(({ name, leases, waiters }) =>
+    waiters.flatMap((waiter) =>
+      leases.map((lease) => {
+        const [from, to] = [waiter.holder ?? waiter.id, lease.holder ?? lease.id];
+        return { from, to, text: name, marked: inCircle.has(JSON.stringify([from, to, name])) };
+      }),
+    ),
+  );
+  if (!edges.length) return null;
+  const marked = new Set(deadlocks.flat().map(({ holder }) => holder));
+  const ids = [
+    ...new Set([...deadlocks.flat().map(({ holder }) => holder), ...edges.flatMap(({ from, to }) => [from, to])]),
+  ];
+  const nodes = ids.slice(0, 24).map((id) => ({ id, marked: marked.has(id) }));
+  const drawn = new Set(nodes.map(({ id }) => id));
+  const of = count > GRAPH_SEMAPHORES ? ` Of the first ${GRAPH_SEMAPHORES} semaphores with waiters.` : "";
+  return [
+    h("h2", {}, "Wait-for graph"),
+    h(
+      "p",
+      { class: "note" },
+      `An arrow leads from a waiter to the holder of the semaphore. Deadlocked holders are red.${of}`,
+    ),
+    graph(
+      "Wait-for graph; the tables on this page have the same",
+      nodes,
+      edges.filter(({ from, to }) => drawn.has(from) && drawn.has(to) && from !== to),
+    ),
+  ];
+}
+
+async function one(name) {
+  const shown = await get(address("semaphores", name));
+  return [
+    h("h1", {}, shown.name),
+    facts({
+      permits: shown.permits,
+      free: shown.free,
+      "lease seconds": shown.lease_seconds,
+      "deleted when unused for": shown.delete_after_seconds && `${shown.delete_after_seconds} s`,
+    }),
+    h("h2", {}, "Leases"),
+    table(
+      "Live leases",
+      ["lease", "holder", "task", "permits", "token", "ends"],
+      shown.leases.map((lease) => [
+        lease.id,
+        lease.holder ?? "",
+        taskName(lease.task),
+        lease.permits,
+        String(lease.token),
+        `${clock(lease.ends_at)}, ${since(lease.ends_at)}`,
+      ]),
+    ),
+    h("h2", {}, "Waiters"),
+    table(
+      "The first hundred, in order",
+      ["place", "wait", "holder", "task", "permits", "since"],
+      shown.waiters.map((waiter, at) => [
+        at + 1,
+        waiter.id,
+        waiter.holder ?? "",
+        taskName(waiter.task),
+        waiter.permits,
+        since(waiter.since),
+      ]),
+    ),
+  ];
+}

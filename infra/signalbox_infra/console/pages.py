@@ -1,0 +1,101 @@
+"""The console's files, and what the page has to know beside the HTTP API: what the catalogue has, and how queues are.
+
+    GET {base}console           the page
+    GET {base}console/NAME      its stylesheet, icon and modules
+    GET {base}console/about     where it is, how often it reads, the classes of objects and the flows of the catalogue
+    GET {base}console/status    the lines of `make status` that its server can read
+
+The page reads everything else by the HTTP API as any client does, so it has no rights of its own. It loads nothing from
+elsewhere, and its policy permits nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from werkzeug.wrappers import Request, Response
+
+from signalbox.adapters.http.json_text import render
+from signalbox_infra.catalogue import Catalogue
+from signalbox_infra.status.report import Line
+
+FOLDER = Path(__file__).with_name("page")
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """A console of one catalogue. `where` names what it shows; `status` returns lines, at once if `status_is_quick`."""
+
+    catalogue: Catalogue
+    where: str
+    status: Callable[[], Sequence[Line]]
+    status_is_quick: bool = True
+    refresh_seconds: int = 2
+    project: str = ""
+
+    def answer(self, request: Request) -> Response | None:
+        """Return the answer to a GET of the console's addresses; None for any other address."""
+        match request.path.split("/")[1:]:
+            case ["console"] | ["console", ""]:
+                return _file("index.html")
+            case ["console", "about"]:
+                return _json(self._about())
+            case ["console", "status"]:
+                return _json({"lines": [_line(each) for each in self.status()]})
+            case ["console", name]:
+                return _file(name)
+        return None
+
+    def _about(self) -> Mapping[str, Any]:
+        return {
+            "where": self.where,
+            "project": self.project,
+            "refresh_seconds": self.refresh_seconds,
+            "status_is_quick": self.status_is_quick,
+            "objects": self._listed("class", ((each.segment, each.objects) for each in self._for_people)),
+            "flows": self._listed("flow", ((each.segment, each.flows) for each in self._for_people)),
+        }
+
+    @property
+    def _for_people(self) -> Iterable[Any]:
+        return (each for each in self.catalogue.functions.values() if "people" in each.invoked_by)
+
+    @staticmethod
+    def _listed(kind: str, named: Iterable[tuple[str, Sequence[str]]]) -> list[dict[str, str]]:
+        return [{"function": segment, kind: name} for segment, names in named for name in names]
+
+
+def _line(line: Line) -> dict[str, object]:
+    return {"name": line.name, "text": line.text, "well": line.well}
+
+
+def _json(value: Mapping[str, Any]) -> Response:
+    return Response(render(value), content_type="application/json", headers=HEADERS)
+
+
+def _file(name: str) -> Response | None:
+    path = _files().get(name)
+    return None if path is None else Response(path.read_bytes(), content_type=TYPES[path.suffix], headers=HEADERS)
+
+
+@cache
+def _files() -> Mapping[str, Path]:
+    return {path.name: path for path in FOLDER.iterdir() if path.suffix in TYPES}

@@ -1,0 +1,182 @@
+"""Serve the console on this machine for a deployment: pass its reads on with the identity of gcloud's user.
+
+Nothing is deployed, and IAM stays the guard: a person sees what their account may read. Only GETs of the kit's own API
+are passed on, so nothing that the page does changes anything. The token stays here: it is in no answer.
+
+Whoever else may reach the port gets nothing. Requests must name this server as their host, which defeats DNS rebinding;
+they may not come from another site's page; and they must carry a key, which the address that `make console` prints
+puts into a cookie, since other users of the machine reach its loopback interface too.
+"""
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import httpx
+from werkzeug.wrappers import Request, Response
+
+from signalbox.adapters.http.json_text import render
+from signalbox_infra.catalogue import Catalogue
+from signalbox_infra.console.pages import Console
+from signalbox_infra.console.tokens import Tokens
+from signalbox_infra.deploy.commands import CommandFailed
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+READ = (
+    "documents",
+    "transforms",
+    "verifications",
+    "semaphores",
+    "critical_section",
+    "batches",
+    "failures",
+    "standings",
+    "yokes",
+)
+"""The functions of the kit whose GETs are passed on. Those of users' functions are not: what they do is not known."""
+
+OF_ANY_FUNCTION = ("objects", "flows")
+REQUEST_HEADERS = ("Accept", "Last-Event-ID")
+RESPONSE_HEADERS = ("ETag", "Retry-After")
+CONTENT_TYPES = ("application/json", "application/problem+json", "application/x-ndjson", "text/event-stream")
+OWN_SITE = ("", "same-origin", "none")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+SHOWN = 300  # characters of an answer that is not the API's
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A WSGI application at `host`, a host with its port. `base_url` ends in ``/`` or ``/PREFIX-``."""
+
+    console: Console
+    base_url: str
+    hosts: frozenset[str]
+    tokens: Tokens
+    client: httpx.Client
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        return self._answer(Request(environ))(environ, start_response)
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie with the key: cookies do not distinguish ports."""
+        return f"signalbox-console-{min(self.hosts).rpartition(':')[2]}"
+
+    def _answer(self, request: Request) -> Response:
+        if refusal := self._refusal(request):
+            return refusal
+        if request.path == "/console" and "key" in request.args:
+            return self._admitted()
+        if page := self.console.answer(request):
+            return page
+        path = _raw_path(request)
+        if not self.passes(path):
+            return problem(404, "Not passed on", "The console reads the kit's own API only.")
+        return self._passed_on(path, request)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return why a request is not answered; None if it is."""
+        if request.environ.get("HTTP_HOST") not in self.hosts:
+            return problem(403, "Unknown host", f"This server is {' or '.join(sorted(self.hosts))}.")
+        if request.method != "GET":
+            return problem(405, "Read-only", "The console passes on GETs only.", {"Allow": "GET"})
+        first = request.path == "/console" and "key" in request.args
+        given = request.args.get("key", "") if first else request.cookies.get(self.cookie, "")
+        if not secrets.compare_digest(given.encode(), self.key.encode()):
+            return problem(403, "Key missing", "Open the address that make console has printed.")
+        if not first and request.headers.get("Sec-Fetch-Site", "") not in OWN_SITE and request.path != "/console":
+            return problem(403, "Another site's page", "Only the console's own page is answered.")
+        return None
+
+    def _admitted(self) -> Response:
+        """Return the answer to the address with the key: a cookie, and the address without it."""
+        response = Response(status=303, headers={**HEADERS, "Location": "/console"})
+        response.set_cookie(self.cookie, self.key, httponly=True, samesite="Strict")
+        return response
+
+    def passes(self, path: str) -> bool:
+        """Return whether a path is one of the kit's own API."""
+        segments = [unquote(each) for each in path.partition("?")[0].split("/")[1:]]
+        if not segments or any(each in ("", ".", "..") or set(each) & {"/", "\\"} for each in segments):
+            return False
+        if segments[0] in segments_of(self.console.catalogue):
+            return True
+        of_any = len(segments) > 2 and segments[1] in OF_ANY_FUNCTION
+        return of_any and segments[0] in _with_objects_or_flows(self.console.catalogue)
+
+    def _passed_on(self, path: str, request: Request) -> Response:
+        try:
+            answer = self._sent(path, request)
+        except (httpx.HTTPError, CommandFailed) as error:
+            return problem(502, "The deployment cannot be reached", str(error))
+        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind not in CONTENT_TYPES:
+            return _not_the_api(answer)
+        kept = {name: answer.headers[name] for name in RESPONSE_HEADERS if name in answer.headers}
+        headers = {**HEADERS, **kept, "Content-Type": answer.headers["Content-Type"]}
+        response = Response(_body(answer), answer.status_code, headers)
+        response.call_on_close(answer.close)
+        return response
+
+    def _sent(self, path: str, request: Request) -> httpx.Response:
+        """Send a GET with a token; once more with a new one, if it was refused."""
+        function = self.base_url + path[1:].partition("?")[0].partition("/")[0]
+        answer = self._sent_with(self.tokens.token(function), path, request)
+        if answer.status_code != 401:
+            return answer
+        answer.close()
+        return self._sent_with(self.tokens.renewed(function), path, request)
+
+    def _sent_with(self, token: str, path: str, request: Request) -> httpx.Response:
+        headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
+        headers |= {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}  # a stream is not to be buffered
+        asked = self.client.build_request("GET", self.base_url + path[1:], headers=headers)
+        return self.client.send(asked, stream=True)
+
+
+def segments_of(catalogue: Catalogue) -> frozenset[str]:
+    """Return the first segments of the addresses that the kit's own functions answer."""
+    return frozenset(catalogue.functions[name].segment for name in READ if name in catalogue.functions)
+
+
+def _with_objects_or_flows(catalogue: Catalogue) -> frozenset[str]:
+    functions = catalogue.functions.values()
+    return frozenset(each.segment for each in functions if (each.objects or each.flows) and "people" in each.invoked_by)
+
+
+def problem(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a problem (RFC 9457) of the console's own server."""
+    body = render({"type": "about:blank", "title": title, "status": status, "detail": detail})
+    return Response(body, status, {**HEADERS, **(headers or {})}, content_type="application/problem+json")
+
+
+def _not_the_api(answer: httpx.Response) -> Response:
+    """Return a problem in place of what is not the API's answer, as Google's page for who may not call."""
+    try:
+        text = answer.read().decode("utf-8", "replace")[:SHOWN]
+    finally:
+        answer.close()
+    status = answer.status_code if answer.status_code >= 400 else 502
+    return problem(status, f"The deployment answered {answer.status_code}, and not as the API does", text)
+
+
+def _body(answer: httpx.Response) -> Iterator[bytes]:
+    """Iterate over a body as it comes. One that breaks off ends: an `EventSource` connects again."""
+    try:
+        yield from answer.iter_bytes()
+    except httpx.HTTPError:
+        return
+
+
+def _raw_path(request: Request) -> str:
+    """Return the path and the query as they were sent, still encoded."""
+    return str(request.environ.get("RAW_URI") or request.environ["REQUEST_URI"])

@@ -1,0 +1,121 @@
+"""Take into Terraform's state what exists and is not in it: what a killed apply left, the queues that a destroy kept.
+
+For each resource that the plan would create, and whose name says its id, an `import` block is written to a file beside
+Terraform's own, and the plan is made with it. What does not exist after all, Terraform names, and its block goes. The
+file is deleted when the plan is saved: the plan holds the imports. Rights, APIs, fields and objects need none: creating
+them again sets them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from signalbox_infra.deploy.plans import Plan
+
+FILE = "adopted.generated.tf"
+QUEUE = "google_cloud_tasks_queue"
+IDS: Mapping[str, str] = {
+    "google_artifact_registry_repository": "projects/{project}/locations/{location}/repositories/{repository_id}",
+    "google_cloud_scheduler_job": "projects/{project}/locations/{region}/jobs/{name}",
+    QUEUE: "projects/{project}/locations/{location}/queues/{name}",
+    "google_cloudfunctions2_function": "projects/{project}/locations/{location}/functions/{name}",
+    "google_compute_backend_service": "projects/{project}/global/backendServices/{name}",
+    "google_compute_global_address": "projects/{project}/global/addresses/{name}",
+    "google_compute_global_forwarding_rule": "projects/{project}/global/forwardingRules/{name}",
+    "google_compute_managed_ssl_certificate": "projects/{project}/global/sslCertificates/{name}",
+    "google_compute_region_network_endpoint_group": "projects/{project}/regions/{region}/networkEndpointGroups/{name}",
+    "google_compute_target_https_proxy": "projects/{project}/global/targetHttpsProxies/{name}",
+    "google_compute_url_map": "projects/{project}/global/urlMaps/{name}",
+    "google_firestore_database": "projects/{project}/databases/{name}",
+    "google_iam_workload_identity_pool": (
+        "projects/{project}/locations/global/workloadIdentityPools/{workload_identity_pool_id}"
+    ),
+    "google_iam_workload_identity_pool_provider": (
+        "projects/{project}/locations/global/workloadIdentityPools/{workload_identity_pool_id}"
+        "/providers/{workload_identity_pool_provider_id}"
+    ),
+    "google_logging_metric": "{name}",
+    "google_service_account": "projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com",
+    "google_storage_bucket": "{name}",
+}
+"""The id by which a kind of resource is imported, out of the plan's values."""
+ABSENT = re.compile(
+    r'Cannot import non-existent remote object\s+While attempting to import an existing object to\s+"(\S+)",'
+)
+ROUNDS_MAX = 30  # Terraform does not name all that is absent at once: not what depends on it
+
+
+def importable(plan: Plan, project: str, region: str) -> dict[str, str]:
+    """Return the ids of what the plan would create, by address, where a name says them."""
+    found = {}
+    for address, values in plan.created_values.items():
+        kind = next((each for each in IDS if re.search(rf"(^|\.){each}\.", address)), None)
+        if kind:
+            known = {name: value for name, value in values.items() if value is not None}
+            found[address] = IDS[kind].format_map({"project": project, "location": region, "region": region} | known)
+    return found
+
+
+def indexes(plan: Plan, there: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the ids of composite indexes that the plan would create, by address: Google numbers them."""
+    names = {_index(each["name"].split("/")[-3], each["fields"]): each["name"] for each in there}
+    wanted = {
+        address: _index(values["collection"], values["fields"])
+        for address, values in plan.created_values.items()
+        if "google_firestore_index." in address
+    }
+    return {address: names[each] for address, each in wanted.items() if each in names}
+
+
+def _index(collection: str, fields: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return what makes an index the same, as gcloud lists it and as a plan says it; the record's name is in each."""
+    own = (
+        f"{each.get('fieldPath') or each.get('field_path')} "
+        f"{each.get('order') or each.get('arrayConfig') or each.get('array_config')}"
+        for each in fields
+    )
+    return (collection, *(each for each in own if not each.startswith("__name__ ")))
+
+
+def queues(ids: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
+    """Return those that are queues, and exist under these names."""
+    names = frozenset(there)
+    return {
+        address: each for address, each in ids.items() if f"{QUEUE}." in address and each.rpartition("/")[2] in names
+    }
+
+
+def adopted(folder: Path, ids: Mapping[str, str], plan: Callable[[], Plan], refusal: type[Exception]) -> Plan:
+    """Plan with an import of each id that exists. Raises what the plan raises for any other reason."""
+    for _ in range(ROUNDS_MAX):
+        with _blocks(folder, ids):
+            try:
+                return plan()
+            except refusal as error:
+                absent = {each.replace('\\"', '"') for each in ABSENT.findall(_unbroken(str(error)))}
+                if not absent & ids.keys():
+                    raise
+                ids = {address: each for address, each in ids.items() if address not in absent}
+    return plan()
+
+
+@contextmanager
+def _blocks(folder: Path, ids: Mapping[str, str]) -> Iterator[None]:
+    file = folder / FILE
+    file.write_text("".join(f'import {{\n  to = {address}\n  id = "{each}"\n}}\n' for address, each in ids.items()))
+    try:
+        yield
+    finally:
+        clear(folder)
+
+
+def clear(folder: Path) -> None:
+    """Delete the blocks, also those that a killed command has left: every later plan would import by them."""
+    (folder / FILE).unlink(missing_ok=True)
+
+
+def _unbroken(printed: str) -> str:
+    """Return what Terraform printed without the marks in front of its lines."""
+    return re.sub(r"^[│╷╵] ?", "", printed, flags=re.MULTILINE)

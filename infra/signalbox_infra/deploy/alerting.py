@@ -1,0 +1,45 @@
+"""Offer to name who receives the alerts, while nobody does. The answer is written into the environment's file.
+
+A "no" is written too, as `alert_email = null`, and ends the question; the plan goes on warning. With a confirmation in
+advance, and without a terminal, nothing is asked and nothing written.
+"""
+
+import os
+import re
+from collections.abc import Callable
+
+from signalbox_infra.deploy.agreement import Aborted, Agree
+from signalbox_infra.deploy.target import Target
+
+SETTING = "alert_email"
+QUESTION = "Who receives its alerts? [an e-mail address; empty: nobody yet; no: nobody, do not ask again] "
+ADDRESS = re.compile(r'[^@\s"\\$%]+@[^@\s"\\$%]+\.[^@\s"\\$%]+')
+"""As infra/variables.tf checks it, and without what a string of Terraform's would have to escape."""
+NOT_ASKED = ("", "y", "yes")
+DECLINED = ("n", "no")
+COMMENTED = re.compile(rf"^#\s*{SETTING}\s*=.*\n?", re.MULTILINE)
+
+
+def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
+    """Write the address, if none is set and one is given. Raises `Aborted` for what is no address."""
+    if SETTING in (target.settings or {}) or os.environ.get(f"TF_VAR_{SETTING}"):
+        return
+    answer = agree(QUESTION).strip()
+    if answer.lower() in NOT_ASKED:
+        return
+    if answer.lower() in DECLINED:
+        _write(target, say, "null")
+    elif ADDRESS.fullmatch(answer):
+        _write(target, say, f'"{answer}"')
+    else:
+        raise Aborted(f"{answer!r} is no e-mail address. Run the command again: it goes on from what exists.")
+
+
+def _write(target: Target, say: Callable[[str], None], value: str) -> None:
+    """Set the variable in the environment's file, in place of the comment that mentions it."""
+    file = target.infra / "environments" / f"{target.environment}.tfvars"
+    kept = COMMENTED.sub("", file.read_text("utf-8"))
+    line = f"{SETTING} = {value}"
+    (newer := file.with_suffix(".new")).write_text(f"{kept.rstrip()}\n{line}\n", "utf-8")
+    newer.replace(file)
+    say(f"Written into infra/environments/{file.name}: {line}. Commit it.")

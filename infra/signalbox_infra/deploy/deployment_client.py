@@ -1,0 +1,125 @@
+"""Call the deployed functions as a user does: over HTTPS, with an identity token.
+
+A person's token is good for every function. A service account's names its audience, so each function gets one of its
+own. Transient errors are retried; any other unexpected response raises `SmokeTestFailed`. Transient is also what a
+function made minutes ago answers while Google does not know it or its invokers everywhere: 401, 403, and a page in
+place of its own 404.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from signalbox_infra import http_client
+from signalbox_infra.deploy.clock import REAL, Clock
+from signalbox_infra.deploy.commands import CommandFailed, Run
+from signalbox_infra.deploy.prerequisites import is_service_account
+from signalbox_infra.deploy.target import Target
+
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+UNKNOWN_YET = frozenset({401, 403})
+REACHED_SECONDS = 300.0  # a new right of IAM takes so long to be known everywhere
+PAUSE_SECONDS = 0.5
+PAUSE_UNKNOWN_SECONDS = 5.0
+RETRY_SECONDS_MAX = 60.0
+TIMEOUT_SECONDS = 60.0
+SHOWN = 300  # characters of an unexpected answer
+
+Found = TypeVar("Found")
+
+
+class SmokeTestFailed(Exception):
+    """The deployed functions did not behave as expected."""
+
+
+class DeploymentClient:
+    """A client of one base URL, which ends in ``/`` or ``/PREFIX-``; `token` returns the token for a function's URL."""
+
+    def __init__(
+        self,
+        base_url: str,
+        token: Callable[[str], str],
+        transport: httpx.BaseTransport | None = None,
+        clock: Clock = REAL,
+    ) -> None:
+        self.clock = clock
+        self._known_at = clock.now() + REACHED_SECONDS
+        self._base_url = base_url
+        self._token = token
+        self._http = http_client.client(TIMEOUT_SECONDS, transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._http.close()
+
+    def request(self, method: str, path: str, body: Any = None, expect: tuple[int, ...] = (200, 201, 202, 204)) -> Any:
+        """Send an idempotent request and return the response's JSON, or None. Raises `SmokeTestFailed`."""
+        began, last = self.clock.now(), ""
+        while True:
+            response, last = self._try(method, path, body)
+            unknown = response is not None and _unknown(response)
+            if response is not None and not unknown and response.status_code not in RETRIED_STATUSES:
+                break
+            if self.clock.now() > (self._known_at if unknown else began + RETRY_SECONDS_MAX):
+                raise SmokeTestFailed(f"{method} {path} has no answer; the last was: {last}")
+            self.clock.sleep(PAUSE_UNKNOWN_SECONDS if unknown else PAUSE_SECONDS)
+        if response.status_code not in expect:
+            raise SmokeTestFailed(f"{method} {path}: {last}")
+        return response.json() if response.content and response.status_code != 404 else None
+
+    def status(self, path: str, *, signed: bool = True) -> int:
+        """Return the status of a GET, with or without a token; 0 without a response."""
+        try:
+            return self._send("GET", path, None, signed=signed).status_code
+        except httpx.TransportError:
+            return 0
+
+    def _try(self, method: str, path: str, body: Any) -> tuple[httpx.Response | None, str]:
+        """Return the response, if there is one, and a description of what happened."""
+        try:
+            response = self._send(method, path, body)
+        except httpx.TransportError as error:
+            return None, repr(error)
+        return response, f"{response.status_code} {response.text[:SHOWN]}"
+
+    def _send(self, method: str, path: str, body: Any, *, signed: bool = True) -> httpx.Response:
+        function = self._base_url + path.partition("/")[0].partition("?")[0]
+        headers = {"Authorization": f"Bearer {self._token(function)}"} if signed else {}
+        return self._http.request(method, self._base_url + path, json=body, headers=headers)
+
+
+def _unknown(response: httpx.Response) -> bool:
+    """Return whether it is Google that answers, as it does for a function or an invoker it does not know yet."""
+    page = "text/html" in response.headers.get("Content-Type", "")
+    return response.status_code in UNKNOWN_YET or (response.status_code == 404 and page)
+
+
+def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock: Clock = REAL) -> Found:
+    """Call `look` until it returns something. Raises `SmokeTestFailed` with `otherwise` after so many seconds."""
+    give_up_at = clock.now() + seconds
+    while (found := look()) is None:
+        if clock.now() > give_up_at:
+            raise SmokeTestFailed(f"{otherwise} after {seconds:g} s")
+        clock.sleep(PAUSE_SECONDS)
+    return found
+
+
+def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
+    """Return a function that returns identity tokens for a URL; each is requested once, and valid for an hour."""
+    kept: dict[str, str] = {}
+
+    def token(url: str) -> str:
+        audience = [f"--audiences={url}"] if is_service_account(account) else []
+        key = url if audience else ""
+        if key not in kept:
+            outcome = run(("gcloud", "auth", "print-identity-token", *audience), folder=target.root)
+            if not outcome.ok:
+                raise CommandFailed(outcome.error.strip())
+            kept[key] = outcome.text.strip()
+        return kept[key]
+
+    return token

@@ -1,0 +1,171 @@
+"""Deploy, plan, destroy and bootstrap: the order of their steps, and where they stop.
+
+    deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
+                                                                               └ again and again, see applying.py
+
+Nothing is changed before it is confirmed: first what a fresh project lacks (APIs, the bootstrap), one question each,
+then the plan.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from signalbox_infra.catalogue import load
+from signalbox_infra.deploy import adoption, alerting, bootstrapping, facts, locking, smoke, terraform
+from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
+from signalbox_infra.deploy.applying import Attempts, applied, planned
+from signalbox_infra.deploy.clock import REAL, Clock
+from signalbox_infra.deploy.commands import CommandFailed, Run, run
+from signalbox_infra.deploy.plans import Plan
+from signalbox_infra.deploy.preparing import Preparation
+from signalbox_infra.deploy.target import Target
+from signalbox_infra.packaging.__main__ import build
+
+WORKS = """Everything works. A first call:
+  curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
+"""
+FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
+REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
+that Cloud Functions keeps for sources, the database where Terraform did not create it or environment is prod, and the
+queues, emptied: a deleted queue's name would be taken for days. The next `make deploy` takes them up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The steps of one command, with the programs it runs, its output and its confirmation.
+
+    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
+    """
+
+    target: Target
+    say: Callable[[str], None]
+    agree: Agree
+    run: Run = run
+    clock: Clock = REAL
+    base_url: str = ""
+
+    def plan(self) -> Plan:
+        """Check, package, plan and show; the plan is saved for `deploy(saved=True)`."""
+        return self._planned(self._checked())
+
+    def deploy(self, saved: bool = False) -> bool:
+        """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
+        engine = self._terraform(self._preparation().prepared().account)
+        if saved:
+            self._apply(engine, self._saved(engine))
+        else:
+            alerting.offer(self.target, self.say, self.agree)
+            plan = self._planned(engine)
+            if not plan.empty:
+                agreed(self.agree, "Apply it?")
+                self._apply(engine, plan)
+        return self._tested(engine)
+
+    def smoke(self) -> bool:
+        """Smoke-test the deployment through its own URLs; return whether every step passed."""
+        return self._tested(self._checked())
+
+    def destroy(self) -> None:
+        """Destroy the environment after its name is typed; for prod also the project's name."""
+        words = confirmation(self.target)
+        if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
+            raise Aborted(f"Nothing was destroyed: type {words!r} (or CONFIRM={words!r}).")
+        engine = self._checked()
+        self._packaged()  # Terraform reads its inputs, also the zips, before it destroys
+        plan = planned(engine, self._attempts(), "-destroy")
+        self.say(str(plan))
+        self._apply(engine, plan, "-destroy")
+        for queue in load(self.target.infra / "catalogue.yaml").queues:
+            self._emptied(self.target.service(queue))
+        self.say(REMAINS)
+
+    def _emptied(self, queue: str) -> None:
+        """Delete the tasks of a queue that stays."""
+        where = (f"--location={self.target.region}", f"--project={self.target.project}", "--quiet")
+        outcome = self.run(("gcloud", "tasks", "queues", "purge", queue, *where), folder=self.target.root)
+        if not outcome.ok:
+            self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
+
+    def adopt(self) -> None:
+        """Take into the state what a killed apply left, and create the rest: `make deploy` without its smoke test."""
+        engine = self._checked()
+        self._packaged()
+        plan = planned(engine, self._attempts())
+        ids = adoption.importable(plan, self.target.project, self.target.region)
+        ids |= adoption.indexes(plan, facts.indexes(self.target, self.run))
+        plan = adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
+        self.say(str(plan))
+        if not plan.empty:
+            agreed(self.agree, "Apply it?")
+            self._apply(engine, plan)
+
+    def bootstrap(self) -> None:
+        """Bootstrap a project: the bucket for the state and the deploying account."""
+        self._preparation().bootstrap()
+
+    def unlock(self) -> None:
+        """Release the locks that killed commands have left on the states of the environment and of the bootstrap."""
+        account = self._preparation().ready().account
+        bootstrap = terraform.of_project(self.target, account, self.run)
+        bootstrapping.connect(bootstrap, self.target, self.run)
+        for name, engine in ((self.target.environment, self._terraform(account)), ("the bootstrap", bootstrap)):
+            locking.release(engine, name, self.say, self.agree)
+
+    def _checked(self) -> terraform.Terraform:
+        return self._terraform(self._preparation().ready().account)
+
+    def _planned(self, engine: terraform.Terraform) -> Plan:
+        self._packaged()
+        plan = self._with_queues(engine, planned(engine, self._attempts()))
+        self.say(str(plan))
+        return plan
+
+    def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
+        """Plan to take the queues that an earlier destroy kept, where the plan would create them."""
+        ids = adoption.importable(plan, self.target.project, self.target.region)
+        if not any(adoption.QUEUE in address for address in ids):
+            return plan
+        kept = adoption.queues(ids, facts.queues(self.target, self.run))
+        return adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
+
+    def _packaged(self) -> None:
+        zips = build(load(self.target.infra / "catalogue.yaml"), (), self.target.root / "dist")
+        self.say(f"Packaged {len(zips)} functions.")
+
+    def _saved(self, engine: terraform.Terraform) -> Plan:
+        if not engine.plan_file.exists():
+            raise Aborted("There is no saved plan to apply. Run make plan first.")
+        return engine.saved()
+
+    def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
+        applied(engine, plan, self._attempts(), *options)
+
+    def _attempts(self) -> Attempts:
+        return Attempts(self.say, self.clock)
+
+    def _tested(self, engine: terraform.Terraform) -> bool:
+        base_url = self.base_url or engine.output("base_url")
+        if not base_url:
+            raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
+        self.say(f"Smoke test of {base_url}")
+        works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run, self.clock), self.say)
+        self.say(WORKS.format(base_url=base_url) if works else FAILED)
+        return works
+
+    def _preparation(self) -> Preparation:
+        return Preparation(self.target, self.say, self.agree, self.run, self.clock)
+
+    def _account(self) -> str:
+        return facts.account(self.target, self.run)
+
+    def _terraform(self, account: str) -> terraform.Terraform:
+        engine = terraform.of(self.target, account, self.run)
+        adoption.clear(engine.folder)
+        engine.init(f"bucket={self.target.state_bucket}", f"prefix={self.target.environment}")
+        return engine
+
+
+def confirmation(target: Target) -> str:
+    """Return the words to type before an environment is destroyed."""
+    guarded = target.environment == "prod" or target.setting("environment", "") == "prod"
+    return f"{target.environment} {target.project}" if guarded else target.environment

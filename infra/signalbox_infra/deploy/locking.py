@@ -1,0 +1,30 @@
+"""Release the lock on a state that a killed command has left.
+
+Terraform has no command that shows a lock. One that takes it and changes nothing, removing the mark of a resource that
+there is not, is refused by it, and then prints whose it is.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from signalbox_infra.deploy.agreement import Agree, agreed
+from signalbox_infra.deploy.terraform import Terraform
+
+FIELD = re.compile(r"^\s*(ID|Operation|Who|Created):\s*(.+?)\s*$", re.MULTILINE)
+
+
+def release(engine: Terraform, name: str, say: Callable[[str], None], agree: Agree) -> None:
+    """Show who holds the lock, and release it after it was confirmed. Raises `Aborted` and `CommandFailed`."""
+    held = described(engine.lock_refusal())
+    if not held:
+        say(f"Nobody holds the lock of {name}.")
+        return
+    say(f"{held['Who']} holds the lock of {name} since {held['Created']} ({held['Operation']}).")
+    agreed(agree, "Has that command ended? Then the lock can be released. Release it?")
+    engine.unlock(held["ID"])
+    say("Released. `make adopt` takes up what the killed command made and did not save; then deploy again.")
+
+
+def described(printed: str) -> Mapping[str, str]:
+    """Return the fields of the lock that Terraform printed; none, if it printed no lock."""
+    return dict(FIELD.findall(re.sub(r"^[│╷╵] ?", "", printed, flags=re.MULTILINE)))

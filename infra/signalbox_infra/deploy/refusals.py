@@ -1,0 +1,82 @@
+"""Classify what Terraform printed: what Google refuses for a while, and what for good.
+
+Pure. A fresh project refuses much that is right a few minutes later: rights, APIs and service agents take time to be
+known everywhere. `TABLE` holds each such refusal with its text, where that text was documented or reported, and how
+long to wait before each further try; and those that no waiting mends, with what to do. The first entry that matches
+counts.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from signalbox_infra.deploy.refusal_table import TABLE, Refusal
+
+SHOWN = 400  # characters of what Google said
+WITH = re.compile(r"^\s*with (\S+),$", re.MULTILINE)
+UNKNOWN = Refusal(
+    name="unknown",
+    text="",
+    meaning="This refusal is not among those that are known to pass.",
+    source="",
+    remedy="Read what Google said, correct it, and run the command again: it goes on from what exists.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error that Terraform printed: the resource, what was said, and the table's entry for it."""
+
+    address: str
+    said: str
+    refusal: Refusal
+
+
+def failures(printed: str) -> list[Failure]:
+    """Return each error that Terraform printed, with its entry; `UNKNOWN` where the table has none."""
+    plain = re.sub(r"^[│╷╵] ?", "", printed, flags=re.MULTILINE)
+    blocks = re.split(r"^Error: ", plain, flags=re.MULTILINE)[1:] or [plain]
+    return [_failure(block) for block in blocks]
+
+
+def wait_seconds(found: Sequence[Failure], met: Mapping[str, int]) -> float | None:
+    """Return how long to wait, when each refusal was met so often; None when one does not pass, or not by then."""
+    waits = [failure.refusal.waits[met[failure.refusal.name] - 1 :][:1] for failure in found]
+    return max(wait[0] for wait in waits) if waits and all(waits) else None
+
+
+def reasons(found: Sequence[Failure]) -> list[str]:
+    """Return a line for each different refusal: how many resources met it, and what it means."""
+    met = {failure.refusal: [each for each in found if each.refusal == failure.refusal] for failure in found}
+    return [f"{refusal.meaning} ({_places(each)})" for refusal, each in met.items()]
+
+
+def report(found: Sequence[Failure]) -> str:
+    """Return what Google said, what it means and what to do: first of all that no waiting mends."""
+    last = [failure for failure in found if not failure.refusal.waits] or list(found)
+    kinds = {failure.refusal.name: failure for failure in reversed(last)}
+    return "\n".join(line for failure in reversed(kinds.values()) for line in _explained(failure))
+
+
+def _failure(block: str) -> Failure:
+    named = WITH.search(block)
+    said = " ".join(block[: named.start() if named else None].split())
+    whole = " ".join(block.split())
+    refusal = next((each for each in TABLE if re.search(each.text, whole, re.IGNORECASE)), UNKNOWN)
+    return Failure(named[1] if named else "", said, refusal)
+
+
+def _places(found: Sequence[Failure]) -> str:
+    first = found[0].address or found[0].said[:60]
+    return first if len(found) == 1 else f"{first} and {len(found) - 1} more"
+
+
+def _explained(failure: Failure) -> Iterator[str]:
+    where = f" for {failure.address}" if failure.address else ""
+    yield f"Google said{where}: {failure.said[:SHOWN]}"
+    yield f"  It means: {failure.refusal.meaning}"
+    if failure.refusal.waits:
+        yield "  Waiting was tried, and did not help this time."
+    yield f"  To do: {failure.refusal.remedy}"
+    if failure.refusal.source:
+        yield f"  See: {failure.refusal.source}"

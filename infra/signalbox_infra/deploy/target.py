@@ -1,0 +1,82 @@
+"""The target of a deployment: a project, an environment of `infra/environments`, and the names derived from them.
+
+Terraform decides the names (`infra/locals.tf`). Those that are compared with the project before Terraform runs are
+repeated here, and `tests/infra/deploy` checks that both agree.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from signalbox_infra.catalogue import url_segment
+
+PROJECT = Path(__file__).resolve().parents[3]
+REGION_DEFAULT = "us-central1"
+SETTING = re.compile(r'^\s*(\w+)\s*=\s*(?:"([^"\n]*)"|(\w+))\s*(?:#.*)?$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An environment in a project. `settings` are the plain values of its tfvars file; None: there is no such file."""
+
+    project: str
+    environment: str
+    region: str
+    settings: Mapping[str, str] | None
+    root: Path = PROJECT
+
+    @property
+    def infra(self) -> Path:
+        return self.root / "infra"
+
+    @property
+    def work(self) -> Path:
+        """The folder for Terraform's working files: one a deployment, so that none uses another's state."""
+        return self.root / ".local" / "terraform" / f"{self.project}-{self.environment}"
+
+    @property
+    def state_bucket(self) -> str:
+        return f"{self.project}-signalbox-state"
+
+    @property
+    def deployer(self) -> str:
+        """The account that deploys from Cloud Build and GitHub (infra/bootstrap)."""
+        return f"signalbox-deployer@{self.project}.iam.gserviceaccount.com"
+
+    @property
+    def begin(self) -> str:
+        """The prefix of every name, with its hyphen."""
+        prefix = self.setting("prefix", "")
+        return f"{prefix}-" if prefix else ""
+
+    @property
+    def database(self) -> str:
+        return self.setting("database", f"signalbox-{self.setting('environment', self.environment)}")
+
+    @property
+    def database_location(self) -> str:
+        return self.setting("database_location", self.region)
+
+    def setting(self, name: str, default: str) -> str:
+        """Return a value of the tfvars file, as text; `null` counts as absent."""
+        given = (self.settings or {}).get(name, "null")
+        return default if given == "null" else given
+
+    def service(self, function: str) -> str:
+        """Name a function, a queue or a schedule as it is named in the cloud."""
+        return f"{self.begin}{url_segment(function)}"
+
+
+def read(project: str, environment: str, region: str = "", root: Path = PROJECT) -> Target:
+    """Read an environment. The region is the one given, else that of its tfvars file, else Terraform's default."""
+    file = root / "infra" / "environments" / f"{environment}.tfvars"
+    settings = settings_of(file.read_text("utf-8")) if file.is_file() else None
+    region = region or (settings or {}).get("region", REGION_DEFAULT)
+    return Target(project, environment, region, settings, root)
+
+
+def settings_of(text: str) -> Mapping[str, str]:
+    """Return the scalar values of a tfvars file, as text."""
+    return MappingProxyType({name: quoted or bare for name, quoted, bare in SETTING.findall(text)})

@@ -1,0 +1,73 @@
+"""Serve all functions on this machine until Ctrl-C: ``python -m signalbox_infra.local``, or ``make dev``.
+
+Code and catalogue are reloaded when they change. ``PORT`` is the port for people (8080). ``DATA=folder`` keeps
+documents, queues and events for the next start. ``LOG=json`` writes the log as JSON lines. ``CHAOS=twice=0.1,late=0.1``
+injects faults into queues and events. ``SIGNALBOX_STORE=embedded`` runs without Google's Firestore emulator.
+"""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from signalbox_infra.catalogue import CatalogueError
+from signalbox_infra.local.logs.follower import LogFollower
+from signalbox_infra.local.logs.terminal import Terminal
+from signalbox_infra.local.reloading.dev_loop import DevLoop
+from signalbox_infra.local.stack import Stack, StackError
+
+FOLDER = Path(__file__).resolve().parents[3] / ".local"
+
+
+def main() -> int:
+    port = os.environ.get("PORT", "8080")
+    if not port.isdecimal():
+        sys.stderr.write(f"PORT must be a number, not {port!r}\n")
+        return 2
+    try:
+        with contextlib.suppress(KeyboardInterrupt), _stack(int(port)) as stack:
+            _serve(stack)
+    except OSError as error:
+        sys.stderr.write(f"{error.strerror or error}\n")
+        return 1
+    except (StackError, CatalogueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def _stack(port: int) -> Stack:
+    data = os.environ.get("DATA")
+    return Stack(port, FOLDER, data=Path(data) if data else None)
+
+
+def _serve(stack: Stack) -> None:
+    terminal = Terminal(Console(highlight=False, markup=False, emoji=False), os.environ.get("LOG") == "json")
+    follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
+    loop = DevLoop(stack, terminal.announce)
+    loop.start()
+    _print_urls(stack)
+    follower.start()
+    try:
+        stack.wait()
+    finally:
+        loop.stop()
+        follower.stop()
+
+
+def _print_urls(stack: Stack) -> None:
+    width = max(map(len, stack.urls), default=0)
+    urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
+    sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
+    sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
+    sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
+    kept = os.environ.get("DATA")
+    documents = f"{kept} keeps the data" if kept else "Documents are in memory; DATA=folder keeps them"
+    sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The delivering half: deliver stored events to their functions, as Eventarc does.
+
+Unordered, up to `CONCURRENT_MAX` at once, at least once: an event is deleted after its function responded 2xx, so a
+crash in between delivers it again. Behind a backlog, every second delivery is of the newest event and the others of the
+oldest: what a developer has just changed is not seen only after all that was loaded before, and nothing starves.
+Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the cloud's 10,
+because a developer waits for it.
+"""
+
+import asyncio
+import functools
+import heapq
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+
+import aiohttp
+from aiohttp import web
+
+from signalbox_infra.local.chaos import Chaos
+from signalbox_infra.local.event_bridge.cloudevent import Event
+from signalbox_infra.local.event_bridge.inbox import Inbox
+
+CONCURRENT_MAX = 16
+CONCURRENT_WHILE_RECEIVING = 3
+"""While events keep coming, deliveries leave the processors to the emulator, which sends one event after the other: the
+sooner it has sent a bulk load's events, the sooner it sends that of the change made after it."""
+
+RECEIVING_SECONDS = 0.05
+POLL_SECONDS = 1.0  # for new events whose notice was lost
+PAUSE_SECONDS_MIN = 0.1
+PAUSE_SECONDS_MAX = 10.0
+KEPT_SECONDS = 24 * 3600
+ANSWER_SECONDS_MAX = 540  # the longest that a function invoked by events may take
+USER_AGENT = "APIs-Google; (+https://developers.google.com/webmasters/APIs-Google.html)"  # of Pub/Sub, which pushes
+
+log = logging.getLogger(__name__)
+
+
+class Deliverer:
+    """Delivers an inbox's events; `routes` maps each trigger to its function's address."""
+
+    def __init__(self, inbox: Inbox, routes: Mapping[str, str], chaos: Chaos) -> None:
+        self._inbox = inbox
+        self._routes = routes
+        self._chaos = chaos
+        self._later: list[tuple[float, int]] = []  # a heap of (monotonic seconds, event id)
+        self._due: deque[int] = deque()  # in the order in which they became due
+        self._newest_next = True
+        self._attempts: dict[int, int] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._last_id = 0
+        self._received_at = 0.0
+        self._woken = asyncio.Event()
+
+    def application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_get("/stats", self.stats)
+        application.cleanup_ctx.append(self._delivering)
+        return application
+
+    async def stats(self, _: web.Request) -> web.Response:
+        """Respond with the numbers of events waiting, in delivery, and ever received, delivered and given up."""
+        counts, running = self._inbox.counts(), len(self._running)
+        totals = {"received": counts.received, "delivered": counts.delivered, "given_up": counts.given_up}
+        return web.json_response({"waiting": max(0, counts.left - running), "running": running, **totals})
+
+    async def run(self, session: aiohttp.ClientSession) -> None:
+        """Deliver until cancelled."""
+        with self._inbox.on_notice(self._woken.set):
+            while True:
+                self._woken.clear()
+                self._read_new_events()
+                self._start_due_deliveries(session)
+                await self._pause()
+
+    async def _delivering(self, _: web.Application) -> AsyncIterator[None]:
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX)
+        connections = aiohttp.TCPConnector(limit=CONCURRENT_MAX)
+        async with aiohttp.ClientSession(connector=connections, timeout=timeout) as session:
+            delivering = asyncio.create_task(self.run(session))
+            yield
+            delivering.cancel()
+
+    def _concurrent_max(self) -> int:
+        receiving = self._due and time.monotonic() - self._received_at < RECEIVING_SECONDS
+        return CONCURRENT_WHILE_RECEIVING if receiving else CONCURRENT_MAX
+
+    def _read_new_events(self) -> None:
+        for event_id in self._inbox.ids_after(self._last_id):
+            self._received_at = time.monotonic()
+            heapq.heappush(self._later, (time.monotonic() + self._chaos.delay_seconds(), event_id))
+            self._last_id = event_id
+
+    def _start_due_deliveries(self, session: aiohttp.ClientSession) -> None:
+        now = time.monotonic()
+        while self._later and self._later[0][0] <= now:
+            self._due.append(heapq.heappop(self._later)[1])
+        while self._due and len(self._running) < self._concurrent_max():
+            event_id = self._due.pop() if self._newest_next else self._due.popleft()
+            self._newest_next = not self._newest_next
+            task = asyncio.create_task(self._deliver(session, event_id))
+            self._running[event_id] = task
+            task.add_done_callback(functools.partial(self._free, event_id))
+
+    async def _pause(self) -> None:
+        """Wait until an event came, a delivery ended, or the next event is due."""
+        seconds = self._later[0][0] - time.monotonic() if self._later else POLL_SECONDS
+        if self._due:
+            seconds = min(seconds, RECEIVING_SECONDS)  # more may be delivered when no more come
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(max(seconds, 0), POLL_SECONDS)):
+                await self._woken.wait()
+
+    async def _deliver(self, session: aiohttp.ClientSession, event_id: int) -> None:
+        event, received_at = self._inbox.event(event_id)
+        if await self._accepted(session, event):
+            if self._chaos.delivers_again():
+                await self._accepted(session, event)
+            await self._inbox.forget(event_id)
+            self._attempts.pop(event_id, None)
+        elif time.time() - received_at > KEPT_SECONDS:
+            log.error("event given up after 24 hours: %s", event.headers)
+            await self._inbox.give_up(event_id)
+        else:
+            self._retry(event_id)
+
+    async def _accepted(self, session: aiohttp.ClientSession, event: Event) -> bool:
+        headers = {"User-Agent": USER_AGENT, **event.headers}
+        try:
+            async with session.post(self._routes[event.trigger], data=event.body, headers=headers) as answer:
+                await answer.read()
+                return 200 <= answer.status < 300
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    def _retry(self, event_id: int) -> None:
+        attempts = self._attempts[event_id] = self._attempts.get(event_id, 0) + 1
+        pause = min(PAUSE_SECONDS_MIN * 2.0 ** (attempts - 1), PAUSE_SECONDS_MAX)
+        heapq.heappush(self._later, (time.monotonic() + pause, event_id))
+
+    def _free(self, event_id: int, task: asyncio.Task[None]) -> None:
+        del self._running[event_id]
+        self._woken.set()
+        if not task.cancelled() and (error := task.exception()):
+            log.error("delivery of event %d failed, retrying", event_id, exc_info=error)
+            self._retry(event_id)

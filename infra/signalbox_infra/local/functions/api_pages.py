@@ -1,0 +1,63 @@
+"""The description of the HTTP API and its documentation page, on this machine only.
+
+    GET {base}openapi.yaml    the project's openapi.yaml, with this stack as its server
+    GET {base}docs            Swagger UI on it: every call, and a form that sends it
+
+Swagger UI (Apache-2.0) comes with the package flask-swagger-ui (MIT), a package of the development environment; nothing
+is loaded from elsewhere.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import yaml
+from werkzeug.wrappers import Request, Response
+
+DESCRIPTION = Path(__file__).resolve().parents[4] / "openapi.yaml"
+TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Signalbox API</title>
+<link rel="icon" href="/docs/favicon-32x32.png">
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+<div id="api"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script>
+  SwaggerUIBundle({ url: "/openapi.yaml", dom_id: "#api", deepLinking: true, tryItOutEnabled: true });
+</script>
+</html>
+"""
+
+
+def api_page(request: Request) -> Response | None:
+    """Return the answer to a GET of these pages; None for any other address."""
+    match request.path.split("/")[1:]:
+        case ["openapi.yaml"]:
+            return Response(_description(request.host_url), content_type="application/yaml")
+        case ["docs"] | ["docs", ""]:
+            return Response(PAGE, content_type="text/html; charset=utf-8")
+        case ["docs", name]:
+            return _file(name)
+    return None
+
+
+def _description(base_url: str) -> str:
+    described = yaml.safe_load(DESCRIPTION.read_text("utf-8"))
+    described["servers"] = [{"url": base_url.rstrip("/"), "description": "This machine."}]
+    return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
+
+
+def _file(name: str) -> Response | None:
+    path = _swagger_ui().get(name)
+    return None if path is None else Response(path.read_bytes(), content_type=TYPES[path.suffix])
+
+
+@cache
+def _swagger_ui() -> dict[str, Path]:
+    """Return the files of Swagger UI that a page may load, by name. The package itself is not imported."""
+    spec = find_spec("flask_swagger_ui")
+    assert spec is not None, "a package of requirements-dev.txt"
+    assert spec.origin is not None, "it is no namespace package"
+    return {path.name: path for path in Path(spec.origin).with_name("dist").iterdir() if path.suffix in TYPES}

@@ -1,0 +1,26 @@
+"""The console of the local stack: its pages, and how many tasks its queues hold."""
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from signalbox.adapters.settings import settings
+from signalbox_infra.catalogue import Catalogue
+from signalbox_infra.console.pages import Console
+from signalbox_infra.local.services.command_lines import stats
+from signalbox_infra.status.report import Line, Queue, queue_line
+
+
+def local_console(catalogue: Catalogue) -> Console:
+    """Return the console of the functions that this process serves."""
+    return Console(catalogue, "This machine", queues)
+
+
+def queues() -> Sequence[Line]:
+    """Return a line a queue; none if the functions run without a stack, as in a test."""
+    chosen = settings()
+    if not chosen.tasks_emulator:
+        return []
+    place = urlsplit(chosen.keys_url)
+    counted = stats(f"{place.scheme}://{place.netloc}") or {}
+    named = ((name.rpartition("/")[2], counts) for name, counts in counted.items())
+    return [queue_line(Queue(name, counts["waiting"], counts["running"])) for name, counts in named]

@@ -1,0 +1,72 @@
+"""Enforce what IAM and ingress enforce in the cloud: who calls a function, and to which queues it enqueues.
+
+Both follow from its entry in the catalogue. The caller is known by the headers that queues,
+schedules and events send; the function verifies them itself, as in the cloud. All functions share one process, so the
+current one is in a context variable, which follows a call but not the threads that it may start.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from signalbox.adapters.http.responses import problem_response
+from signalbox.adapters.meter import MeteredQueue
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Log, TaskQueue
+from signalbox.core.problems import DeploymentCannotEnqueue, NotFound, PermissionDenied, Problem
+from signalbox_infra.catalogue import Function
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+CALLERS = {"HTTP_X_CLOUDTASKS_QUEUENAME": "queue", "HTTP_X_CLOUDSCHEDULER": "schedule", "HTTP_CE_ID": "event"}
+
+_current: ContextVar[Function | None] = ContextVar("current_function", default=None)
+
+
+def invokers_enforced(function: Function, app: "WSGIApplication") -> "WSGIApplication":
+    """Admit only the invokers of a function, and set it as the current one during the call."""
+
+    def guard(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        refusal = _refusal(function, environ)
+        if refusal is not None:
+            return problem_response(refusal)(environ, start_response)
+        token = _current.set(function)
+        try:
+            return app(environ, start_response)
+        finally:
+            _current.reset(token)
+
+    return guard
+
+
+def _refusal(function: Function, environ: "WSGIEnvironment") -> Problem | None:
+    caller = next((caller for header, caller in CALLERS.items() if header in environ), "people")
+    if caller in function.invoked_by:
+        return None
+    if caller == "people":
+        return NotFound(f"{function.name} is closed to the outside: invoked_by in the catalogue does not say people")
+    return PermissionDenied(f"{function.name} may not be called so: invoked_by in the catalogue does not say {caller}")
+
+
+class AuthorizedQueue(MeteredQueue):
+    """A queue that accepts from each function only what its `enqueues` allow. The queue inside is metered already."""
+
+    def __init__(self, metered: TaskQueue, log: Log) -> None:
+        super().__init__(metered)
+        self._log = log
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        """Enqueue all permitted tasks. Raises `DeploymentCannotEnqueue` if one is not, else as the queue."""
+        refused = [effect for effect in effects if not _may_enqueue(effect)]
+        permitted = [effect for effect in effects if effect not in refused]
+        self._queue.create(permitted)
+        if refused:
+            self._log.error("deployment cannot enqueue", reason=f"the function may not enqueue to {refused[0].queue}")
+            reason = f"Add {refused[0].queue} to the function's enqueues in the catalogue"
+            raise DeploymentCannotEnqueue(reason, (effect.name for effect in permitted))
+
+
+def _may_enqueue(effect: Effect) -> bool:
+    function = _current.get()
+    return function is None or effect.queue in function.enqueues

@@ -1,0 +1,150 @@
+"""What the local log says of a request beyond the cloud's line: path, task, key, attempt; and whose `print` it was.
+
+In the cloud these stand in Cloud Run's own log of requests, under the same trace. The labels are in a context variable,
+which follows a request but not the threads that it may start.
+"""
+
+import io
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TextIO
+from urllib.parse import unquote
+
+from signalbox.adapters import runtime
+from signalbox.core.ports import Log
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+BODY_BYTES_MAX = 2**20
+CONSOLE = "console"
+"""The page whose reads, one every two seconds, the terminal does not show."""
+
+ID_FIELDS = ("semaphore", "key", "id", "batch", "source")
+"""Of a task's payload: what it is about, the first that is there."""
+
+_labels: ContextVar[dict[str, Any] | None] = ContextVar("request_labels", default=None)
+
+
+def labelled(app: "WSGIApplication") -> "WSGIApplication":
+    """Label each request, and log a line for one that no function has handled."""
+
+    def entry(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        labels, statuses, started = labels_of(environ), [], time.perf_counter()
+
+        def noting(status: str, headers: Any, error: Any = None) -> Any:
+            statuses.append(int(status[:3]))
+            return start_response(status, headers, error) if error else start_response(status, headers)
+
+        token = _labels.set(labels)
+        try:
+            return app(environ, noting)
+        finally:
+            if "logged" not in labels and statuses:
+                milliseconds = round((time.perf_counter() - started) * 1000, 1)
+                runtime.log().info("not handled", status=statuses[-1], milliseconds=milliseconds)
+            _labels.reset(token)
+
+    return entry
+
+
+def labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
+    """Return what a request is, out of its address and headers, and for a task out of its body."""
+    path = str(environ.get("RAW_URI") or environ.get("PATH_INFO", ""))
+    function = path.lstrip("/").partition("?")[0].partition("/")[0].replace("-", "_")
+    if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
+        attempt = environ.get("HTTP_X_CLOUDTASKS_TASKRETRYCOUNT", "0")
+        return {"kind": "task", "function": function, **_task(environ), "attempt": _number(attempt) + 1}
+    if "HTTP_X_CLOUDSCHEDULER" in environ:
+        return {"kind": "schedule", "function": function, "id": environ.get("HTTP_X_CLOUDSCHEDULER_JOBNAME", "")}
+    if "HTTP_CE_ID" in environ:
+        return {"kind": "event", "function": function, "id": unquote(environ.get("HTTP_CE_DOCUMENT", ""))}
+    by_console = {"page": CONSOLE} if environ.get("HTTP_REFERER", "").endswith(f"/{CONSOLE}") else {}
+    method = environ.get("REQUEST_METHOD", "")
+    return {"kind": "http", "function": function, "method": method, "path": path, **by_console}
+
+
+def _task(environ: "WSGIEnvironment") -> dict[str, str]:
+    """Return a task's name and what it is about. Its body is put back to be read again."""
+    length = min(_number(str(environ.get("CONTENT_LENGTH") or "0")), BODY_BYTES_MAX)
+    body = environ["wsgi.input"].read(length) if length else b""
+    if body:
+        environ["wsgi.input"] = io.BytesIO(body)
+    try:
+        envelope = json.loads(body)
+        return {"task_name": str(envelope["task"]), "id": _about(envelope)}
+    except (ValueError, KeyError, TypeError):
+        return {"task_name": "", "id": ""}
+
+
+def _about(envelope: Mapping[str, Any]) -> str:
+    """Return what a task is about: its unit, lease or batch, else a key in its payload, else its operation."""
+    payload = envelope["payload"]
+    if isinstance(unit := envelope.get("unit"), dict):
+        return f"{unit.get('batch')}/{unit.get('index')}"
+    work = payload.get("work")  # of the kit's own link tasks
+    for about in (envelope.get("lease"), envelope.get("batch"), payload, work if isinstance(work, dict) else {}):
+        if isinstance(about, dict) and (named := next((str(about[name]) for name in ID_FIELDS if name in about), "")):
+            return named
+    return " ".join(f"{name}={value}" for name, value in (work or {}).items()) or str(envelope["operation"])[:12]
+
+
+def _number(digits: str) -> int:
+    return int(digits) if digits.isdecimal() and len(digits) < 20 else 0
+
+
+class LabelledLog:
+    """A log that adds the labels of the current request to each line."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def info(self, message: str, /, **values: object) -> None:
+        self._log.info(message, **self._labelled(message, values))
+
+    def error(self, message: str, /, **values: object) -> None:
+        self._log.error(message, **self._labelled(message, values))
+
+    def _labelled(self, message: str, values: Mapping[str, object]) -> dict[str, object]:
+        labels = _labels.get() or {}
+        if message == "handled":
+            labels["logged"] = True
+        return {**{name: value for name, value in labels.items() if name != "logged"}, **values}
+
+
+class MarkedOutput(io.TextIOBase):
+    """Standard output that writes each line of a `print` as a JSON line with the function's name.
+
+    Lines of JSON with a severity pass, as Cloud Logging takes them.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._thread = threading.local()
+
+    def write(self, text: str) -> int:
+        if text.startswith("{") and text.endswith("}\n") and '"severity"' in text:
+            return self._stream.write(text)
+        *lines, self._thread.rest = (getattr(self._thread, "rest", "") + text).split("\n")
+        function = (_labels.get() or {}).get("function", "")
+        for line in lines:
+            printed = {"severity": "DEFAULT", "message": "printed", "function": function, "text": line}
+            self._stream.write(json.dumps(printed) + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+
+def mark_output() -> None:
+    """Mark what this process prints from now on."""
+    for name in ("stdout", "stderr"):
+        if not isinstance(getattr(sys, name), MarkedOutput):
+            setattr(sys, name, MarkedOutput(getattr(sys, name)))

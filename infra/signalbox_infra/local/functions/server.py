@@ -1,0 +1,110 @@
+"""All functions of the catalogue in one process, behind one port, at the addresses they have in the cloud.
+
+Each function is loaded by functions-framework, as in the cloud, and mounted at ``/`` + its URL segment. The framework
+is made for one function a process: it leaves the function's name in the environment, keeps a registry by name, and
+imports the modules of the function's folder under bare names. `signalbox.testing.loading` removes these
+traces after each function, so functions must not import their own files while they handle a request.
+`iam` refuses what the cloud would refuse.
+
+Gunicorn serves `application`, with threads, as in the cloud: loaded once and then forked into the worker processes, so
+each of these connects by itself, when it starts or at its first request.
+"""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.wrappers import Request
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http import service_part
+from signalbox.adapters.http.responses import Response, problem_response, response_of
+from signalbox.adapters.settings import settings
+from signalbox.core.problems import NotFound
+from signalbox.testing import loading
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.catalogue import Catalogue
+from signalbox_infra.deployments import Deployment, deployments_of
+from signalbox_infra.local.functions.api_pages import api_page
+from signalbox_infra.local.functions.console import local_console
+from signalbox_infra.local.functions.iam import AuthorizedQueue, invokers_enforced
+from signalbox_infra.local.functions.request_labels import LabelledLog, labelled
+from signalbox_infra.local.store.local_store import local_store
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+_connecting = threading.Lock()
+_connected = False
+
+
+def application(catalogue: str) -> "WSGIApplication":
+    """Serve the functions of the catalogue file of that name."""
+    app = labelled(mounted(catalogues.load(Path(catalogue))))
+
+    def connected(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        connect()
+        return app(environ, start_response)
+
+    return connected
+
+
+def connect() -> None:
+    """Connect this process to the local stack's store and queues, once."""
+    global _connected  # noqa: PLW0603 - one set of connections a process is the point
+    with _connecting:
+        if not _connected:
+            chosen = settings()
+            ports = runtime.connect(chosen, local_store(chosen))
+            log = LabelledLog(ports.log)
+            runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, log), log=log))
+            _connected = True
+
+
+def mounted(catalogue: Catalogue) -> "WSGIApplication":
+    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, all else is 404.
+
+    ``/console`` shows what happens, by these calls.
+    """
+    deployments = [each for function in catalogue.functions.values() for each in deployments_of(function)]
+    return DispatcherMiddleware(_index(catalogue), {f"/{each.segment}": _loaded(each) for each in deployments})
+
+
+def _loaded(deployment: Deployment) -> "WSGIApplication":
+    function = deployment.function
+    app = loading.load(function.name, function.folder, function.signature_type)
+    return invokers_enforced(function, _in_its_place(app, deployment.part))
+
+
+def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
+    """Pass ``/`` as the path where nothing follows the function's name, and which part is served at this address."""
+
+    def in_its_place(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        here = {"PATH_INFO": environ["PATH_INFO"] or "/", service_part.ENVIRONMENT_KEY: part}
+        return app({**environ, **here}, start_response)
+
+    return in_its_place
+
+
+def _index(catalogue: Catalogue) -> "WSGIApplication":
+    segments = [function.segment for function in catalogue.functions.values() if "people" in function.invoked_by]
+    console = local_console(catalogue)
+
+    def index(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        request = Request(environ)
+        if request.method in ("GET", "HEAD"):
+            if request.path == "/":
+                urls = {segment: request.host_url + segment for segment in segments}
+                pages = {name: f"{request.host_url}{name}" for name in ("docs", "console")}
+                listed = {"functions": urls, **pages}
+                return response_of(Response(200, listed))(environ, start_response)
+            if page := api_page(request) or console.answer(request):
+                return page(environ, start_response)
+        refusal = NotFound("No function at this address; GET / lists those for people")
+        return problem_response(refusal)(environ, start_response)
+
+    return index

@@ -1,0 +1,35 @@
+"""What a local stack does before it starts: check the project, clear its folder."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from signalbox.adapters.settings import EMBEDDED
+from signalbox_infra.catalogue import Catalogue
+from signalbox_infra.local.services.supervisor import ROOT, StackError
+from signalbox_infra.local.store import firestore_emulator
+from signalbox_infra.packaging.checks import check_all
+from signalbox_infra.packaging.imports import PackagingError
+
+
+def check(catalogue: Catalogue) -> None:
+    """Refuse here what would not run in the cloud. Raises `StackError` with what to change."""
+    try:
+        check_all(catalogue, ROOT)
+    except PackagingError as error:
+        raise StackError(str(error)) from error
+
+
+def clear(folder: Path, service_names: Sequence[str], databases: bool) -> None:
+    """Delete an earlier stack's logs, and its queues and events where its documents are gone."""
+    for name in service_names:
+        (folder / f"{name}.log").unlink(missing_ok=True)
+    for name in ("cloud-tasks.sqlite*", "events.sqlite*", "store.pickle") if databases else ():
+        for leftover in folder.glob(name):
+            leftover.unlink()
+
+
+def how_to_get_the_emulator() -> str:
+    if os.environ.get("SIGNALBOX_STORE") == EMBEDDED:
+        return "unset SIGNALBOX_STORE"
+    return firestore_emulator.HOW_TO_GET_IT

@@ -1,0 +1,86 @@
+"""Reload a running stack whenever its files change, and announce how it went."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.local.reloading.reload import NotReloaded
+from signalbox_infra.local.reloading.watcher import Watcher
+from signalbox_infra.local.services.child import LIBRARY, ROOT
+from signalbox_infra.local.stack import Stack, StackError
+from signalbox_infra.packaging.sources import is_test
+
+NAMED_MAX = 2
+
+Announce = Callable[[str, str], None]
+"""Called with a line, and with a traceback or an empty text."""
+
+
+class DevLoop:
+    """Watches `shared/`, the functions' folders and the catalogue of a stack from `start` to `stop`."""
+
+    def __init__(self, stack: Stack, announce: Announce, catalogue: Path = catalogues.CATALOGUE) -> None:
+        self._stack = stack
+        self._announce = announce
+        self._catalogue = catalogue.resolve()
+        self._watcher = Watcher(self._changed)
+        self._failed = False
+
+    def start(self) -> None:
+        """Watch from now on; whatever changes later is noticed."""
+        self._watcher.start()
+        try:
+            self._watch()
+        except OSError as error:
+            self._announce(f"not watching the files, so restart after a change: {error}", "")
+
+    def stop(self) -> None:
+        self._watcher.stop()
+
+    def _watch(self) -> None:
+        root = self._catalogue.parent.parent
+        trees = [LIBRARY, *(_top(folder, root) for folder in (*self._stack.folders, *self._named_folders()))]
+        self._watcher.watch(trees=trees, folders=[root, self._catalogue.parent])
+
+    def _named_folders(self) -> Iterable[Path]:
+        """Return the folders that the catalogue names now, if it can be read: one may be the next to be corrected."""
+        try:
+            return [function.folder for function in catalogues.load(self._catalogue).functions.values()]
+        except (catalogues.CatalogueError, OSError):
+            return []
+
+    def _changed(self, paths: list[Path]) -> None:
+        self._watch()
+        if not self._failed and not (paths := [path for path in paths if self._counts(path)]):
+            return
+        started = time.monotonic()
+        try:
+            self._stack.reload()
+        except NotReloaded as error:
+            self._failed = True
+            self._announce(f"not reloaded, the last good version serves: {error}", error.trace)
+        except StackError:
+            return  # the stack has ended, and says so itself
+        else:
+            self._failed = False
+            self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths)}", "")
+
+    def _counts(self, path: Path) -> bool:
+        """Return whether a file is part of what is served."""
+        if path.is_relative_to(LIBRARY):
+            return path.suffix == ".py" or not path.exists()
+        if is_test(path):
+            return False
+        return path == self._catalogue or any(path.is_relative_to(folder) for folder in self._stack.folders)
+
+
+def _top(folder: Path, root: Path) -> Path:
+    """Return the folder of the project that a function's lies in: a watched one takes an inotify instance, of few."""
+    return root / folder.relative_to(root).parts[0] if folder.is_relative_to(root) and folder != root else folder
+
+
+def _named(paths: list[Path]) -> str:
+    names = [str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path) for path in paths]
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,84 @@
+"""Bring a running stack up to date with the catalogue and the code, without losing a request.
+
+The new version is checked first: the catalogue, what the cloud would refuse, syntax and undefined names. Then it is
+loaded in a process of its own, beside the one that serves, and takes over its port once it has loaded. Whatever is
+wrong, the last good version goes on serving.
+
+The other services restart only if the catalogue has changed what they are started with. Their queues and events are on
+disk, so nothing is lost.
+"""
+
+import re
+from collections.abc import Iterator
+
+from signalbox_infra import catalogue as catalogues
+from signalbox_infra.catalogue import Catalogue, CatalogueError
+from signalbox_infra.local.reloading.source_errors import source_errors
+from signalbox_infra.local.services.child import LIBRARY, ROOT, Service
+from signalbox_infra.local.services.command_lines import services
+from signalbox_infra.local.services.layout import StackLayout, with_catalogue
+from signalbox_infra.local.services.supervisor import Supervisor
+from signalbox_infra.packaging.checks import check_all
+from signalbox_infra.packaging.imports import PackagingError
+
+FUNCTIONS = "functions"
+FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+
+
+class NotReloaded(Exception):
+    """The new version cannot run. The message says why, with file and line; `trace` is the traceback or empty."""
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+def reload(layout: StackLayout, supervisor: Supervisor) -> StackLayout:
+    """Check and load what the files hold now, and switch to it. Returns the new layout. Raises `NotReloaded`."""
+    catalogue = checked_catalogue(layout)
+    newer = with_catalogue(layout, catalogue)
+    planned = {service.name: service for service in services(newer)}
+    if trace := supervisor.replace(planned.pop(FUNCTIONS)):
+        raise NotReloaded(summary(trace), trace)
+    for service in planned.values():
+        _update(service, supervisor)
+    if newer.catalogue.triggers != layout.catalogue.triggers and "firestore" in planned:
+        planned["firestore"].prepare()
+    return newer
+
+
+def checked_catalogue(layout: StackLayout) -> Catalogue:
+    """Read the catalogue and check it with the code of its functions. Raises `NotReloaded`."""
+    try:
+        catalogue = catalogues.load(layout.catalogue_file)
+        folders = [LIBRARY, *(function.folder for function in catalogue.functions.values())]
+        if errors := source_errors(folders, ROOT):
+            raise NotReloaded("\n".join(errors))
+        check_all(catalogue, ROOT)
+    except (CatalogueError, PackagingError, OSError) as error:
+        raise NotReloaded(str(error)) from error
+    return catalogue
+
+
+def summary(trace: str) -> str:
+    """Return the last line of a traceback behind the last place in the project's own files."""
+    lines = trace.strip().splitlines() or ["unknown error"]
+    places = list(_own_places(trace))
+    return f"{places[-1]}: {lines[-1]}" if places else lines[-1]
+
+
+def _own_places(trace: str) -> Iterator[str]:
+    for found in FRAME.finditer(trace):
+        file = found["file"].removeprefix(f"{ROOT}/")
+        if not file.startswith(
+            (".venv", "infra/signalbox_infra/local", "shared/signalbox/testing", "<", "/usr", "/opt")
+        ):
+            yield f"{file}:{found['line']}"
+
+
+def _update(service: Service, supervisor: Supervisor) -> None:
+    running = supervisor.service(service.name)
+    if (running.command, running.environment) != (service.command, service.environment):
+        supervisor.restart(service)
+    else:
+        supervisor.adopt(service)

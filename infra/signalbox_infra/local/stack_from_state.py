@@ -1,0 +1,70 @@
+"""Build a local stack from Terraform's state, so that tests exercise the wiring of the cloud.
+
+    with stack_of(applied_state.read(shown, folders, root), folder) as stack: ...
+
+Functions and who invokes them, queues with their names, rates and retries, triggers, schedules, accounts, the database
+and every variable of the functions' environment are those of the state. Replaced is only what this machine cannot have:
+
+- addresses: of Firestore, Cloud Tasks, the functions and the keys of tokens (`services.plan`);
+- `SIGNALBOX_SIGNATURES`: nothing in front of the functions checks signatures here, so they do;
+- how often schedules run, which is the reader's choice (`applied_state.read`);
+- how many requests are handled at once, and for how long: all functions share one process.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox_infra.applied_state import AppliedState
+from signalbox_infra.catalogue import Catalogue
+from signalbox_infra.catalogue_entries import refuse
+from signalbox_infra.local.stack import Stack
+
+OF_ONE_FUNCTION = (
+    "THREADS",
+    "SIGNALBOX_SIGNATURES",
+    "SIGNALBOX_TIMEOUT_SECONDS",
+    "SIGNALBOX_ORIGINS",
+    "SIGNALBOX_AUTH",
+    "SIGNALBOX_PART",
+)
+SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history")
+
+
+def stack_of(applied: AppliedState, folder: Path) -> Stack:
+    """Make a stack in `folder`; entering it starts it. Raises `CatalogueError` for what one process cannot serve."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "catalogue.yaml"
+    file.write_text(written(applied.catalogue), "utf-8")
+    return Stack(folder=folder, catalogue=file, settings=settings_of(applied))
+
+
+def settings_of(applied: AppliedState) -> Settings:
+    """Return the settings of all functions, whose environments must agree: they run in one process here."""
+    first: Mapping[str, str] = {}
+    for name, environment in applied.environments.items():
+        common = {key: value for key, value in environment.items() if key not in OF_ONE_FUNCTION}
+        first = first or common
+        differ = sorted(key for key in first.keys() | common.keys() if first.get(key) != common.get(key))
+        refuse(bool(differ), f"functions.{name}: other functions have other values of {', '.join(differ)}")
+    return replace(
+        from_environment(first),
+        signatures_removed=False,
+        part="",
+        origins=applied.catalogue.origins,
+        auth=applied.catalogue.auth,
+        tokens_unsigned=True,
+    )
+
+
+def written(catalogue: Catalogue) -> str:
+    """Write a catalogue so that it can be loaded: as JSON, which is YAML."""
+    sections = {kind: {name: _entry(each) for name, each in getattr(catalogue, kind).items()} for kind in SECTIONS}
+    return json.dumps(sections, default=str, indent=1)
+
+
+def _entry(entry: Any) -> dict[str, Any]:
+    return {name: value for name, value in asdict(entry).items() if name != "name"}

@@ -1,0 +1,52 @@
+"""Check a function before it is packaged, and before it is served on this machine, so that it works in both places."""
+
+from pathlib import Path
+
+from signalbox_infra.catalogue import Catalogue
+from signalbox_infra.catalogue_entries import Function
+from signalbox_infra.packaging.declarations import check_declared, usage_of
+from signalbox_infra.packaging.imports import PackagingError
+from signalbox_infra.packaging.requirements import REQUIREMENTS, locked_packages
+from signalbox_infra.packaging.resolution import check_imports
+from signalbox_infra.packaging.schedules import check_schedules
+from signalbox_infra.packaging.sources import own_files
+
+
+def check_all(catalogue: Catalogue, project: Path) -> None:
+    """Check every function of the catalogue. Raises `PackagingError` with all complaints."""
+    complaints = [
+        str(error) for function in catalogue.functions.values() if (error := _refusal(function, catalogue, project))
+    ]
+    if complaints:
+        raise PackagingError("\n".join(complaints))
+
+
+def check(function: Function, project: Path) -> None:
+    """Check that a function's imports resolve in the cloud, and that its entry declares its tasks and queues.
+
+    `project` holds the lock of all functions. Raises `PackagingError` with the lines to add or change.
+    """
+    sources = {path: content for path, content in own_files(function.folder).items() if path.endswith(".py")}
+    try:
+        check_imports(sources, locked_packages(function.folder, project), how_to_add(function))
+        check_declared(function, usage_of(sources))
+    except PackagingError as error:
+        raise PackagingError(f"{function.name}: {error}") from error
+
+
+def how_to_add(function: Function) -> str:
+    """Return how to make a module importable in the cloud."""
+    own = function.folder / REQUIREMENTS
+    return (
+        f"Put a module of your own into {function.folder.name}/. Name a package in {own.with_suffix('.in')} and run "
+        "`make lock`, which locks it with hashes in requirements.txt next to it; `make setup` then installs it here."
+    )
+
+
+def _refusal(function: Function, catalogue: Catalogue, project: Path) -> PackagingError | None:
+    try:
+        check(function, project)
+        check_schedules(function, list(catalogue.schedules.values()))
+    except PackagingError as error:
+        return error
+    return None

@@ -1,0 +1,221 @@
+"""Compare a function's code with its entry in the catalogue: tasks, objects, flows, queues.
+
+The code is read, not run. The tasks are the functions decorated with ``@app.task``, the objects the classes decorated
+with ``@app.object``, the flows the generators decorated with ``@app.flow``. The queues follow from the use of
+`signalbox`: a semaphore enqueues to `admit` and `tasks`; a batch to `batches` and `tasks`, and so does the task of a
+batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`; a call of an object to `objects`,
+of a flow to `flows`. A function with objects or flows also enqueues to `tasks`, since its turns send the calls of
+methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the
+code names (``queue="slow"``) counts too.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from signalbox.core.names import ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
+from signalbox_infra.catalogue_entries import Function
+from signalbox_infra.packaging.imports import PackagingError, parsed
+
+KIT = "signalbox"
+SEMAPHORE_QUEUES = (ADMIT_QUEUE, TASKS_QUEUE)
+BATCH_QUEUES = (BATCHES_QUEUE, TASKS_QUEUE)
+OBJECT_QUEUES = (OBJECTS_QUEUE, TASKS_QUEUE)
+FLOW_QUEUES = (FLOWS_QUEUE, TASKS_QUEUE)
+QUEUES = {
+    "semaphore": SEMAPHORE_QUEUES,
+    "batch": BATCH_QUEUES,
+    "sub_batch": BATCH_QUEUES,
+    "objects": (OBJECTS_QUEUE,),
+    "flows": (FLOWS_QUEUE,),
+}
+"""The queues that a public name of `signalbox` enqueues to."""
+
+OF_FLOWS = {"lock": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES}
+"""The queues that ``flow.NAME`` enqueues to."""
+
+NAMES_A_QUEUE = frozenset({"Call", "replace"})
+TASK_DECORATOR = frozenset({"task"})
+OBJECT_DECORATOR = frozenset({"object"})
+FLOW_DECORATOR = frozenset({"flow"})
+READ_ONLY = frozenset({"status"})
+"""Methods of a batch that enqueue nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The declarations in a function's code: places (``main.py:12``) by the name of the task, queue, class or flow.
+
+    `complete` is false if some are made in a way that reading cannot follow; then there may be more.
+    """
+
+    tasks: Mapping[str, str]
+    queues: Mapping[str, str]
+    complete: bool = True
+    objects: Mapping[str, str] = field(default_factory=dict)
+    flows: Mapping[str, str] = field(default_factory=dict)
+
+
+def usage_of(sources: Mapping[str, bytes]) -> Usage:
+    """Read the Python files of a function, by path. Raises `PackagingError` for one that does not compile."""
+    tasks: dict[str, str] = {}
+    queues: dict[str, str] = {}
+    objects: dict[str, str] = {}
+    flows: dict[str, str] = {}
+    complete = True
+    for path, source in sorted(sources.items()):
+        module = _Module(path, parsed(path, source))
+        tasks = {**module.tasks(), **tasks}
+        queues = {**module.queues(), **queues}
+        objects = {**module.objects(), **objects}
+        flows = {**module.flows(), **flows}
+        complete = complete and not module.makes_tasks_otherwise()
+    return Usage(tasks, queues, complete, objects, flows)
+
+
+def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
+    """Return the functions decorated as tasks. Raises `PackagingError` for a file that does not compile."""
+    nodes = (node for path, source in sorted(sources.items()) for node in ast.walk(parsed(path, source)))
+    return [
+        node
+        for node in nodes
+        if isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list))
+    ]
+
+
+def check_declared(function: Function, usage: Usage) -> None:
+    """Raise `PackagingError` with the lines to add if the entry of the catalogue lacks what the code needs."""
+    if complaints := list(_complaints(function, usage)):
+        raise PackagingError("; ".join(complaints))
+
+
+def _complaints(function: Function, usage: Usage) -> Iterator[str]:
+    entry = f"in the catalogue, functions.{function.name}, write"
+    for name, where in list({**usage.flows, **usage.objects, **usage.tasks}.items())[:1]:
+        if "queue" not in function.invoked_by:
+            yield f"{where} declares {name}: {entry}  invoked_by: {_list([*function.invoked_by, 'queue'])}"
+    for kind in ("tasks", "objects", "flows"):
+        declared, found = getattr(function, kind), getattr(usage, kind)
+        if (set(declared) - found.keys() and usage.complete) or found.keys() - set(declared):
+            yield f"its {kind} are {_named(found) or 'none'}: {entry}  {kind}: {_list(found)}"
+    missing = {queue: where for queue, where in usage.queues.items() if queue not in function.enqueues}
+    if missing:
+        yield f"{_named(missing)} not in enqueues: {entry}  enqueues: {_list([*function.enqueues, *missing])}"
+
+
+def _named(places: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({where})" for name, where in places.items())
+
+
+def _list(names: Sequence[str] | Mapping[str, str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+class _Module:
+    """One file, with the local names under which it imports names of the kit."""
+
+    def __init__(self, path: str, tree: ast.Module) -> None:
+        self._path = path
+        self._nodes = list(ast.walk(tree))
+        self._kit = dict(self._kit_names())
+        self._read_only = {
+            id(node.value) for node in self._nodes if isinstance(node, ast.Attribute) and node.attr in READ_ONLY
+        }
+
+    def tasks(self) -> dict[str, str]:
+        """Return the places of the functions decorated as tasks."""
+        return {
+            node.name: f"{self._path}:{node.lineno}"
+            for node in self._nodes
+            if isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list))
+        }
+
+    def objects(self) -> dict[str, str]:
+        """Return the places of the classes decorated as classes of objects."""
+        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_object_class(node)}
+
+    def flows(self) -> dict[str, str]:
+        """Return the places of the generators decorated as flows."""
+        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_flow(node)}
+
+    def makes_tasks_otherwise(self) -> bool:
+        """Return whether ``app.task``, ``app.object`` or ``app.flow`` is called, and not used as a decorator."""
+        decorated = (node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        decorators = {id(decorator) for node in decorated for decorator in node.decorator_list}
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
+        return any(_is_decorator(call, TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR) for call in calls)
+
+    def queues(self) -> dict[str, str]:
+        """Return the places of the first use of each queue."""
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            for queue in self._queues_of(node):
+                found.setdefault(queue, f"{self._path}:{getattr(node, 'lineno', 1)}")
+        return found
+
+    def _queues_of(self, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Call) and id(node) not in self._read_only:
+            yield from QUEUES.get(self._kit_name(node.func), ())
+            yield from self._queues_of_flow(node.func)
+            yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
+            yield from _queue_named(node)
+        elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
+            annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
+            for decorator in node.decorator_list:
+                yield from _queue_named(decorator, names=TASK_DECORATOR) if isinstance(decorator, ast.Call) else ()
+            if any(annotation is not None and self._kit_name(annotation) == "Unit" for annotation in annotations):
+                yield from BATCH_QUEUES
+        elif _is_object_class(node):
+            yield from OBJECT_QUEUES
+        elif _is_flow(node):
+            yield from FLOW_QUEUES
+
+    def _queues_of_flow(self, node: ast.expr) -> tuple[str, ...]:
+        if isinstance(node, ast.Attribute) and self._kit_name(node.value) == "flow":
+            return OF_FLOWS.get(node.attr, ())
+        return ()
+
+    def _kit_name(self, node: ast.expr) -> str:
+        """Return the public name of the kit that an expression refers to, or an empty text."""
+        if isinstance(node, ast.Attribute):
+            return node.attr if self._kit.get(ast.unparse(node.value)) == KIT else ""
+        return self._kit.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def _kit_names(self) -> Iterator[tuple[str, str]]:
+        for node in self._nodes:
+            if isinstance(node, ast.ImportFrom) and node.module == KIT:
+                yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
+            elif isinstance(node, ast.Import):
+                yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+
+
+def _is_enqueue(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "enqueue"
+
+
+def _is_task_decorator(node: ast.expr) -> bool:
+    return _is_decorator(node, TASK_DECORATOR)
+
+
+def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:
+    decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
+    return any(_is_decorator(decorator, OBJECT_DECORATOR) for decorator in decorators)
+
+
+def _is_flow(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return any(_is_decorator(decorator, FLOW_DECORATOR) for decorator in decorators)
+
+
+def _is_decorator(node: ast.expr, names: frozenset[str]) -> bool:
+    """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of any `app`."""
+    target = node.func if isinstance(node, ast.Call) else node
+    return isinstance(target, ast.Attribute) and target.attr in names and isinstance(target.value, ast.Name)
+
+
+def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:
+    if ast.unparse(call.func).rpartition(".")[2] in names:
+        for keyword in call.keywords:
+            if keyword.arg == "queue" and isinstance(keyword.value, ast.Constant):
+                yield str(keyword.value.value)

@@ -1,0 +1,30 @@
+"""Read the files that make up a function's folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from signalbox_infra.packaging.requirements import REQUIREMENTS
+
+LEFT_OUT = frozenset({(REQUIREMENTS,), ("requirements.in",), ("package.json",), ("package-lock.json",)})
+"""Not packaged: the zip's requirements.txt is made of this one and the functions' lock; npm's files are for pages."""
+
+CACHES = frozenset({"__pycache__", "node_modules"})
+
+
+def own_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a function's folder by path: no hidden files, caches, backups, documentation and tests."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in _own_files(folder)}
+
+
+def _own_files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        parts = path.relative_to(folder).parts
+        left_out = any(part.startswith(".") or part in CACHES for part in parts)
+        left_out |= path.name.endswith(("~", ".pyc", ".md")) or parts in LEFT_OUT or is_test(path)
+        if not left_out and path.is_file():
+            yield path
+
+
+def is_test(path: Path) -> bool:
+    """Return whether a file is a test next to the code: pytest runs it, and no zip contains it."""
+    return path.name == "conftest.py" or (path.name.startswith("test_") and path.suffix == ".py")

@@ -1,0 +1,68 @@
+#!/bin/sh
+# Make the development environment .venv from locked requirements, and say nothing else unless that fails.
+#
+#   sh infra/signalbox_infra/setup/environment.sh LOCK...
+#
+# Python is the first of python3.13, python3.12, python3.11 and python3 that runs, is at least 3.11 and can make a virtual
+# environment; PYTHON=... chooses another. Every package must match a hash in its lock. A lock that changed is installed into
+# the environment as it is: what has dropped out of the locks stays until `make clean`.
+set -eu
+
+environment=.venv
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+trap 'exit 130' INT TERM
+
+is_recent='import sys; sys.exit(sys.version_info < (3, 11))'
+can_make_environments='import ensurepip, venv'
+
+fail() {
+    echo "$1" >&2
+    exit 1
+}
+
+quietly() {
+    "$@" >"$log" 2>&1 </dev/null || {
+        status=$?
+        cat "$log" >&2
+        fail "Setting up $environment failed (status $status of: $1 ...). The lines above say why."
+    }
+}
+
+# Runs each candidate: a version manager's shim may be on the PATH and lead nowhere.
+find_python() {
+    incomplete=
+    for candidate in ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3; do
+        "$candidate" -c "$is_recent" >/dev/null 2>&1 || continue
+        if "$candidate" -c "$can_make_environments" >/dev/null 2>&1; then
+            python=$candidate
+            return
+        fi
+        incomplete=${incomplete:-$candidate}
+    done
+    [ -z "$incomplete" ] ||
+        fail "$incomplete cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"
+    fail "Python 3.11 or newer is needed: none of python3.13, python3.12, python3.11, python3 is one. PYTHON=... names another."
+}
+
+is_usable() {
+    "$environment/bin/python" -c "$is_recent" >/dev/null 2>&1 &&
+        "$environment/bin/python" -m pip --version >/dev/null 2>&1
+}
+
+if is_usable; then
+    echo "Bringing $environment up to date with the locks" >&2
+else
+    find_python
+    echo "Setting up $environment (once, about half a minute)" >&2
+    quietly "$python" -m venv --clear "$environment"
+fi
+for lock in "$@"; do
+    set -- "$@" -r "$lock"
+    shift
+done
+quietly "$environment/bin/python" -m pip install --disable-pip-version-check --no-input --require-hashes "$@"
+
+# The project's two packages, as paths relative to the folder of this file: `python -m signalbox_infra.local` finds them.
+packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+printf '%s\n' ../../../../shared ../../../../infra >"$packages/signalbox.pth"

@@ -1,0 +1,28 @@
+"""Print the folders of a user's own functions, those outside `functions/` and `examples/`: for the Makefile."""
+
+import sys
+from pathlib import Path
+
+from signalbox_infra import catalogue as catalogues
+
+OF_THE_KIT = ("functions", "examples")
+
+
+def own_folders(catalogue: catalogues.Catalogue) -> list[str]:
+    """Return the folders below the project that hold functions of a user, relative to it, without repetitions."""
+    inside = (each.folder for each in catalogue.functions.values() if each.folder.is_relative_to(catalogue.root))
+    relative = {str(folder.relative_to(catalogue.root)) for folder in inside if folder.is_dir()}
+    return sorted(folder for folder in relative if Path(folder).parts[0] not in OF_THE_KIT)
+
+
+def main() -> int:
+    try:
+        sys.stdout.write(" ".join(own_folders(catalogues.load())) + "\n")
+    except (catalogues.CatalogueError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""The status and the logs of a deployment, by `gcloud` and Firestore's REST interface."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+from signalbox.core.times import rfc3339
+from signalbox.mailboxes.model import HEADER_SINCE, MAILBOX
+from signalbox.objects.model import is_call_given_up
+from signalbox_infra import http_client
+from signalbox_infra.catalogue import Catalogue, load
+from signalbox_infra.deploy.commands import CommandFailed, Run, run
+from signalbox_infra.deploy.target import Target
+from signalbox_infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
+
+ERRORS_MAX = 10
+TASKS_MAX = 1_000
+OUTBOX_MAX = 300
+FAILURES_MAX = 300
+REST_SECONDS_MAX = 30
+Fetch = Callable[[str, str, Mapping[str, object]], Any]
+"""Called with an address, a token and the body of a POST; returns the JSON that is answered."""
+
+
+def fetch(url: str, token: str, body: Mapping[str, object]) -> Any:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    answer = http_client.send(
+        "POST", url, content=json.dumps(body).encode(), headers=headers, timeout_seconds=REST_SECONDS_MAX
+    )
+    return json.loads(answer)
+
+
+class CloudSource:
+    """Reads a deployment as the user whom `gcloud` knows."""
+
+    def __init__(self, target: Target, run: Run = run, fetch: Fetch = fetch) -> None:
+        self._target = target
+        self._run = run
+        self._fetch = fetch
+
+    def parts(self) -> Sequence[Part]:
+        listed = self._json("functions", "list", "--v2", f"--regions={self._target.region}")
+        states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "?")) for each in listed}
+        named = sorted(self._names("functions"))
+        return [Part(name, states.get(name, "not deployed").lower(), states.get(name) == "ACTIVE") for name in named]
+
+    def queues(self) -> Sequence[Queue]:
+        listed = self._json("tasks", "queues", "list", self._location)
+        states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "?")) for each in listed}
+        return [self._queue(name, states[name]) for name in sorted(states.keys() & self._names("queues"))]
+
+    def _queue(self, name: str, state: str) -> Queue:
+        waiting = len(self._json("tasks", "list", f"--queue={name}", self._location, f"--limit={TASKS_MAX}"))
+        return Queue(name, waiting, None, waiting == TASKS_MAX, state)
+
+    def outbox(self) -> Outbox:
+        created = [_time(each["createTime"]) for each in self._records("outbox", OUTBOX_MAX)]
+        oldest = (datetime.now(UTC) - min(created)).total_seconds() if created else None
+        return Outbox(len(created), oldest, len(created) == OUTBOX_MAX)
+
+    def stuck_flows(self) -> StuckFlows:
+        stuck = {"field": {"fieldPath": "state"}, "op": "EQUAL", "value": {"stringValue": "stuck"}}
+        found = self._records("flows", OUTBOX_MAX, {"where": {"fieldFilter": stuck}})
+        runs = ["/".join(str(each["name"]).rpartition("/")[2].split("~", 1)) for each in found]
+        return StuckFlows(runs, len(found) == OUTBOX_MAX)
+
+    def objects(self) -> Objects:
+        cards = self._records("objects", OBJECTS_MAX)
+        waiting = sum(self._waiting(str(each["name"])) for each in cards)
+        latest = {"orderBy": [{"field": {"fieldPath": "failed_at"}, "direction": "DESCENDING"}]}
+        failed = [plain(each["fields"]) for each in self._records("failures", FAILURES_MAX, latest)]
+        given_up = sum(map(is_call_given_up, failed))
+        return Objects(len(cards), waiting, given_up, len(cards) == OBJECTS_MAX)
+
+    def _records(self, collection: str, limit: int, more: Mapping[str, object] = MappingProxyType({})) -> list[Any]:
+        query = {"from": [{"collectionId": collection}], "limit": limit, **more}
+        answered = self._fetch(f"{self._documents}:runQuery", self._token, {"structuredQuery": query})
+        return [each["document"] for each in answered if "document" in each]
+
+    def _waiting(self, name: str) -> int:
+        """Return how many calls wait at the object whose card has this name."""
+        card = quote(name.partition("/documents/")[2], safe="/~")
+        header = {"timestampValue": rfc3339(HEADER_SINCE)}
+        waits = {"field": {"fieldPath": "since"}, "op": "GREATER_THAN", "value": header}
+        query = {"from": [{"collectionId": MAILBOX}], "where": {"fieldFilter": waits}}
+        body = {"structuredAggregationQuery": {"structuredQuery": query, "aggregations": [{"alias": "n", "count": {}}]}}
+        [counted] = self._fetch(f"{self._documents}/{card}:runAggregationQuery", self._token, body)
+        return int(counted["result"]["aggregateFields"]["n"]["integerValue"])
+
+    @property
+    def _documents(self) -> str:
+        target = self._target
+        return f"https://firestore.googleapis.com/v1/projects/{target.project}/databases/{target.database}/documents"
+
+    @cached_property
+    def _token(self) -> str:
+        return self._gcloud("auth", "print-access-token").strip()
+
+    def last_sweep(self) -> Sweep:
+        job = self._json("scheduler", "jobs", "describe", self._target.service("sweep"), self._location)
+        if not (attempted := job.get("lastAttemptTime")):
+            return Sweep(None)
+        ago = (datetime.now(UTC) - _time(attempted)).total_seconds()
+        return Sweep(ago, not job.get("status", {}).get("code"))
+
+    def errors(self) -> Sequence[Mapping[str, Any]]:
+        return self._errors
+
+    def log(self, condition: str, count: int) -> list[dict[str, Any]]:
+        """Return the newest log entries of the functions that fulfil a condition, the newest last."""
+        names = " OR ".join(f'"{name}"' for name in sorted(self._names("functions")))
+        ours = ('resource.type="cloud_run_revision"', f"resource.labels.service_name=({names})")
+        filters = " AND ".join(filter(None, (*ours, condition)))
+        found = self._json("logging", "read", filters, f"--limit={count}", "--freshness=1d")
+        return [entry_of(each) for each in reversed(found)]
+
+    @property
+    def _location(self) -> str:
+        return f"--location={self._target.region}"
+
+    def _names(self, section: str) -> frozenset[str]:
+        """Return the names in the cloud of a section's entries: another environment may share the project."""
+        return frozenset(map(self._target.service, getattr(self._catalogue, section)))
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        return load()
+
+    @cached_property
+    def _errors(self) -> list[dict[str, Any]]:
+        return self.log("severity>=ERROR", ERRORS_MAX)
+
+    def _json(self, *arguments: str) -> Any:
+        return json.loads(self._gcloud(*arguments, f"--project={self._target.project}", "--format=json") or "[]")
+
+    def _gcloud(self, *arguments: str) -> str:
+        outcome = self._run(("gcloud", *arguments), folder=self._target.root)
+        if not outcome.ok:
+            raise CommandFailed((outcome.error or outcome.text).strip() or f"gcloud {' '.join(arguments)} failed")
+        return outcome.text
+
+
+def entry_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of Cloud Logging as the functions wrote it."""
+    text = {"message": "printed", "text": str(entry.get("textPayload", "")).rstrip()}
+    service = entry.get("resource", {}).get("labels", {}).get("service_name", "")
+    named = {"function": service, "severity": entry.get("severity", "DEFAULT"), "time": entry.get("timestamp", "")}
+    return {**named, **(entry.get("jsonPayload") or text)}
+
+
+def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the texts and maps among the fields of a record as Firestore's REST interface writes them."""
+    maps = {name: plain(value["mapValue"]["fields"]) for name, value in fields.items() if "mapValue" in value}
+    return maps | {name: value["stringValue"] for name, value in fields.items() if "stringValue" in value}
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,162 @@
+"""The task queue on Cloud Tasks: an effect becomes a named task that POSTs an envelope to a function.
+
+A task has its effect's name, and Cloud Tasks accepts a name once: "already exists" means enqueued, so a retry is always
+safe. Errors are classified by their cause:
+
+    the service      `EnqueueUnconfirmed`: transient
+    the deployment   `DeploymentCannotEnqueue`: no such queue, or no permission. Transient too, since rights take effect
+                     some time after a deployment, and logged as an ERROR, since no caller can correct it
+    the task itself  `QueueRefused`, a `Problem`, logged as an ERROR: the same request would fail again
+
+Google's client is imported with the first task: functions that enqueue none start 30 ms sooner.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from google.api_core import exceptions as google
+from google.auth.exceptions import GoogleAuthError
+
+from signalbox.adapters.http.json_text import render
+from signalbox.adapters.logs import current_trace
+from signalbox.adapters.settings import Settings
+from signalbox.core.effects import Effect, TaskEnvelope
+from signalbox.core.ports import Log
+from signalbox.core.problems import DeploymentCannotEnqueue, EnqueueUnconfirmed, PartlyEnqueued, Problem
+
+if TYPE_CHECKING:
+    from signalbox.adapters.task_creator import TaskCreator
+
+
+RETRY_PAUSES_SECONDS = (0.05, 0.25)
+"""Pauses before a second and a third attempt if the service is unavailable: enough to replace a closed connection."""
+
+
+DISPATCH_SECONDS_MAX = 600
+"""How long a function may take to respond to a task. Cloud Tasks' default, set explicitly because the task is delivered
+again after it."""
+
+
+AT_ONCE_MAX = 100
+"""Concurrent create calls of one `create`: the tasks of an outbox record, and the streams of one connection."""
+
+
+OF_THE_INSTALLATION = (
+    google.NotFound,
+    google.PermissionDenied,
+    google.Unauthenticated,
+    google.FailedPrecondition,
+    google.MethodNotImplemented,
+)
+"""Errors that a deployment or a right corrects, perhaps before the next attempt."""
+
+
+OF_THE_TASK = (google.InvalidArgument,)
+
+
+class QueueRefused(PartlyEnqueued, Problem):
+    status = 500
+    title = "Cloud Tasks does not accept the task"
+
+
+def raise_for(outcomes: Mapping[str, Exception | None], log: Log) -> None:
+    """Log the errors among the outcomes of tasks, by their names, and raise unless all tasks are enqueued.
+
+    Raises `DeploymentCannotEnqueue`, else `EnqueueUnconfirmed`, else `QueueRefused`. The last is raised only if nothing
+    else is wrong, since callers do not retry it. Each error names the tasks that are enqueued.
+    """
+    errors = [error for error in outcomes.values() if error is not None]
+    if errors:
+        _log(errors, log)
+        enqueued = [name for name, error in outcomes.items() if error is None]
+        decisive = min(errors, key=_rank)
+        raise RAISED[_rank(decisive)]("Cloud Tasks did not take a task; the log may say why", enqueued) from decisive
+
+
+RAISED = (DeploymentCannotEnqueue, EnqueueUnconfirmed, QueueRefused)
+
+
+def _rank(error: Exception) -> int:
+    """Return 0 for an error of the deployment, 1 for one of the service, 2 for one of the task."""
+    if isinstance(error, OF_THE_INSTALLATION):
+        return 0
+    return 2 if isinstance(error, OF_THE_TASK) else 1
+
+
+def _log(errors: Sequence[Exception], log: Log) -> None:
+    for error in errors:
+        if isinstance(error, OF_THE_INSTALLATION):
+            log.error("deployment cannot enqueue", reason=str(error))
+        elif isinstance(error, OF_THE_TASK):
+            log.error("task refused", reason=str(error))
+
+
+class CloudTasksQueue:
+    """`TaskQueue` on Cloud Tasks or its local emulator. Thread-safe."""
+
+    def __init__(self, settings: Settings, log: Log) -> None:
+        self._settings = settings
+        self._log = log
+        self._connecting = threading.Lock()
+        self._connected: TaskCreator | None = None
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        """Enqueue all tasks, even if one fails. Raises as `raise_for` does."""
+        trace = current_trace()
+        requests = [task_request(self._settings, effect, effect.trace or trace) for effect in effects]
+        raise_for(dict(zip((effect.name for effect in effects), self._outcomes(requests), strict=True)), self._log)
+
+    def _outcomes(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
+        """Send all tasks; return the error of each, or None if it is enqueued."""
+        outcomes = self._attempts(requests)
+        for pause_seconds in RETRY_PAUSES_SECONDS:
+            again = [at for at, error in enumerate(outcomes) if isinstance(error, google.ServiceUnavailable)]
+            if again:
+                time.sleep(pause_seconds)
+                for at, outcome in zip(again, self._attempts([requests[at] for at in again]), strict=True):
+                    outcomes[at] = outcome
+        return [None if isinstance(error, google.AlreadyExists) else error for error in outcomes]
+
+    def _attempts(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
+        chunks = [requests[at : at + AT_ONCE_MAX] for at in range(0, len(requests), AT_ONCE_MAX)]
+        try:
+            return [error for chunk in chunks for error in self._creator.attempts(chunk)]
+        except GoogleAuthError as error:
+            return [error] * len(requests)
+
+    @property
+    def _creator(self) -> "TaskCreator":
+        with self._connecting:
+            if self._connected is None:
+                from signalbox.adapters.task_creator import TaskCreator  # with Google's client
+
+                self._connected = TaskCreator(self._settings.tasks_emulator)
+            return self._connected
+
+
+def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
+    """Return the request that creates the task of an effect."""
+    queue = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}{effect.queue}"
+    task: dict[str, Any] = {
+        "name": f"{queue}/tasks/{effect.name}",
+        "http_request": _http_request(settings, effect, trace),
+        "dispatch_deadline": {"seconds": DISPATCH_SECONDS_MAX},
+    }
+    if effect.not_before is not None:
+        task["schedule_time"] = effect.not_before
+    return {"parent": queue, "task": task}
+
+
+def _http_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
+    address = settings.address_of(effect.function)
+    request: dict[str, Any] = {
+        "url": address + effect.path,
+        "http_method": "POST",
+        "headers": {"Content-Type": "application/json"} | ({"traceparent": trace} if trace else {}),
+        "body": render(TaskEnvelope.of(effect).to_json()),
+    }
+    if account := settings.account_of(effect.queue):
+        request["oidc_token"] = {"service_account_email": account, "audience": address}
+    return request

@@ -1,0 +1,306 @@
+"""The routes of a function that people call, and the requests that its handlers receive.
+
+A handler parses, calls a service and renders. The rest of HTTP is implemented here, once: 404 and 405, HEAD, unknown
+query parameters, pages of other origins, bodies that are bounded and strict JSON, problems as RFC 9457
+``application/problem+json``, one log line a request.
+
+Cross-origin requests (CORS): a browser sends the origin of the page. Before a request that a form could not send
+(another method than GET or POST, JSON, a token) it sends a preflight, an OPTIONS request without a token, and it sends
+the request only if the response permits it. The catalogue's `cors` lists the origins whose pages may call a function; a
+function without any responds as if CORS did not exist.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+import flask
+from werkzeug.datastructures import ETags, MultiDict
+from werkzeug.http import parse_etags
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.bodies import BODY_BYTES_MAX, LINES, json_body, json_line_stream, json_lines
+from signalbox.adapters.http.calling_accounts import calling_account
+from signalbox.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
+from signalbox.adapters.http.request_log import entry_point, logged_request
+from signalbox.adapters.http.responses import (
+    EntryPoint,
+    Response,
+    internal_error_response,
+    problem_response,
+    response_of,
+    unavailable_response,
+)
+from signalbox.adapters.settings import settings
+from signalbox.core import authors
+from signalbox.core.authors import AUTHOR
+from signalbox.core.effects import Json
+from signalbox.core.identity import User
+from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+
+ANY_ORIGIN = "*"
+
+ALLOWED_METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
+
+EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, WWW-Authenticate, X-Total-Count"
+"""Response headers that a page may read, in addition to those that every page may."""
+
+
+PREFLIGHT_SECONDS = 7_200
+"""How long a browser may cache the response to a preflight. No browser keeps it longer."""
+
+
+def preflight_response(function: str, request: flask.Request) -> flask.Response | None:
+    """Return the response to a preflight from a permitted origin; None for every other request."""
+    origins = settings().origins.get(function)
+    if not origins or request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
+        return None
+    if _permitted_origin(origins, request) is None:
+        runtime.log().info("origin refused", function=function, origin=request.headers.get("Origin", "")[:200])
+        return None
+    headers = {"Access-Control-Allow-Methods": ALLOWED_METHODS, "Access-Control-Max-Age": str(PREFLIGHT_SECONDS)}
+    if requested := request.headers.get("Access-Control-Request-Headers"):
+        headers["Access-Control-Allow-Headers"] = requested
+    return flask.Response(status=204, headers=headers)
+
+
+def permit_origin(function: str, request: flask.Request, response: flask.Response) -> None:
+    """Add the headers with which a browser shows the response to a page, if the page's origin is permitted."""
+    origins = settings().origins.get(function)
+    if not origins:
+        return
+    response.headers.add("Vary", "Origin")
+    if (origin := _permitted_origin(origins, request)) is not None:
+        response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
+
+
+def _permitted_origin(origins: frozenset[str], request: flask.Request) -> str | None:
+    if ANY_ORIGIN in origins:
+        return ANY_ORIGIN
+    origin = request.headers.get("Origin")
+    return origin if origin in origins else None
+
+
+QUERY_PARAMETERS_MAX = 100
+"""Query parameters of a request: each may become a condition of a query, and Firestore accepts no more conditions."""
+
+
+METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
+"""HEAD comes with GET. TRACE is excluded: it would echo the request, credentials included."""
+
+
+class Request:
+    """A request, parsed and checked part by part as a handler reads it."""
+
+    __slots__ = ("_raw", "_user")
+
+    def __init__(self, raw: flask.Request, user: User | None = None) -> None:
+        self._raw = raw
+        self._user = user
+
+    @property
+    def user(self) -> User:
+        """The authenticated user. Raises `RuntimeError` in a function that does not authenticate users."""
+        if self._user is None:
+            raise RuntimeError("this function authenticates no users: add `auth: firebase` to its catalogue entry")
+        return self._user
+
+    @property
+    def method(self) -> str:
+        """The HTTP method in capitals."""
+        return self._raw.method
+
+    @property
+    def query(self) -> MultiDict[str, str]:
+        """The query parameters in order, including repeated ones. Raises `BadQuery`."""
+        try:
+            pairs = parse_qsl(
+                self._raw.query_string.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=QUERY_PARAMETERS_MAX,
+            )
+        except ValueError as error:
+            detail = f"A query has at most {QUERY_PARAMETERS_MAX} parameters, in percent-encoded UTF-8."
+            raise BadQuery(detail) from error
+        return MultiDict(pairs)
+
+    def header(self, name: str) -> str | None:
+        """Return a header, or None."""
+        return self._raw.headers.get(name)
+
+    def entity_tags(self, header: str) -> ETags | None:
+        """Return the entity tags of a header such as `If-Match`, or None if it is absent."""
+        text = self.header(header)
+        return None if text is None else parse_etags(text)
+
+    @property
+    def media_type(self) -> str:
+        """The body's media type in lower case, without its parameters; empty if there is none."""
+        return self._raw.mimetype
+
+    def json_lines(self, bytes_max: int = BODY_BYTES_MAX) -> list[Json | Problem]:
+        """Parse newline-delimited JSON: for each line its value or its problem.
+
+        Raises `TooLarge` or `IncompleteBody`.
+        """
+        return json_lines(self._raw, bytes_max)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether the body is newline-delimited JSON by its media type."""
+        return self.media_type in LINES
+
+    def json_line_stream(self) -> Iterator[Json]:
+        """Iterate over newline-delimited JSON of any size, a line at a time. Raises a `Problem` for an invalid line."""
+        return json_line_stream(self._raw)
+
+    def json(self, bytes_max: int = BODY_BYTES_MAX) -> Json:
+        """Parse the body. Raises `IncompleteBody`, `NotJson`, `TooDeep`, or `TooLarge` once the limit is passed."""
+        return json_body(self._raw, bytes_max)
+
+    def json_object(self, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Json]:
+        """Parse a body that must be an object. An empty body is ``{}``, so the problem names the missing field.
+
+        Raises `NotAnObject`, and what `json` raises.
+        """
+        value = json_body(self._raw, bytes_max, empty={})
+        if not isinstance(value, dict):
+            raise NotAnObject(f"The body is {_KINDS.get(type(value), 'something else')}.")
+        return value
+
+
+_KINDS = {
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+Handler = Callable[..., Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all."""
+
+    method: str
+    pattern: Segments
+    query: frozenset[str] | None
+    handler: Handler
+
+    def check_query(self, request: Request) -> None:
+        """Raise `BadQuery` naming a query parameter that this route does not have."""
+        unknown = [] if self.query is None else sorted(request.query.keys() - self.query)
+        if unknown:
+            known = f"It has: {', '.join(sorted(self.query or ()))}." if self.query else "It has none."
+            raise BadQuery(f"This address has no query parameter `{unknown[0][:100]}`. {known}", field=unknown[0][:100])
+
+
+class Routes:
+    """The routes of one function. The first route whose pattern and method match is used."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._routes: list[Route] = []
+
+    def on(self, method: str, pattern: str, *, query: Iterable[str] | None = ()) -> Callable[[Handler], Handler]:
+        """Route a method and a pattern (``/{key}/versions``) to a handler, called with the request and each ``name=``.
+
+        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all.
+        Raises `ValueError` for a method or a pattern that cannot be routed.
+        """
+        if method not in METHODS:
+            raise ValueError(f"{method} cannot be routed")
+        segments = segments_of_pattern(pattern)
+        allowed = None if query is None else frozenset(query)
+
+        def register(handler: Handler) -> Handler:
+            self._routes.append(Route(method, segments, allowed, handler))
+            return handler
+
+        return register
+
+    def entry_point(self) -> EntryPoint:
+        """Return the plain function that functions-framework calls."""
+
+        def entry(request: flask.Request) -> flask.Response:
+            with logged_request(self._function, request.headers, method=request.method) as log_entry:
+                preflight = preflight_response(self._function, request)
+                response = preflight or _response(request, self._dispatch)
+                permit_origin(self._function, request, response)
+                log_entry.status = response.status_code
+                return response
+
+        _serve_every_path(entry)
+        if flask.has_app_context() and settings().auth.get(self._function):
+            from signalbox.adapters.http import user_auth  # noqa: F401 - now, and not at the first request
+        return entry_point(self._function, entry)
+
+    def _dispatch(self, request: flask.Request) -> Response:
+        user = self._authenticated(request)
+        segments = segments_of(request.environ)
+        matching = [
+            (route, parameters) for route in self._routes if (parameters := match(route.pattern, segments)) is not None
+        ]
+        method = "GET" if request.method == "HEAD" else request.method
+        for route, parameters in matching:
+            if route.method == method:
+                parsed = Request(request, user)
+                route.check_query(parsed)
+                with authors.acting(_author(request, user)):
+                    return route.handler(parsed, **parameters)
+        raise _no_route([route.method for route, _ in matching], request.method)
+
+    def _authenticated(self, request: flask.Request) -> User | None:
+        """Return the user, or None if the function authenticates none. Raises `Unauthenticated`, `Unavailable`."""
+        if not settings().auth.get(self._function):
+            return None
+        from signalbox.adapters.http.user_auth import authenticated_user  # cryptography is for functions with users
+
+        return authenticated_user(request)
+
+
+def _author(request: flask.Request, user: User | None) -> str:
+    """Return the author of a request's writes: its user, else the account that calls, else this function."""
+    if user:
+        return authors.of_user(user.id)
+    account = calling_account(request)
+    return authors.of_account(account) if account else AUTHOR.get()
+
+
+def _no_route(methods: list[str], requested: str) -> Problem:
+    if not methods:
+        return NotFound("This function has no such address.")
+    allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
+    return MethodNotAllowed(f"{requested[:20]} is not allowed here; allowed: {allowed}.", headers={"Allow": allowed})
+
+
+def _response(request: flask.Request, dispatch: Callable[[flask.Request], Response]) -> flask.Response:
+    try:
+        return response_of(dispatch(request))
+    except Problem as problem:
+        return problem_response(problem)
+    except Unavailable as error:
+        runtime.log().info("unavailable", reason=str(error))
+        return unavailable_response(error)
+    except Exception as error:  # noqa: BLE001 - the caller gets no detail, the log gets the traceback
+        runtime.log().error("unhandled exception", exception=error)
+        return internal_error_response()
+
+
+def _serve_every_path(entry: EntryPoint) -> None:
+    """Serve also the paths that the framework reserves: ``/robots.txt``, ``/favicon.ico``, doubled slashes, none."""
+    if not flask.has_app_context():
+        return  # imported by a test, not by the framework
+    app = flask.current_app
+    app.url_map.merge_slashes = app.url_map.strict_slashes = False
+
+    def unrouted(_: Exception) -> flask.Response:
+        return entry(flask.request._get_current_object())  # type: ignore[attr-defined]
+
+    app.register_error_handler(404, unrouted)

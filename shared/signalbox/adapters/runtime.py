@@ -1,0 +1,97 @@
+"""The ports of this process: built from the settings at the first request, or bound by a test.
+
+They are not built at import: gunicorn loads a function before it forks, and gRPC connections must be opened after the
+fork. The modules that they need, and no others, are imported while the instance starts (`load`): imports are most of a
+cold start.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from signalbox.adapters.logs import JsonLog
+from signalbox.adapters.settings import Settings, settings
+from signalbox.core.ports import Log, Ports, Store
+from signalbox.core.problems import Problem
+
+_building = threading.Lock()
+
+_ports: Ports | None = None
+
+_refusal: ContextVar[Problem | None] = ContextVar("ports_refused", default=None)
+
+_refusals: list[Callable[[], Exception | None]] = []
+
+
+@contextmanager
+def ports_refused(problem: Problem) -> Iterator[None]:
+    """Refuse the ports while the context is entered: every read or write raises `problem`."""
+    token = _refusal.set(problem)
+    try:
+        yield
+    finally:
+        _refusal.reset(token)
+
+
+def refuse_where(check: Callable[[], Exception | None]) -> None:
+    """Refuse the ports from now on whenever `check` returns an exception, which is then raised."""
+    _refusals.append(check)
+
+
+def ports() -> Ports:
+    """Return this process's store, queue, clock and log, with store and queue metered. Built once a process.
+
+    Raises the problem of `ports_refused` inside its context, and the exception that a check of `refuse_where` returns.
+    """
+    if refusal := _refusal.get():
+        raise refusal
+    for check in _refusals:
+        if refused := check():
+            raise refused
+    global _ports  # noqa: PLW0603 - one set of connections a process is the point
+    if _ports is None:
+        with _building:
+            if _ports is None:
+                _ports = connect(settings())
+    return _ports
+
+
+def load() -> None:
+    """Import the modules that the ports need, without connecting, so that the first request does not wait for that."""
+    if _ports is None:
+        from signalbox.adapters.firestore import store  # noqa: F401
+
+
+def bind(chosen: Ports | None) -> Ports | None:
+    """Use these ports from now on, metered; None: build them from the settings again. For tests.
+
+    Return the ports that were bound before, or None.
+    """
+    from signalbox.adapters.meter import metered
+
+    global _ports
+    before, _ports = _ports, metered(chosen) if chosen is not None else None
+    return before
+
+
+def log() -> Log:
+    """Return the log without connecting: a refusal must not wait for a store."""
+    return _ports.log if _ports is not None else JsonLog(settings().project)
+
+
+def connect(chosen: Settings, store: Store | None = None) -> Ports:
+    """Return metered ports for these settings. A `store` given here takes the place of Firestore."""
+    from signalbox.adapters.clock import SystemClock
+    from signalbox.adapters.cloud_tasks import CloudTasksQueue
+    from signalbox.adapters.meter import metered
+
+    lines = JsonLog(chosen.project)
+    return metered(Ports(store or firestore(chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))
+
+
+def firestore(chosen: Settings) -> Store:
+    """Return Firestore, or its emulator, as the settings name it."""
+    from signalbox.adapters.firestore.store import FirestoreStore
+
+    return FirestoreStore(chosen.project, chosen.database, chosen.firestore_emulator)

@@ -1,0 +1,192 @@
+"""Settings: environment variables, read once into one frozen object. The only module that reads ``os.environ``."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from signalbox.core.declarations import DECLARED
+from signalbox.core.effects import Backoff
+from signalbox.core.queries import Index, parse
+
+EMBEDDED = "embedded"
+
+FIREBASE_KEYS_URL = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
+
+GOOGLE_KEYS_URL = "https://www.googleapis.com/oauth2/v1/certs"
+
+TIMEOUT_SECONDS = 540
+"""The catalogue's default."""
+
+
+SIGNATURES = ("checked", "removed")
+
+QUEUE = "{queue}"
+
+TASKS_SUFFIX = "-tasks"
+"""Suffix of a split function's name, in the address of its tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The configuration of a function's store, queues and callers.
+
+    - ``firestore_emulator``, ``tasks_emulator``: ``HOST:PORT``, empty in the cloud. The former may be ``embedded``: an
+      in-memory store in this process, which posts its events to ``events_url`` for the record patterns
+      (``documents/{key}``) in ``triggers``, by trigger.
+    - ``function_url``: the address that queues call, with ``{function}`` for a function's URL segment.
+    - ``task_functions``: the tasks of each function that a call may name (an empty set: not known). ``task_queues``:
+      the queues that a call may name. None allows any.
+    - ``calling_queues``: the queues that call a function, by its name. ``tasks_account``: the account as which a queue
+      calls, with ``{queue}`` for the queue's name. ``scheduler_account``: that of schedules.
+    - ``keys_url``: serves the keys (PEM by id) that verify their tokens. ``signatures_removed``: Cloud Run has verified
+      the tokens and removed their signatures.
+    - ``indexes``: the declared composite indexes; None: queries are not checked for them.
+    - ``queue_backoffs``: the backoff of each queue. ``timeout_seconds``: how long the platform lets a request run.
+    - ``origins``: the origins whose pages may call a function; ``auth``: how it authenticates its users (``firebase``).
+      ``user_keys_url`` serves the keys of their tokens. ``tokens_unsigned``, impossible in a deployment, accepts
+      unsigned tokens.
+    - ``split_functions``: functions that are deployed twice. ``part``: the part of one that this process serves,
+      ``people`` or ``tasks``; empty: all of it.
+    - ``object_classes``: the function that has the code of a class of objects; ``flow_functions``: that of a flow.
+    - ``revision``: the number of this function's deployment; 0 if there is none.
+    - ``history``: the documents whose versions are kept, as JSON.
+    """
+
+    project: str
+    location: str
+    database: str
+    firestore_emulator: str
+    tasks_emulator: str
+    events_url: str
+    function_url: str
+    queue_prefix: str
+    tasks_account: str
+    triggers: Mapping[str, str] = field(default_factory=dict)
+    task_functions: Mapping[str, frozenset[str]] | None = None
+    task_queues: frozenset[str] | None = None
+    scheduler_account: str = ""
+    keys_url: str = GOOGLE_KEYS_URL
+    signatures_removed: bool = False
+    in_cloud: bool = False
+    indexes: tuple[Index, ...] | None = None
+    calling_queues: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    queue_backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    timeout_seconds: float = TIMEOUT_SECONDS
+    origins: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    auth: Mapping[str, str] = field(default_factory=dict)
+    user_keys_url: str = FIREBASE_KEYS_URL
+    tokens_unsigned: bool = False
+    split_functions: frozenset[str] = frozenset()
+    part: str = ""
+    object_classes: Mapping[str, str] = field(default_factory=dict)
+    flow_functions: Mapping[str, str] = field(default_factory=dict)
+    revision: int = 0
+    history: str = "[]"
+
+    def address_of(self, function: str) -> str:
+        """Return the address at which queues and schedules call a function: the audience of their tokens."""
+        segment = function.replace("_", "-") + (TASKS_SUFFIX if function in self.split_functions else "")
+        return self.function_url.format(function=segment)
+
+    def account_of(self, queue: str) -> str:
+        """Return the account as which a queue's tasks call; empty if they call without a token."""
+        return self.tasks_account.replace(QUEUE, queue)
+
+    def task_callers(self, function: str) -> frozenset[str]:
+        """Return the accounts that may call a function's tasks: those of its queues. Empty if none is configured."""
+        if self.tasks_account and QUEUE not in self.tasks_account:
+            return frozenset((self.tasks_account,))
+        return frozenset(filter(None, map(self.account_of, self.calling_queues.get(function, ()))))
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """Parse the settings. Each has a default for local use; Terraform sets them all. Raises `ValueError`."""
+    get = environment.get
+    return Settings(
+        project=get("SIGNALBOX_PROJECT") or get("GOOGLE_CLOUD_PROJECT") or "demo-signalbox",
+        location=get("SIGNALBOX_LOCATION", "us-central1"),
+        database=get("SIGNALBOX_DATABASE", "(default)"),
+        firestore_emulator=get("FIRESTORE_EMULATOR_HOST", ""),
+        tasks_emulator=get("CLOUD_TASKS_EMULATOR_HOST", ""),
+        events_url=get("SIGNALBOX_EVENTS_URL", ""),
+        function_url=get("SIGNALBOX_FUNCTION_URL", "http://127.0.0.1:8080/{function}"),
+        queue_prefix=get("SIGNALBOX_QUEUE_PREFIX", ""),
+        tasks_account=get("SIGNALBOX_TASKS_ACCOUNT", ""),
+        triggers=json.loads(get("SIGNALBOX_TRIGGERS") or "{}"),
+        task_functions=_names_by_name(get("SIGNALBOX_TASK_FUNCTIONS")),
+        task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
+        calling_queues=_names_by_name(get("SIGNALBOX_CALLING_QUEUES")) or {},
+        scheduler_account=get("SIGNALBOX_SCHEDULER_ACCOUNT", ""),
+        keys_url=get("SIGNALBOX_KEYS_URL") or GOOGLE_KEYS_URL,
+        signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
+        in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
+        indexes=_indexes(get("SIGNALBOX_INDEXES")),
+        timeout_seconds=float(get("SIGNALBOX_TIMEOUT_SECONDS") or TIMEOUT_SECONDS),
+        queue_backoffs=_backoffs(get("SIGNALBOX_QUEUE_BACKOFFS") or "{}"),
+        origins=_names_by_name(get("SIGNALBOX_ORIGINS")) or {},
+        auth=json.loads(get("SIGNALBOX_AUTH") or "{}"),
+        user_keys_url=get("SIGNALBOX_USER_KEYS_URL") or FIREBASE_KEYS_URL,
+        split_functions=_names(get("SIGNALBOX_SPLIT_FUNCTIONS")) or frozenset(),
+        part=get("SIGNALBOX_PART", ""),
+        tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
+        object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
+        flow_functions=json.loads(get("SIGNALBOX_FLOW_FUNCTIONS") or "{}"),
+        revision=_revision(get("K_REVISION", "")) if get("SIGNALBOX_PART") != "people" else 0,
+        history=get("SIGNALBOX_HISTORY") or "[]",
+    )
+
+
+def _signatures(chosen: str) -> str:
+    if chosen not in SIGNATURES:
+        raise ValueError(f"SIGNALBOX_SIGNATURES says {chosen!r}; choose from {', '.join(SIGNATURES)}")
+    return chosen
+
+
+def _revision(name: str) -> int:
+    """Return the number in the name of a Cloud Run revision, ``shop-00012-abc``; 0 if it has none."""
+    numbers = re.findall(r"-([0-9]{5,})-", name)
+    return int(numbers[-1]) if numbers else 0
+
+
+def _names(listed: str | None) -> frozenset[str] | None:
+    return None if listed is None else frozenset(json.loads(listed))
+
+
+def _names_by_name(listed: str | None) -> Mapping[str, frozenset[str]] | None:
+    return None if listed is None else {name: frozenset(names) for name, names in json.loads(listed).items()}
+
+
+def _indexes(listed: str | None) -> tuple[Index, ...] | None:
+    return (
+        None if listed is None else tuple(parse(index["collection"], index["fields"]) for index in json.loads(listed))
+    )
+
+
+def _backoffs(listed: str) -> Mapping[str, Backoff]:
+    return {name: Backoff(*numbers) for name, numbers in json.loads(listed).items()}
+
+
+_bound: Settings | None = None
+
+
+def settings() -> Settings:
+    """Return this process's settings."""
+    return _bound or _of_this_process()
+
+
+@cache
+def _of_this_process() -> Settings:
+    chosen = from_environment(os.environ)
+    DECLARED["history"] = chosen.history
+    return chosen
+
+
+def bind(chosen: Settings | None) -> Settings | None:
+    """Use these settings from now on; None: those of the environment. For tests. Return the settings bound before."""
+    global _bound
+    before, _bound = _bound, chosen
+    DECLARED["history"] = chosen.history if chosen else "[]"
+    return before

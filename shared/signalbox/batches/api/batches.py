@@ -1,0 +1,146 @@
+"""`batch`, `sub_batch` and `SubBatch`, as users import them from `signalbox`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Any
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.problems import BadBatch
+from signalbox.batches.requests import BatchSpec, UnitsQuery
+from signalbox.batches.service import batches
+from signalbox.core.calls import Call
+from signalbox.tasks.storage import last_error_of_batch
+
+Status = Mapping[str, Any]
+"""``{"id", "state", "size", "succeeded", "failed", "remaining"}``; `state` is open, sealed, completed or cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Units of work under one id, and one completion task when all of them have an outcome."""
+
+    id: str
+
+    def populate(
+        self,
+        calls: Iterable[Call],
+        *,
+        on_complete: Call | None = None,
+        failures_max: int | None = None,
+        deadline_seconds: int = LIMITS.batch_deadline_seconds,
+        concurrency: int | None = None,
+        queues: Sequence[str] = (),
+        then: "SubBatch | None" = None,
+        on_failure: Call | None = None,
+    ) -> Status:
+        """Create the batch, sealed, with a unit for each call; all are calls of one task.
+
+        At most `concurrency` units run at once; the others wait, at no cost. If `queues` are named, units use each of
+        them in turn.
+
+        `then` is the batch that follows, as `sub_batch` returns it, if this one completes with no failed unit, or with
+        at most `failures_max`. Otherwise `on_failure` is called, and also if a batch that follows fails.
+
+        A repeat with the same calls changes nothing. Raises `OtherBody` if the id is used with other calls, and
+        `BadBatch` or `TooLarge` if no batch can have the calls. At most 10,000 calls of an iterator are in memory. If a
+        call after those is refused, the batch stays open until a repeat loads the rest.
+        """
+        units = _Units(calls, queues)
+        task = units.task
+        spec = BatchSpec(
+            task=task,
+            on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
+            failures_max=failures_max,
+            deadline_seconds=deadline_seconds,
+            concurrency=concurrency if task else None,
+            queues=tuple(queues) if task else (),
+            then=then,
+            on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
+        )
+        return batches.populate_whole(runtime.ports(), self.id, spec, units).to_json()
+
+    def status(self) -> Status:
+        """Return the state and counts; `last_error` while a unit that raised is being retried. Raises `NotFound`."""
+        status = batches.get(runtime.ports(), self.id)
+        return status.to_json() | (last_error_of_batch(runtime.ports(), self.id) if status.runs else {})
+
+    def results(self, state: str = "") -> Iterator[Mapping[str, Any]]:
+        """Iterate over the units with an outcome, or those ``succeeded`` or ``failed``, not in the order of indexes.
+
+        Each is ``{"index", "attempt", "state", "result" or "error"}``. Raises `NotFound` or `BadQuery`.
+        """
+        query = UnitsQuery.of_results({"state": state})
+        return (unit.to_json() for unit in batches.outcomes_of(runtime.ports(), self.id, query))
+
+    def cancel(self) -> Status:
+        """End the batch, so that units that have not started do not run. Raises `NotFound`."""
+        return batches.cancel(runtime.ports(), self.id).to_json()
+
+
+def batch(id: str) -> Batch:  # noqa: A002  the word of the HTTP API
+    """Return the batch with this id, which need not exist yet."""
+    return Batch(id)
+
+
+SubBatch = BatchSpec
+"""What a unit's task returns to have units of its own. Their end is the unit's result."""
+
+
+def sub_batch(
+    calls: Iterable[Call],
+    *,
+    on_complete: Call | None = None,
+    failures_max: int | None = None,
+    concurrency: int | None = None,
+    then: SubBatch | None = None,
+    on_failure: Call | None = None,
+) -> SubBatch:
+    """Return a batch for a unit's task to return: the unit is completed when this batch and those that follow it end.
+
+    The unit's result is the status of that batch. The options are those of `populate`. Raises `BadBatch` or `TooLarge`
+    if no batch can have the calls.
+    """
+    units = list(calls)
+    return BatchSpec(
+        units=_payloads(units),
+        task=_task_of(units),
+        concurrency=concurrency if units else None,
+        on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
+        sealed=True,
+        failures_max=failures_max,
+        then=then,
+        on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
+    )
+
+
+def _payloads(calls: Sequence[Call]) -> list[dict[str, Any]]:
+    return [dict(call.payload) for call in calls]
+
+
+def _task_of(units: Sequence[Call]) -> Call | None:
+    return _Units(units).task
+
+
+class _Units:
+    """The payloads of calls, which must all be of one task. Of an iterator, only the first call is kept in memory."""
+
+    def __init__(self, calls: Iterable[Call], queues: Sequence[str] = ()) -> None:
+        self._calls = iter(calls)
+        self.first = list(islice(self._calls, 1))
+        self.task = replace(deployed(self.first[0], "task"), payload={}) if self.first else None
+        for queue in queues if self.first else ():
+            deployed(replace(self.first[0], queue=queue), "queues")
+        for call in self.first:
+            self._check(call)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for call in chain(self.first, self._calls):
+            self._check(call)
+            yield dict(call.payload)
+
+    def _check(self, call: Call) -> None:
+        if self.task != replace(call, payload={}):
+            raise BadBatch("All units of a batch must be calls of one task, through one queue.", field="units")

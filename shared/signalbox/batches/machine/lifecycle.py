@@ -1,0 +1,296 @@
+"""Every decision about a batch as a whole: the next state of its header, and the tasks that its commit enqueues.
+
+    open        pages can be added
+    sealed      the number of pages is fixed, so no page can be added
+    completed   every unit has an outcome
+    cancelled   it ended otherwise: the header's `reason` says why
+    removed     the sweeper is deleting the records, and the id cannot be used yet
+
+    command          in state                            if                       state      reason     then
+    ---------------  ----------------------------------  -----------------------  ---------  ---------  --------
+    create           none                                default deadline         open       -          -
+    create           none                                nearer deadline          open       -          deadline
+    create           open, sealed, completed, cancelled  same spec                same       -          -
+    create           open, sealed, completed, cancelled  another spec             OtherBody
+    create           removed                             -                        Unavailable
+
+    seal             open                                after the last page      sealed     -          check
+    seal             open                                no page, none loaded     completed  -          end
+    seal             open                                before the last page     PageOutOfOrder
+    seal             open                                after a missing page     PageOutOfOrder
+    seal             sealed, completed, cancelled        same number of pages     same       -          -
+    seal             sealed, completed, cancelled        another number of pages  BatchSealed
+
+    complete         open                                -                        same       -          -
+    complete         sealed                              failures tolerated       completed  -          end
+    complete         sealed                              too many failures        cancelled  failures   end
+    fail             open, sealed                        failures tolerated       same       -          -
+    fail             open, sealed                        too many failures        cancelled  failures   end
+    cancel           open, sealed                        -                        cancelled  cancelled  end
+    end_with_parent  open, sealed                        -                        cancelled  parent     end
+    time_out         open, sealed                        -                        cancelled  deadline   end
+    replace_sub      open                                -                        cancelled  replaced   end
+    replace_sub      sealed                              -                        same       -          -
+    any end          completed, cancelled                -                        same       -          -
+
+    sweep            open, sealed                        before the deadline      same       -          walk
+    sweep            open, sealed                        at the deadline          same       -          time out
+    sweep            completed, cancelled                its parent exists        same       -          keep
+    sweep            completed, cancelled                no parent exists         removed    same       remove
+    sweep            removed                             no parent exists         removed    same       remove
+
+`then` names the tasks that the commit enqueues, and for `sweep` what the sweeper does after its commit. The tasks of an
+`end` depend on the header's options, as follows. A batch succeeded if it completed with no failed unit, or with
+failures that `failures_max` tolerates.
+
+    state      reason    failures   options                          tasks
+    ---------  --------  ---------  -------------------------------  -------------------------
+    completed  -         none       -                                -
+    completed  -         none       on_complete, on_failure          complete
+    completed  -         none       on_complete, on_failure, then    complete, then
+    completed  -         none       then, parent                     then
+    completed  -         none       parent                           child
+    completed  -         tolerated  on_complete, on_failure, then    complete, then
+    completed  -         some       on_complete, on_failure, then    complete, failure
+    completed  -         some       on_failure, then, parent         failure, child
+    cancelled  deadline  none       -                                cancel
+    cancelled  failures  some       on_complete, on_failure, then    cancel, complete, failure
+    cancelled  parent    none       on_failure, then, parent         cancel, failure, child
+    cancelled  replaced  none       on_complete, on_failure, parent  cancel
+
+Pages do not change the header: `first_index` and `check_repeat` decide whether a page may follow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Literal
+
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.model.batches import REPLACED, Counts, EndMark, Header, Loaded, digest
+from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.problems import BatchSealed, PageOutOfOrder
+from signalbox.core.effects import Decision, Effect
+from signalbox.core.problems import OtherBody, Unavailable
+
+Decided = Decision[Header, None]
+
+
+# --- creation ---
+
+
+def create(run: BatchRun, held: Header | None, new: Header, now: datetime) -> Decision[Header, bool]:
+    """Create a batch with the header `new`, or return the header that an earlier call created.
+
+    The answer is whether it is new. Raises `OtherBody` or `Unavailable`.
+    """
+    if held is not None:
+        return Decision(_repeated(run.batch, held, new), False)
+    return Decision(new, True, deadline_tasks(run, new, now))
+
+
+def _repeated(batch: str, held: Header, new: Header) -> Header:
+    if held.state == "removed":
+        raise Unavailable(f"the batch {batch!r} is being removed", retry_after_seconds=60)
+    if held.digest != new.digest:
+        raise OtherBody(f"The batch {batch!r} exists with a different body. Use another id.", field="id")
+    return held
+
+
+def deadline_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...]:
+    """Return the task of a deadline that is nearer than the default. For other deadlines the sweeper is enough."""
+    if header.deadline_at - now >= timedelta(seconds=LIMITS.batch_deadline_seconds):
+        return ()
+    return (replace(run.effect_for("deadline"), not_before=header.deadline_at),)
+
+
+# --- pages and the seal ---
+
+
+def takes_pages(header: Header, number: int) -> bool:
+    """Return whether a call may add this page. If not, the call can only be a repeat."""
+    return header.state == "open" and number >= header.first_pages
+
+
+def first_index(header: Header, number: int, previous: Loaded) -> int:
+    """Return the index of a page's first unit; `previous` is what is stored under the number before.
+
+    Raises `PageOutOfOrder` or `BatchSealed` if the page cannot follow.
+    """
+    if number < header.first_pages:
+        raise PageOutOfOrder("This page belongs to the call that created the batch. Repeat that call.", field="page")
+    if number == 0:
+        return 0
+    if previous is None:
+        raise PageOutOfOrder(f"Load page {number - 1} first.", field="page")
+    if isinstance(previous, EndMark):
+        raise BatchSealed(f"The batch was sealed at {number - 1} pages.", field="page")
+    return previous.first + previous.size
+
+
+def check_repeat(held: Loaded, number: int, units: Sequence[Any]) -> None:
+    """Check that the page stored under this number has the same units. Raises `OtherBody` or `BatchSealed`."""
+    if isinstance(held, EndMark):
+        raise BatchSealed(f"The batch was sealed at {number} pages.", field="page")
+    if held is None or held.digest != digest(list(units)):
+        raise OtherBody(f"Page {number} was loaded with other units. Add these as a later page.", field="page")
+
+
+def seal(run: BatchRun, header: Header, pages: int, end: Loaded, last: Loaded, now: datetime) -> Decided:
+    """Fix the number of pages. A batch without units completes.
+
+    `end` is what is stored under the number `pages`, `last` under the number before it. Raises `PageOutOfOrder` or
+    `BatchSealed`.
+    """
+    if header.state != "open":
+        if header.pages != pages:
+            raise BatchSealed("The batch has ended, or was sealed at another number of pages.", field="pages")
+        return Decision(header, None)
+    size = size_at_seal(header, pages, end, last)
+    sealed = replace(header, state="sealed", pages=pages, size=size, due_at=_idle_until(header, now))
+    if not size:
+        return _end(run, sealed, "completed", Counts(0, 0, 0), now)
+    return Decision(sealed, None, (run.effect_for("check"),))
+
+
+def size_at_seal(header: Header, pages: int, end: Loaded, last: Loaded) -> int:
+    """Return the number of units of a batch with this number of pages. Raises `PageOutOfOrder` or `BatchSealed`."""
+    if end is not None:
+        raise PageOutOfOrder(f"Page {pages} is loaded: the batch has more than {pages} pages.", field="pages")
+    if pages:
+        return first_index(header, pages, last)
+    if header.first_pages:
+        raise PageOutOfOrder(f"The batch was created with {header.first_pages} pages.", field="pages")
+    return 0
+
+
+# --- ends ---
+
+
+def complete(run: BatchRun, header: Header, failed: int, now: datetime) -> Decided:
+    """End a batch whose units all have an outcome. Too many failures cancel it, even at its last unit."""
+    if header.state != "sealed":
+        return Decision(header, None)
+    size = header.size or 0
+    counts = Counts(size, size - failed, failed)
+    if too_many_failed(header.failures_max, failed):
+        return _end(run, header, "cancelled", counts, now, "failures")
+    return _end(run, header, "completed", counts, now)
+
+
+def fail(run: BatchRun, header: Header, counts: Counts, now: datetime) -> Decided:
+    """Cancel a batch in which more units have failed than it tolerates. Retries may have reduced the failures since."""
+    if header.ended or not too_many_failed(header.failures_max, counts.failed):
+        return Decision(header, None)
+    return _end(run, header, "cancelled", counts, now, "failures")
+
+
+def too_many_failed(failures_max: int | None, failures: int) -> bool:
+    """Return whether this number of failures cancels a batch."""
+    return failures_max is not None and failures > failures_max
+
+
+def cancel(run: BatchRun, header: Header, counts: Counts, now: datetime) -> Decided:
+    """Cancel a batch for a caller."""
+    return _cancel(run, header, counts, now, "cancelled")
+
+
+def end_with_parent(run: BatchRun, header: Header, counts: Counts, now: datetime) -> Decided:
+    """Cancel a sub-batch whose parent's batch was cancelled."""
+    return _cancel(run, header, counts, now, "parent")
+
+
+def time_out(run: BatchRun, header: Header, counts: Counts, missing: Sequence[int], now: datetime) -> Decided:
+    """Cancel a batch at its deadline; `missing` are indexes of units without an outcome."""
+    return _cancel(run, header, counts, now, "deadline", tuple(missing))
+
+
+def replace_sub(run: BatchRun, header: Header, counts: Counts, now: datetime) -> Decided:
+    """Cancel a sub-batch that was not sealed and whose definition is lost."""
+    return _cancel(run, header, counts, now, REPLACED) if header.state == "open" else Decision(header, None)
+
+
+def _cancel(
+    run: BatchRun, header: Header, counts: Counts, now: datetime, reason: str, missing: tuple[int, ...] = ()
+) -> Decided:
+    if header.ended:
+        return Decision(header, None)
+    return _end(run, header, "cancelled", counts, now, reason, missing)
+
+
+def _end(
+    run: BatchRun,
+    header: Header,
+    state: Literal["completed", "cancelled"],
+    counts: Counts,
+    now: datetime,
+    reason: str = "",
+    missing: tuple[int, ...] = (),
+) -> Decided:
+    ended = replace(header, state=state, **asdict(counts), reason=reason, missing=missing, due_at=_kept_until(now))
+    return Decision(ended, None, end_tasks(run, ended, now))
+
+
+def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...]:
+    """Return the tasks of an end: the batch's calls, and the batch that follows or the completion of its parent's unit.
+
+    A cancelled batch also cancels its sub-batches. Nothing else follows the end of a sub-batch that another replaces.
+    """
+    tasks = [run.effect_for("cancel", "", after="")] if header.state == "cancelled" else []
+    if header.reason == REPLACED:
+        return tuple(tasks)
+    tasks += _calls(run, header, now)
+    if header.then and has_succeeded(header):
+        tasks.append(run.effect_for("then"))
+    elif header.parent is not None:
+        tasks.append(run.effect_for("child", unit=header.parent.to_record()))
+    return tuple(tasks)
+
+
+def _calls(run: BatchRun, header: Header, now: datetime) -> list[Effect]:
+    calls = {"complete": header.on_complete, "failure": None if has_succeeded(header) else header.on_failure}
+    completion = {"id": run.batch, **header.summary()}
+    return [call.effect(run.task_name(name), now, batch=completion) for name, call in calls.items() if call]
+
+
+def has_succeeded(header: Header) -> bool:
+    """Return whether a batch completed with no failed unit, or with failures that `failures_max` tolerates."""
+    return header.state == "completed" and (header.failed == 0 or header.failures_max is not None)
+
+
+# --- the sweeper ---
+
+
+class SweepAction(Enum):
+    """What the sweeper does with a batch that is due, after it has written the header's next `due_at`."""
+
+    KEEP = "it has ended, but its parent batch exists: a redelivery of the parent's unit would create it again"
+    REMOVE = "it ended long ago"
+    TIME_OUT = "its deadline has passed"
+    WALK = "it made no progress for a while: propagate what is full because a process died"
+
+
+def sweep(header: Header, parent_exists: bool, now: datetime) -> Decision[Header, SweepAction]:
+    """Return the header with the time of the sweeper's next visit, and the action of this one."""
+    if header.ended and parent_exists:
+        return Decision(replace(header, due_at=_kept_until(now)), SweepAction.KEEP)
+    if header.ended:
+        return Decision(replace(header, state="removed", due_at=_next_visit(now)), SweepAction.REMOVE)
+    if header.deadline_at <= now:
+        return Decision(replace(header, due_at=_next_visit(now)), SweepAction.TIME_OUT)
+    return Decision(replace(header, due_at=_idle_until(header, now)), SweepAction.WALK)
+
+
+def _next_visit(now: datetime) -> datetime:
+    return now + timedelta(seconds=LIMITS.batch_idle_seconds)
+
+
+def _idle_until(header: Header, now: datetime) -> datetime:
+    """Return when the sweeper handles a running batch next, if it has not ended by then."""
+    return min(header.deadline_at, _next_visit(now))
+
+
+def _kept_until(now: datetime) -> datetime:
+    """Return when an ended batch may be removed."""
+    return now + timedelta(seconds=LIMITS.batch_keep_seconds)

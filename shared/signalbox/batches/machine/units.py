@@ -1,0 +1,106 @@
+"""Every decision about a unit: whether its task runs, which outcome is recorded, and what is enqueued.
+
+`start` is a delivery of a unit's task, by its batch and attempt. `complete` is an outcome that arrives, by the outcome
+recorded so far.
+
+    command   batch         attempt  then
+    --------  ------------  -------  ----
+    start     open, sealed  first    run
+    start     open, sealed  retry    run
+    start     completed     first    drop
+    start     completed     retry    run
+    start     cancelled     any      drop
+    start     none          any      drop
+
+    command   recorded   attempt          then       counted
+    --------  ---------  ---------------  ---------  -------
+    complete  none       any              record     +1
+    complete  succeeded  any              keep       -
+    complete  failed     same or earlier  keep       -
+    complete  failed     later            overwrite  -
+
+Only the first outcome of a unit is counted in its counter. Overwriting a failure changes no counter, because the unit
+is counted already; failures are counted again at the batch's end.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from signalbox.batches.model.batches import Header, Page
+from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, UnitRecord
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.times import microseconds
+
+IDS = 1 << 32
+"""The number of values of the eight hexadecimal digits of a unit's record id."""
+
+
+# --- starts and outcomes ---
+
+
+def may_start(header: Header | None, attempt: int) -> bool:
+    """Return whether a unit may start: its batch has not ended, or it is completed and this is a retry."""
+    return header is not None and (not header.ended or (header.state == "completed" and attempt > 0))
+
+
+def may_overwrite(held: UnitRecord, unit: PlacedUnit) -> bool:
+    """Return whether an attempt may replace the recorded outcome: only a failure, and only by a later attempt."""
+    return held.outcome.state == "failed" and held.unit.attempt < unit.attempt
+
+
+def outcome_of_sub_batch(run: BatchRun, header: Header) -> UnitOutcome:
+    """Return the outcome that an ended sub-batch means for the unit it belongs to."""
+    if header.state == "completed":
+        return UnitOutcome("succeeded", json.dumps({"batch": run.batch, **header.summary()}))
+    return UnitOutcome("failed", f"The sub-batch {run.batch} was {header.state}: {header.reason}.")
+
+
+# --- tasks ---
+
+
+def unit_tasks(
+    units: Sequence[PlacedUnit], pages: Mapping[str, Page], payload: Mapping[str, Any], now: datetime
+) -> list[Effect]:
+    """Return the tasks that execute units: the batch's call, with the unit's payload and then `payload` merged over it.
+
+    `pages` are the units' pages by path. Units of other pages, and of a batch without a task, are left out.
+    """
+    payloads = {path: page.payloads() for path, page in pages.items()}
+    return [
+        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **payload}, now)
+        for unit in units
+        if (page := pages.get(unit.page_path)) and (call := page.call_of(unit.index))
+    ]
+
+
+def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], now: datetime) -> Effect:
+    merged = replace(call, payload={**call.payload, **payload})
+    return merged.effect(unit.run.task_name("unit", unit.index, unit.attempt), now, unit=unit.to_record())
+
+
+# --- retries ---
+
+
+def chains_of_named(chain: Retries, concurrency: int, indexes: Sequence[int]) -> list[Retries]:
+    """Deal named units to at most `concurrency` chains."""
+    return [replace(chain, rest=tuple(indexes[at::concurrency])) for at in range(min(concurrency, len(indexes)))]
+
+
+def chains_of_all(chain: Retries, incarnation: str, chains: int) -> list[Retries]:
+    """Cut the ids of all units' records into ranges with about the same number of units."""
+    ends = ["", *(f"{end * IDS // chains - 1:08x}" for end in range(1, chains + 1))]
+    return [
+        replace(chain, after=f"{incarnation}-{after}", until=f"{incarnation}-{until}")
+        for after, until in pairwise(ends)
+    ]
+
+
+def is_retried_by(chain: Retries, recorded_at: datetime) -> bool:
+    """Return whether a chain retries a failure: only one that was recorded before the retry was requested."""
+    return microseconds(recorded_at) <= chain.called_at

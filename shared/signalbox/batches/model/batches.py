@@ -1,0 +1,289 @@
+"""A batch as a whole: its header, its pages, and its status as callers see it.
+
+Pages are loaded in the order of their numbers, so each page's first index follows from the previous page. The seal is
+an end mark under the next number, so a page and the seal compete for one record.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.units import PlacedUnit, first_runs
+from signalbox.core import values
+from signalbox.core.calls import Call
+
+REPLACED = "replaced"
+"""The reason for the end of a sub-batch that was not sealed before its unit's task returned another one."""
+
+State = Literal["open", "sealed", "completed", "cancelled", "removed"]
+"""See the table in `machine/lifecycle.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The units of a batch: `size` is all of them; `succeeded` and `failed` are disjoint."""
+
+    size: int
+    succeeded: int
+    failed: int
+
+    @property
+    def remaining(self) -> int:
+        """The number of units without an outcome."""
+        return self.size - self.succeeded - self.failed
+
+
+# --- the header ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The header. `pages` and `size` are None until the seal. `succeeded` and `failed` are counted at the end.
+
+    `first_pages` is the number of pages of the creating call, which no other call may load. `due_at` is when the
+    sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
+    once (None: all), through each of `queues` in turn (none: through the queue of `task`). `then` is the JSON of the
+    batch that follows if this one succeeds; otherwise `on_failure` is called. `missing` names units without an outcome
+    at the deadline.
+    """
+
+    incarnation: str
+    digest: str
+    deadline_at: datetime
+    due_at: datetime
+    first_pages: int
+    state: State = "open"
+    task: Call | None = None
+    on_complete: Call | None = None
+    failures_max: int | None = None
+    pages: int | None = None
+    size: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    reason: str = ""
+    missing: tuple[int, ...] = ()
+    parent: PlacedUnit | None = None
+    concurrency: int | None = None
+    queues: tuple[str, ...] = ()
+    then: str = ""
+    on_failure: Call | None = None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        stored = {name: value for name, value in record.items() if name != "parent_run"}
+        return cls(
+            **stored
+            | {
+                "task": _call(record["task"]),
+                "on_complete": _call(record["on_complete"]),
+                "on_failure": _call(record.get("on_failure")),
+                "missing": tuple(record["missing"]),
+                "queues": tuple(record.get("queues", ())),
+                "parent": record["parent"] and PlacedUnit.from_record(record["parent"]),
+            }
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {
+            "task": self.task and self.task.to_record(),
+            "on_complete": self.on_complete and self.on_complete.to_record(),
+            "on_failure": self.on_failure and self.on_failure.to_record(),
+            "missing": list(self.missing),
+            "queues": list(self.queues),
+            "parent": self.parent and self.parent.to_record(),
+            "parent_run": self.parent and self.parent.run.key,
+        }
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in {"open", "sealed"}
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of an ended batch."""
+        return Counts(self.size or 0, self.succeeded, self.failed)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the state and counts of an ended batch, as its completion task and its callers receive them."""
+        reason = {"reason": self.reason} if self.reason else {}
+        missing = {"missing": list(self.missing)} if self.missing else {}
+        return {"state": self.state, **asdict(self.counts), **reason, **missing}
+
+
+def _call(record: Mapping[str, Any] | None) -> Call | None:
+    return None if record is None else Call.from_record(record)
+
+
+def header_of(record: Mapping[str, Any] | None) -> Header | None:
+    """Return the header of a batch that exists: None without a record, and while the batch is being removed."""
+    header = None if record is None else Header.from_record(record)
+    return header if header and header.state != "removed" else None
+
+
+def header_of_run(record: Mapping[str, Any] | None, run: BatchRun) -> Header | None:
+    """Return the header if it belongs to this run, and None for another incarnation."""
+    header = header_of(record)
+    return header if header and header.incarnation == run.incarnation else None
+
+
+# --- the status ---
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """State and counts. `pages` is the number of pages as far as known. `reason` and `missing` describe the end.
+
+    `then` is the id of the batch that follows.
+    """
+
+    id: str
+    state: State
+    counts: Counts
+    pages: int | None
+    reason: str = ""
+    missing: tuple[int, ...] = ()
+    then: str = ""
+
+    @classmethod
+    def of_ended(cls, batch: str, header: Header) -> Self:
+        """Return the status of a batch that has ended."""
+        follows = then_id(batch, header)
+        return cls(batch, header.state, header.counts, header.pages, header.reason, header.missing, follows)
+
+    @property
+    def runs(self) -> bool:
+        """Whether units may run or be retried."""
+        return self.state in ("open", "sealed")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as answers show it."""
+        counts = {**asdict(self.counts), "remaining": self.counts.remaining}
+        reason = {"reason": self.reason} if self.reason else {}
+        missing = {"missing": list(self.missing)} if self.missing else {}
+        then = {"then": self.then} if self.then else {}
+        return {"id": self.id, "state": self.state, **counts, "pages": self.pages, **reason, **missing, **then}
+
+
+def then_id(batch: str, header: Header) -> str:
+    """Return the id of the batch that follows, which exists once this one has succeeded; empty if none follows."""
+    return BatchRun(batch, header.incarnation).then_id if header.then else ""
+
+
+# --- pages ---
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page. `first` is the index of its first unit, `text` its payloads as JSON.
+
+    `task`, `concurrency` and `queues` are the header's, so that an expansion need not read the header.
+    """
+
+    first: int
+    size: int
+    text: str
+    digest: str
+    task: Call | None
+    concurrency: int | None = None
+    queues: tuple[str, ...] = ()
+
+    @classmethod
+    def holding(cls, units: Sequence[Any], first: int, header: Header) -> Self:
+        """Return the page of these payloads."""
+        text = json_text(list(units))
+        return cls(first, len(units), text, digest(list(units)), header.task, header.concurrency, header.queues)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        task = record["task"] and Call.from_record(record["task"])
+        queues = tuple(record.get("queues", ()))
+        return cls(
+            record["first"], record["size"], record["units"], record["digest"], task, record.get("concurrency"), queues
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        return {
+            "first": self.first,
+            "size": self.size,
+            "units": self.text,
+            "digest": self.digest,
+            "task": self.task and self.task.to_record(),
+            "concurrency": self.concurrency,
+            "queues": list(self.queues),
+        }
+
+    def holds(self, index: int) -> bool:
+        """Return whether the unit with this index is on this page."""
+        return self.first <= index < self.first + self.size
+
+    def call_of(self, index: int) -> Call | None:
+        """Return the call that executes a unit: through each of the page's queues in turn, if it has some."""
+        if self.task is None or not self.queues:
+            return self.task
+        return replace(self.task, queue=self.queues[index % len(self.queues)])
+
+    def payloads(self) -> list[Any]:
+        payloads: list[Any] = json.loads(self.text)
+        return payloads
+
+    def units(self, run: BatchRun, number: int) -> list[PlacedUnit]:
+        """Return the page's units with their places, in the order of their indexes."""
+        chain = first_runs(self.concurrency)
+        return [
+            PlacedUnit(run.batch, run.incarnation, self.first + offset, 0, number, offset, self.size, chain)
+            for offset in range(self.size)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class EndMark:
+    """The seal's record, under the number after the last page."""
+
+    def to_record(self) -> dict[str, Any]:
+        return {"end": True}
+
+
+Loaded = Page | EndMark | None
+"""What is stored under a page's number."""
+
+
+def loaded(record: Mapping[str, Any] | None) -> Loaded:
+    """Parse the record under a page's number."""
+    if record is None:
+        return None
+    return EndMark() if record.get("end") else Page.from_record(record)
+
+
+def digest(*parts: Any) -> str:
+    """Return a hash of a request, by which a repeat is recognized."""
+    return hashlib.sha256(values.canonical(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def json_text(value: Any) -> str:
+    """Return a value as a page's record stores it: in ASCII, so its length is its size in bytes."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def cut(units: Iterable[Any]) -> list[Sequence[Any]]:
+    """Cut payloads into pages of at most 100 units and 900,000 bytes. The same payloads give the same pages."""
+    return list(cut_stream(units))
+
+
+def cut_stream(units: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    """Cut payloads that are too many to hold into pages, as they arrive."""
+    page: list[Any] = []
+    page_bytes = 0
+    for unit in units:
+        unit_bytes = len(json_text(unit)) + 1
+        if page and (len(page) == LIMITS.page_units_max or page_bytes + unit_bytes > LIMITS.page_bytes_max):
+            yield page
+            page, page_bytes = [], 0
+        page.append(unit)
+        page_bytes += unit_bytes
+    if page:
+        yield page

@@ -1,0 +1,262 @@
+"""A unit of work: its place in the batch, its outcome, and the chain that it is part of.
+
+In a batch that runs at most `concurrency` units at once, units are dealt to that many chains, in turn:
+
+    concurrency 3     chain 0: 0 ─► 3 ─► 6      chain 1: 1 ─► 4 ─► 7      chain 2: 2 ─► 5 ─► 8
+
+The first unit of each chain is enqueued with its page. When a unit has an outcome, the next unit of its chain is
+enqueued. So at most one unit of a chain runs at a time. No shared record tracks it, so there is no hot record.
+
+Retries run in chains, too. A chain of named units contains their indexes. A chain of all failed units is a range of the
+ids of units' records, which `spread` scatters over all batches' indexes; its next unit is the next failed one there.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, Self
+
+from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import Counter, PageNode, counter_of
+from signalbox.batches.problems import BadBatch
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import NotFound, TooLarge
+
+# --- chains ---
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRuns:
+    """A chain of first attempts. Each unit is followed by the one whose index is larger by `concurrency`."""
+
+    concurrency: int
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """A chain of retries: of the units `rest`, or of those with a record id after `after`, up to `until`.
+
+    It retries units whose failure was recorded at `called_at` or earlier, in microseconds. So it never retries a
+    failure of the same call again.
+    """
+
+    call: str
+    called_at: int
+    payload: Mapping[str, Any]
+    rest: tuple[int, ...] | None = None
+    after: str = ""
+    until: str = ""
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        rest = record["rest"]
+        return cls(**{**record, "rest": None if rest is None else tuple(rest)})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the chain for a task's envelope."""
+        return asdict(self) | {"rest": None if self.rest is None else list(self.rest), "payload": dict(self.payload)}
+
+    def shortened(self) -> Self:
+        """Return the chain of named units without its first unit."""
+        return replace(self, rest=(self.rest or ())[1:])
+
+    def behind(self, unit_id: str) -> Self:
+        """Return the part of the chain after a unit that was found in its range."""
+        return replace(self, after=unit_id)
+
+
+Chain = FirstRuns | Retries
+
+
+def chain_of(record: Mapping[str, Any] | None) -> Chain | None:
+    """Parse the chain of a unit's task; None for a unit of a batch without `concurrency`."""
+    if record is None:
+        return None
+    return FirstRuns(record["concurrency"]) if "concurrency" in record else Retries.from_record(record)
+
+
+def first_runs(concurrency: int | None) -> FirstRuns | None:
+    """Return the chain of the first attempts of a batch's units, if it limits its `concurrency`."""
+    return None if concurrency is None else FirstRuns(concurrency)
+
+
+# --- places ---
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedUnit:
+    """A unit and its place. Its task contains it, so completing the unit needs no read.
+
+    `index` counts from 0 through the batch. `offset` is the place in page `page`, which has `page_units` units.
+    `attempt` is 0 for the first execution and grows with each requested retry. `chain` determines the next unit, in a
+    batch that limits its `concurrency`.
+    """
+
+    batch: str
+    incarnation: str
+    index: int
+    attempt: int
+    page: int
+    offset: int
+    page_units: int
+    chain: Chain | None = None
+
+    @classmethod
+    def on_page(cls, run: BatchRun, page: PageNode, index: int, chain: Chain | None) -> Self:
+        """Return the unit with this index, which is on the page."""
+        return cls(run.batch, run.incarnation, index, 0, page.page, index - page.first, page.units, chain)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Parse the unit from its record or from the ``unit`` of a task's envelope. Other fields are ignored."""
+        place = {field.name: record[field.name] for field in fields(cls) if field.name != "chain"}
+        return cls(**place, chain=chain_of(record.get("chain")))
+
+    def place(self) -> dict[str, Any]:
+        """Return the unit for the record of its outcome."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "chain"}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the unit for the ``unit`` of a task's envelope, and for the header of its sub-batch."""
+        return self.place() | ({"chain": self.chain.to_record()} if self.chain else {})
+
+    @property
+    def run(self) -> BatchRun:
+        return BatchRun(self.batch, self.incarnation)
+
+    def sub_batch_id(self, number: int = 0) -> str:
+        """Return the id of a sub-batch of this unit: the same in every delivery of an attempt.
+
+        Number 0 is its first sub-batch. Each higher number is used if the sub-batch below it was replaced.
+        """
+        return self.run.task_name("child", self.index, self.attempt, *([number] if number else []))
+
+    @property
+    def counter(self) -> Counter:
+        """The counter of the unit, with no counts."""
+        number = counter_of(self.offset, self.page_units)
+        return Counter(self.page, number, self.index - self.offset, self.page_units)
+
+    @property
+    def path(self) -> str:
+        return self.run.unit_path(self.index)
+
+    @property
+    def counter_path(self) -> str:
+        return self.run.counter_path(self.counter)
+
+    @property
+    def page_path(self) -> str:
+        return self.run.page_path(self.page)
+
+    def next_attempt(self, chain: Chain | None = None) -> Self:
+        """Return the unit as its next retry executes it."""
+        return replace(self, attempt=self.attempt + 1, chain=chain)
+
+
+def parse_index(text: str) -> int:
+    """Parse a unit's name in a URL. Raises `NotFound` if no unit can have it."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise NotFound("The name of a unit is its index, a number.", field="index")
+    return int(text)
+
+
+# --- outcomes ---
+
+UnitState = Literal["succeeded", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitOutcome:
+    """A unit's result as JSON text, or the error it failed with."""
+
+    state: UnitState
+    text: str
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> "UnitOutcome":
+        """Parse ``{"result": …}`` or ``{"error": "…"}``. Raises `BadBatch` or `TooLarge`."""
+        match body:
+            case {"result": result, **rest} if not rest:
+                outcome = succeeded(result)
+                if outcome.state == "failed":
+                    raise TooLarge(outcome.text, field="result")
+                return outcome
+            case {"error": str(error), **rest} if not rest:
+                if _encodable(error) != error:
+                    raise BadBatch("This text has a lone surrogate, which UTF-8 cannot encode.", field="error")
+                return failed(error)
+        raise BadBatch('Complete a unit with {"result": …} or {"error": "…"}.')
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as answers show it."""
+        shown = {"result": json.loads(self.text)} if self.state == "succeeded" else {"error": self.text}
+        return {"state": self.state, **shown}
+
+
+def succeeded(result: Any) -> UnitOutcome:
+    """Return the outcome of a unit that returned `result`: failed if that is not JSON, or too large to store."""
+    try:
+        text = json.dumps(result, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return failed(f"The result is not JSON: {error}")
+    if len(text) > CORE_LIMITS.result_bytes_max:
+        return failed(f"The result has {len(text):,} bytes; the limit is {CORE_LIMITS.result_bytes_max:,}.")
+    return UnitOutcome("succeeded", text)
+
+
+def failed(error: str) -> UnitOutcome:
+    """Return the outcome of a unit that failed. A long error is cut, and lone surrogates become `?`."""
+    return UnitOutcome("failed", _encodable(error)[: CORE_LIMITS.error_letters_max])
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRecord:
+    """The record of a unit's outcome. It includes the unit's place, so that a retry need not search for it."""
+
+    unit: PlacedUnit
+    outcome: UnitOutcome
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(PlacedUnit.from_record(record), UnitOutcome(record["state"], record["text"]))
+
+    def to_record(self) -> dict[str, Any]:
+        return {**self.unit.place(), "state": self.outcome.state, "text": self.outcome.text}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the unit as answers show it."""
+        return {"index": self.unit.index, "attempt": self.unit.attempt, **self.outcome.to_json()}
+
+
+# --- for users' tasks ---
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The unit `index`, counted from 0, of a batch; `attempt` counts retries. Two runs of a unit may overlap."""
+
+    batch: str
+    index: int
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A batch that has ended, as its `on_complete` task receives it; `state` is completed or cancelled.
+
+    `size` counts all units; `succeeded` and `failed` are disjoint.
+    """
+
+    id: str
+    state: str
+    size: int
+    succeeded: int
+    failed: int

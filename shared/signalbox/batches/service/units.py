@@ -1,0 +1,316 @@
+"""Enqueue units, record their outcomes, and enqueue the units that wait for them.
+
+A unit's outcome takes one commit: its record is created and its counter incremented, and the commit's answer contains
+the new count. Only the process that fills a counter does more. A redelivered unit finds its record and propagates along
+the whole path, in case that process died.
+
+In a batch that limits its `concurrency`, a unit's outcome is committed, then the next unit of its chain is enqueued,
+then its delivery is acknowledged. A page is committed, then its expansion reads which of the units before its own have
+an outcome. So at least one of the two sees the other's commit. If both do, they create one task, since it has one name.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from signalbox.batches import storage
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.machine import units as machine
+from signalbox.batches.machine.watch import ENDED_AT
+from signalbox.batches.model.batches import REPLACED, Header, Page, header_of, loaded
+from signalbox.batches.model.paths import BatchRun, header_path
+from signalbox.batches.model.tree import Counter
+from signalbox.batches.model.units import FirstRuns, PlacedUnit, Retries, UnitOutcome, UnitRecord, first_runs
+from signalbox.batches.service import propagation
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import pause
+from signalbox.core.ports import (
+    SERVER_TIME,
+    AlreadyExists,
+    Change,
+    Data,
+    Increment,
+    Must,
+    Ports,
+    Put,
+    Query,
+    RecordMissing,
+    Snapshot,
+    Stale,
+)
+from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.queries import Condition
+
+UNITS = ("units",)
+"""The field of a counter with the number of its units that have an outcome."""
+
+FAILURES = ("failures",)
+"""The field of a counter with the number of its units that failed."""
+
+
+# --- outcomes ---
+
+
+def complete_unit(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
+    """Record a unit's outcome once, and enqueue the unit that waits for it. If the batch was removed, do nothing.
+
+    Raises `Unavailable`.
+    """
+    try:
+        if not _create(ports, unit, outcome):
+            _complete_again(ports, unit, outcome)
+        follow(ports, unit)
+    except RecordMissing:
+        ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
+
+
+def _create(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:
+    """Commit the outcome and the count. Return False if the unit has an outcome already."""
+    record = Put(unit.path, _ended_now(unit, outcome), Must.NOT_EXIST)
+    count = Change(unit.counter_path, {UNITS: Increment(1), FAILURES: Increment(int(outcome.state == "failed"))})
+    try:
+        committed = ports.store.commit([record, count])
+    except AlreadyExists:
+        return False
+    counts = committed.results[1].values
+    _propagate_if_full(ports, unit, unit.counter.counted(counts[UNITS], counts[FAILURES]))
+    return True
+
+
+def _ended_now(unit: PlacedUnit, outcome: UnitOutcome) -> Data:
+    """Return the record of an outcome, with the time by which watchers find it."""
+    return {**UnitRecord(unit, outcome).to_record(), ENDED_AT: SERVER_TIME}
+
+
+def _propagate_if_full(ports: Ports, unit: PlacedUnit, counter: Counter) -> None:
+    if counter.is_full:
+        propagation.propagate_counter(ports, unit.run, counter)
+
+
+def _complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
+    """Handle a unit that has an outcome. A later attempt may overwrite a failure, and every delivery propagates."""
+    for attempt in range(CORE_LIMITS.rounds_max):
+        held, counter = ports.store.read(unit.path, unit.counter_path)
+        if held.data is None or counter.data is None:
+            return None
+        may_overwrite = machine.may_overwrite(UnitRecord.from_record(held.data), unit)
+        if not may_overwrite or _overwritten(ports, unit, outcome, held):
+            return _propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
+        pause(ports, attempt)
+    raise Unavailable("contention on a unit's record")
+
+
+def _overwritten(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Snapshot) -> bool:
+    """Overwrite a failure under its guard. No counter changes, because a failed unit is counted already."""
+    try:
+        ports.store.commit([Put(unit.path, _ended_now(unit, outcome), held.guard)])
+    except Stale:
+        return False
+    return True
+
+
+# --- deliveries ---
+
+
+def unit_is_live(ports: Ports, unit: PlacedUnit) -> bool:
+    """Return whether a unit may start: its batch has not ended, or it is completed and this is a retry."""
+    return machine.may_start(storage.read_header_of_run(ports, unit.run), unit.attempt)
+
+
+def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
+    """Return whether a redelivered unit need not run: it has its outcome, or a sub-batch that will be its outcome.
+
+    If it has its outcome, propagate along its path, and enqueue the unit that waits for it.
+    """
+    held, counter, child = ports.store.read(unit.path, unit.counter_path, header_path(unit.sub_batch_id()))
+    if counter.data is None:
+        return True
+    if held.data is None or machine.may_overwrite(UnitRecord.from_record(held.data), unit):
+        return _has_sub_batch(ports, unit, header_of(child.data))
+    try:
+        _propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
+        follow(ports, unit)
+    except RecordMissing:
+        ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
+    return True
+
+
+def _has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool:
+    """Return whether a unit has a sub-batch that was sealed; `first` is the header of the unit's first sub-batch."""
+    header, number = first, 0
+    while header is not None and header.reason == REPLACED:
+        number += 1
+        [read] = ports.store.read(header_path(unit.sub_batch_id(number)))
+        header = header_of(read.data)
+    return header is not None and header.state != "open"
+
+
+# --- for callers ---
+
+
+def complete_by_index(ports: Ports, batch: str, index: int, outcome: UnitOutcome) -> None:
+    """Record the outcome of the unit with an index, and enqueue the unit that waits for it. Raises `NotFound`."""
+    complete_unit(ports, find_unit(ports, batch, index), outcome)
+
+
+def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
+    """Return a unit with its place, and the chain of its first attempt. Raises `NotFound`."""
+    run, header = storage.read_header(ports, batch)
+    page = storage.find_page_node(ports, run, index)
+    if page is None:
+        raise NotFound(f"The batch {batch!r} has no unit {index}.", field="index")
+    return PlacedUnit.on_page(run, page, index, first_runs(header.concurrency))
+
+
+# --- enqueuing units ---
+
+
+def expand_page(ports: Ports, run: BatchRun, number: int) -> None:
+    """Enqueue a task for each unit of a page that may run now. A repeat finds the tasks' names taken."""
+    [read] = ports.store.read(run.page_path(number))
+    page = None if read.data is None else Page.from_record(read.data)
+    if page is not None and page.task is not None:
+        placed = ready(ports, page, page.units(run, number))
+        ports.queue.create(_unit_tasks(placed, [read], {}))
+
+
+def ready(ports: Ports, page: Page, units: Sequence[PlacedUnit]) -> list[PlacedUnit]:
+    """Return the units of a new page that may run now: the first of a chain, and those after a unit with an outcome."""
+    limit = page.concurrency
+    if limit is None:
+        return list(units)
+    later = [unit for unit in units if unit.index >= limit]
+    before = ports.store.read(*(unit.run.unit_path(unit.index - limit) for unit in later)) if later else ()
+    due = [unit for unit, previous in zip(later, before, strict=True) if previous.data is not None]
+    return [unit for unit in units if unit.index < limit] + due
+
+
+def follow(ports: Ports, unit: PlacedUnit) -> None:
+    """Enqueue the next unit of the chain of a unit that has an outcome. Raises `Unavailable`, which is retried."""
+    match unit.chain:
+        case FirstRuns(concurrency):
+            _run_next(ports, unit, unit.index + concurrency)
+        case Retries() as chain:
+            retry_next(ports, unit.run, chain.behind(unit.run.unit_id(unit.index)))
+
+
+def _run_next(ports: Ports, unit: PlacedUnit, index: int) -> None:
+    """Enqueue a unit if its page is loaded. If not, the page's expansion will find that this one has an outcome."""
+    found = _page_with(ports, unit, index)
+    if found is not None:
+        number, page, read = found
+        following = page.units(unit.run, number)[index - page.first]
+        ports.queue.create(_unit_tasks([following], [read], {}))
+
+
+def _page_with(ports: Ports, unit: PlacedUnit, index: int) -> tuple[int, Page, Snapshot] | None:
+    """Return the number of the page that has a unit, and the page.
+
+    One read finds it if the pages from the unit's own page to that one have the same size.
+    """
+    guessed = unit.page + (index - unit.index + unit.offset) // unit.page_units
+    node = None
+    if (found := _page(ports, unit.run, guessed, index)) is None:
+        node = storage.find_page_node(ports, unit.run, index)
+    return found if node is None else _page(ports, unit.run, node.page, index)
+
+
+def _page(ports: Ports, run: BatchRun, number: int, index: int) -> tuple[int, Page, Snapshot] | None:
+    [read] = ports.store.read(run.page_path(number))
+    page = loaded(read.data)
+    return (number, page, read) if isinstance(page, Page) and page.holds(index) else None
+
+
+def _unit_tasks(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: Mapping[str, Any]) -> list[Effect]:
+    """Return the units' tasks with the payloads of the pages that were read, and `payload` merged over each."""
+    pages = {snapshot.path: page for snapshot in read if isinstance(page := loaded(snapshot.data), Page)}
+    return machine.unit_tasks(units, pages, payload, read[0].read_time)
+
+
+# --- retries ---
+
+
+def retry_all(run: BatchRun, call: str, after: int, payload: Mapping[str, Any]) -> Effect:
+    """Return the task that retries all failed units after an index, or from the first with -1."""
+    return run.effect_for("retry", call, after, call=call, after=after, payload=payload)
+
+
+def retry_named(run: BatchRun, call: str, indexes: Sequence[int], payload: Mapping[str, Any]) -> Sequence[Effect]:
+    """Return the tasks that retry named units, each those of a page."""
+    chunks = [indexes[at : at + LIMITS.units_listed_max] for at in range(0, len(indexes), LIMITS.units_listed_max)]
+    return [run.effect_for("retry", call, at, units=chunk, payload=payload) for at, chunk in enumerate(chunks)]
+
+
+def retry_page(ports: Ports, run: BatchRun, call: str, after: int, payload: Mapping[str, Any]) -> None:
+    """Retry a page of the failed units after an index, once the task for the next page is enqueued."""
+    failed = storage.read_outcomes(ports, run, "failed", None if after < 0 else after)
+    if len(failed) == LIMITS.units_listed_max:
+        ports.queue.create([retry_all(run, call, failed[-1].unit.index, payload)])
+    _enqueue_retries(ports, run, failed, payload)
+
+
+def retry_units(ports: Ports, run: BatchRun, indexes: Sequence[int], payload: Mapping[str, Any]) -> None:
+    """Retry those of the units that failed."""
+    found = ports.store.read(*map(run.unit_path, indexes))
+    records = [UnitRecord.from_record(snapshot.data) for snapshot in found if snapshot.data is not None]
+    _enqueue_retries(ports, run, records, payload)
+
+
+def _enqueue_retries(ports: Ports, run: BatchRun, records: Sequence[UnitRecord], payload: Mapping[str, Any]) -> None:
+    """Enqueue the next attempt of the units that failed. A repeat finds the tasks' names taken."""
+    failed = [record.unit.next_attempt() for record in records if record.outcome.state == "failed"]
+    if failed:
+        numbers = sorted({unit.page for unit in failed})
+        ports.queue.create(_unit_tasks(failed, ports.store.read(*map(run.page_path, numbers)), payload))
+
+
+def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, indexes: Sequence[int] | None) -> None:
+    """Enqueue the tasks that begin the chains of a retry: of the named units, or of all failed units."""
+    if indexes is not None:
+        chains = machine.chains_of_named(chain, concurrency, indexes)
+    else:
+        failed = storage.count_units(ports, run, "failed")
+        chains = machine.chains_of_all(chain, run.incarnation, min(concurrency, failed)) if failed else []
+    tasks = [run.effect_for("retry", chain.call, at, chain=one.to_record()) for at, one in enumerate(chains)]
+    for at in range(0, len(tasks), CORE_LIMITS.outbox_tasks_max):
+        ports.queue.create(tasks[at : at + CORE_LIMITS.outbox_tasks_max])
+
+
+def retry_next(ports: Ports, run: BatchRun, chain: Retries) -> None:
+    """Enqueue the next retry of a chain, if a unit that failed before the retry was requested is left in it."""
+    for following, rest in _failed_units(ports, run, chain):
+        [page] = ports.store.read(run.page_path(following.page))
+        ports.queue.create(_unit_tasks([following.next_attempt(rest)], [page], chain.payload))
+        return
+
+
+def _failed_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[PlacedUnit, Retries]]:
+    """Iterate over the units of a chain to retry, each with the part of the chain after it."""
+    found = _units_in_range(ports, run, chain) if chain.rest is None else _named_units(ports, run, chain)
+    for snapshot, rest in found:
+        record = None if snapshot.data is None else UnitRecord.from_record(snapshot.data)
+        if record is not None and record.outcome.state == "failed" and _is_retried(snapshot, chain):
+            yield record.unit, rest
+
+
+def _is_retried(snapshot: Snapshot, chain: Retries) -> bool:
+    assert snapshot.update_time is not None, "a record that exists has one"
+    return machine.is_retried_by(chain, snapshot.update_time)
+
+
+def _named_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[Snapshot, Retries]]:
+    while chain.rest:
+        first, chain = chain.rest[0], chain.shortened()
+        yield ports.store.read(run.unit_path(first))[0], chain
+
+
+def _units_in_range(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[Snapshot, Retries]]:
+    """Query one failed unit, which is nearly always to be retried, and then as many at a time as a page has."""
+    failed, limit = (Condition(("state",), "==", "failed"),), 1
+    while page := ports.store.query(Query(run.units_path, failed, limit=limit, after=(chain.after,))):
+        for snapshot in page:
+            if snapshot.id > chain.until:
+                return
+            chain = chain.behind(snapshot.id)
+            yield snapshot, chain
+        limit = LIMITS.units_listed_max

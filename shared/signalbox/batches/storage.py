@@ -1,0 +1,186 @@
+"""Reads of a batch's records: its header, its pages and counts, its units' outcomes, and the news for a watcher."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.machine import watch
+from signalbox.batches.machine.watch import ENDED_AT, Ended, News, Position
+from signalbox.batches.model.batches import Counts, Header, header_of, header_of_run
+from signalbox.batches.model.paths import BatchRun, header_path
+from signalbox.batches.model.tree import PageNode
+from signalbox.batches.model.units import UnitRecord, UnitState
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import Ports, Query, Snapshot
+from signalbox.core.problems import NotFound
+from signalbox.core.queries import Condition, Order
+from signalbox.core.reads import is_full
+
+LAST_PAGE_FIRST = Order(("first",), descending=True)
+"""In the collection of counters only pages' nodes have a `first` index, so the query finds no other record."""
+
+WHEN_ENDED = (ENDED_AT,)
+
+
+# --- headers ---
+
+
+def read_header(ports: Ports, batch: str) -> tuple[BatchRun, Header]:
+    """Return a batch's present run and its header. Raises `NotFound`."""
+    run, header, _ = read_header_at(ports, batch)
+    return run, header
+
+
+def read_header_at(ports: Ports, batch: str) -> tuple[BatchRun, Header, datetime]:
+    """Return a batch's present run, its header, and the server's time. Raises `NotFound`."""
+    [read] = ports.store.read(header_path(batch))
+    header = header_of(read.data)
+    if header is None:
+        raise no_such_batch(batch)
+    return BatchRun(batch, header.incarnation), header, read.read_time
+
+
+def read_header_of_run(ports: Ports, run: BatchRun) -> Header | None:
+    """Return the header of a run, or None if the run has been removed."""
+    [read] = ports.store.read(run.header_path)
+    return header_of_run(read.data, run)
+
+
+def no_such_batch(batch: str) -> NotFound:
+    return NotFound(f"There is no batch {batch!r}.", field="id")
+
+
+# --- pages and counts ---
+
+
+def count_units(ports: Ports, run: BatchRun, state: UnitState) -> int:
+    """Count the units in a state."""
+    return ports.store.count(Query(run.units_path, (Condition(("state",), "==", state),)))
+
+
+def count_loaded(ports: Ports, run: BatchRun) -> tuple[int, int]:
+    """Count the pages and the units that are loaded."""
+    for last in ports.store.query(Query(run.counters_path, order_by=(LAST_PAGE_FIRST,), limit=1)):
+        assert last.data is not None, "a query finds only records that exist"
+        node = PageNode.from_record(last.data)
+        return node.page + 1, node.end
+    return 0, 0
+
+
+def find_page_node(ports: Ports, run: BatchRun, index: int) -> PageNode | None:
+    """Return the node of the page that has the unit with this index, or None if no page has it."""
+    up_to = Condition(("first",), "<=", index)
+    for found in ports.store.query(Query(run.counters_path, (up_to,), (LAST_PAGE_FIRST,), limit=1)):
+        assert found.data is not None, "a query finds only records that exist"
+        node = PageNode.from_record(found.data)
+        return node if index < node.end else None
+    return None
+
+
+def read_counts(ports: Ports, run: BatchRun) -> Counts:
+    """Count all units of a batch, and those with an outcome.
+
+    Pages may be loaded and failures retried meanwhile. In this order the counts are disjoint: a unit that succeeded
+    stays so, and a unit with an outcome is loaded.
+    """
+    succeeded = count_units(ports, run, "succeeded")
+    failed = count_units(ports, run, "failed")
+    return Counts(count_loaded(ports, run)[1], succeeded, failed)
+
+
+def read_counts_of(ports: Ports, run: BatchRun, size: int) -> Counts:
+    """Count the units with an outcome of a batch of at least `size` units. More may have been loaded meanwhile."""
+    succeeded = count_units(ports, run, "succeeded")
+    failed = count_units(ports, run, "failed")
+    return Counts(max(size, succeeded + failed), succeeded, failed)
+
+
+# --- outcomes ---
+
+
+def iterate_outcomes(ports: Ports, run: BatchRun, state: str = "", after: int | None = None) -> Iterator[UnitRecord]:
+    """Iterate over units with an outcome, in the order of their records' ids, with one page of them in memory.
+
+    These are the units in `state`, or all, after the unit with the index `after`, or from the first.
+    """
+    query = _outcomes_query(run, state, after)
+    while page := ports.store.query(query):
+        records = [UnitRecord.from_record(found.data) for found in page if found.data is not None]
+        yield from records
+        if not is_full(query, page):
+            return
+        query = replace(query, after=(run.unit_id(records[-1].unit.index),))
+
+
+def read_outcomes(ports: Ports, run: BatchRun, state: str = "", after: int | None = None) -> list[UnitRecord]:
+    """Query one page of these units, in the order of their records' ids: that of `spread`, not of indexes."""
+    page = ports.store.query(replace(_outcomes_query(run, state, after), bytes_max=None))
+    return [UnitRecord.from_record(found.data) for found in page if found.data is not None]
+
+
+def _outcomes_query(run: BatchRun, state: str, after: int | None) -> Query:
+    where = (Condition(("state",), "==", state),) if state else ()
+    cursor = () if after is None else (run.unit_id(after),)
+    limit, bytes_max = LIMITS.units_listed_max, CORE_LIMITS.read_bytes_max
+    return Query(run.units_path, where, limit=limit, after=cursor, bytes_max=bytes_max)
+
+
+# --- news ---
+
+
+def read_news(ports: Ports, run: BatchRun, start: Position) -> News:
+    """Read the outcomes committed after a position, at most a page of them. Raises `NotFound`.
+
+    The header is read before the outcomes. So if the batch had ended by then, every outcome of its end is found.
+    """
+    header, read = _read_header_first(ports, run)
+    found: list[Ended] = []
+    query = _news_query(run, start)
+    while True:
+        page = ports.store.query(query)
+        found += _committed_after(start, page)
+        full = is_full(query, page)
+        end = watch.end_of(read.read_time, _ended_at(page[-1]) if full else None)
+        outcomes = watch.between(start, end, found)
+        if outcomes or not full:
+            return News(start, max(start, end), header, outcomes, caught_up=not (full or watch.any_after(end, found)))
+        query = _news_query(run, start, after=page[-1])
+
+
+def _read_header_first(ports: Ports, run: BatchRun) -> tuple[Header, Snapshot]:
+    [read] = ports.store.read(run.header_path)
+    header = header_of_run(read.data, run)
+    if header is None:
+        raise no_such_batch(run.batch)
+    return header, read
+
+
+def _news_query(run: BatchRun, start: Position, after: Snapshot | None = None) -> Query:
+    where = () if start.since is None else (Condition(WHEN_ENDED, ">=", start.since),)
+    return Query(
+        run.units_path,
+        where,
+        (Order(WHEN_ENDED),),
+        LIMITS.watch_page,
+        () if after is None else (_ended_at(after), after.id),
+        CORE_LIMITS.read_bytes_max,
+    )
+
+
+def _committed_after(start: Position, page: tuple[Snapshot, ...]) -> list[Ended]:
+    """Return the outcomes of a page that were committed after a position. The others need not be kept in memory."""
+    return [ended for found in page if (ended := _ended(found)).position > start]
+
+
+def _ended(found: Snapshot) -> Ended:
+    assert found.data is not None, "a query finds only records that exist"
+    assert found.update_time is not None, "a record that exists has one"
+    record = UnitRecord.from_record(found.data)
+    return Ended(Position(found.update_time, record.unit.index), _ended_at(found), record)
+
+
+def _ended_at(found: Snapshot) -> datetime:
+    assert found.data is not None, "a query finds only records that exist"
+    ended_at: datetime = found.data[ENDED_AT]
+    return ended_at

@@ -1,0 +1,130 @@
+"""Calls of users' tasks: they run when a permit is granted, for each unit of a batch, when a batch is complete.
+
+As JSON a call is ``{"function", "task", "payload", "queue"?, "delay_seconds"?}``. It names a function of the catalogue
+and never a URL, so no client can make the kit call another address. The task is later POSTed to ``/tasks/{task}`` of
+that function, with its payload and its *context*: the lease, the unit or the batch that it runs for.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.names import TASKS_QUEUE
+from signalbox.core.problems import BadCall, TooLarge
+from signalbox.core.request_fields import RequestFields
+from signalbox.core.times import rfc3339
+
+_FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+_TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+
+_QUEUE = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+_FIELDS = ("function", "task", "payload", "queue", "delay_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of `task` of the catalogue's `function`, through `queue`, `delay_seconds` after it is due."""
+
+    function: str
+    task: str
+    payload: Mapping[str, Any]
+    queue: str = TASKS_QUEUE
+    delay_seconds: float = 0
+
+    @classmethod
+    def from_request(cls, value: Any, field: str = "") -> Self:
+        """Parse a call in a request; `field` is its place, empty for the whole body. Raises `BadCall` or `TooLarge`."""
+        fields = RequestFields(_object(value, field), BadCall, field).only(*_FIELDS)
+        return cls(
+            function=fields.value("function"),
+            task=fields.value("task"),
+            payload=fields.body.get("payload", {}),
+            queue=fields.body.get("queue", TASKS_QUEUE),
+            delay_seconds=fields.body.get("delay_seconds", 0),
+        ).checked(field)
+
+    def checked(self, field: str) -> Self:
+        """Return this call with its delay as a float. Raises `BadCall` or `TooLarge` naming the place below `field`."""
+        at = f"{field}." if field else ""
+        _check_name(self.function, _FUNCTION, f"{at}function")
+        _check_name(self.task, _TASK, f"{at}task")
+        _check_name(self.queue, _QUEUE, f"{at}queue")
+        _check_payload(self.payload, f"{at}payload")
+        return replace(self, delay_seconds=_delay(self.delay_seconds, f"{at}delay_seconds"))
+
+    def after(self, delay_seconds: float) -> Self:
+        """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
+        return replace(self, delay_seconds=_delay(delay_seconds, "delay_seconds"))
+
+    def shown(self) -> dict[str, str]:
+        """Return the function and the task, as lists show a call; its payload may be large."""
+        return {"function": self.function, "task": self.task}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the call as stored: its payload as text, so that any JSON fits."""
+        return {
+            "function": self.function,
+            "task": self.task,
+            "payload": json.dumps(self.payload),
+            "queue": self.queue,
+            "delay_seconds": self.delay_seconds,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Undo `to_record`."""
+        return cls(**{**record, "payload": json.loads(record["payload"])})
+
+    def effect(self, name: str, now: datetime, **context: Any) -> Effect:
+        """Return this call as the effect `name`; `context` is its ``lease``, ``unit`` or ``batch``."""
+        return Effect(
+            name=name,
+            queue=self.queue,
+            function=self.function,
+            task=self.task,
+            payload=self.payload,
+            path=f"/tasks/{self.task}",
+            not_before=now + timedelta(seconds=self.delay_seconds) if self.delay_seconds else None,
+            context=_as_json(context),
+        )
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    if isinstance(value, Mapping):
+        return {name: _as_json(item) for name, item in value.items()}
+    return value
+
+
+def _object(value: Any, field: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadCall(f"`{field}` must be an object.", field=field)
+    return value
+
+
+def _check_name(name: Any, pattern: re.Pattern[str], field: str) -> None:
+    if not isinstance(name, str) or not pattern.fullmatch(name):
+        raise BadCall(f"`{field}` must match {pattern.pattern}.", field=field)
+
+
+def _check_payload(payload: Any, field: str) -> None:
+    text = json.dumps(_object(payload, field), ensure_ascii=False, separators=(",", ":"))
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > LIMITS.task_bytes_max:
+        raise TooLarge(f"A payload has at most {LIMITS.task_bytes_max:,} bytes; this has {size_bytes:,}.", field=field)
+
+
+def _delay(value: Any, field: str) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not 0 <= value <= LIMITS.delay_seconds_max:
+        raise BadCall(f"`{field}` must be a number of seconds, 0 to {LIMITS.delay_seconds_max:,}.", field=field)
+    return float(value)

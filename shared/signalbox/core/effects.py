@@ -1,0 +1,144 @@
+"""Effects: the tasks of a decision, which exist if and only if its commit landed. Their envelopes, names and receipts.
+
+An effect is a value. `outbox.py` commits it in an outbox record together with the new state and enqueues it afterwards;
+the sweeper enqueues it again if a process crashed in between. That is safe because an effect has a name, and a queue
+accepts a name once.
+
+The JSON body of every task is its envelope: ``{"operation": id, "task": name, "payload": {…}}``, plus ``"lease"``,
+``"unit"`` or another member if the task runs for one.
+
+A receipt records what was done under an id, or by a task that may be delivered again. Firestore deletes it 32 days
+after `written_at`: Cloud Tasks delivers a task for up to 31 days.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Self, TypeVar
+
+from signalbox.core.problems import BadTaskEnvelope
+
+State = TypeVar("State")
+Answer = TypeVar("Answer")
+
+Json = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def name_of(*parts: object) -> str:
+    """Return a task's name: the same for the same parts, on any machine.
+
+    The name is a hash, because Cloud Tasks slows down on names with a common prefix. The parts are the record's path,
+    its incarnation, the operation and the attempt: a name stays taken for up to 24 hours after its task has run.
+    """
+    return hashlib.sha256("\0".join(str(part) for part in parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A task to enqueue: `queue` calls `function` of the catalogue with `payload`, not before `not_before`.
+
+    ``task`` is the task's name in that function; ``path`` is the rest of the URL after the function's name and begins
+    with ``/``. ``context`` travels with the payload in the envelope: JSON of a lease, a unit, a batch. ``trace`` is a
+    W3C ``traceparent``, propagated to the function. ``wakes`` marks a wake-up, whose name and time follow from the time
+    of its commit: see `wake_ups`.
+    """
+
+    name: str
+    queue: str
+    function: str
+    task: str
+    payload: Mapping[str, Any]
+    path: str = "/"
+    not_before: datetime | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+    trace: str = field(default="", compare=False)
+    wakes: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.name, "an effect without a name could be enqueued twice"
+        assert self.path.startswith("/"), "a task's path begins with a slash"
+        assert not self.context.keys() & {"operation", "task", "payload"}, "the envelope uses these names"
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the effect as stored in an outbox record: payload and context as text, so that any JSON fits."""
+        wakes = {"wakes": True} if self.wakes else {}
+        return wakes | {
+            "name": self.name,
+            "queue": self.queue,
+            "function": self.function,
+            "task": self.task,
+            "path": self.path,
+            "trace": self.trace,
+            "not_before": self.not_before,
+            "payload": json.dumps(self.payload),
+            "context": json.dumps(self.context),
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Undo `to_record`."""
+        texts = {"payload": json.loads(record["payload"]), "context": json.loads(record["context"])}
+        return cls(**{**record, **texts})
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[State, Answer]):
+    """The result of a decision: the new state, the answer to the caller, and the tasks to enqueue."""
+
+    state: State
+    answer: Answer
+    effects: tuple[Effect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnvelope:
+    """The body of a task. `operation` is the same in every delivery; ``context`` has the lease or unit it runs for."""
+
+    operation: str
+    name: str
+    payload: Mapping[str, Any]
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, effect: Effect) -> Self:
+        """Return the envelope of an effect. Its operation is the effect's name."""
+        return cls(effect.name, effect.task, effect.payload, effect.context)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the body of the task."""
+        return {"operation": self.operation, "task": self.name, "payload": self.payload, **self.context}
+
+    @classmethod
+    def from_json(cls, body: Json) -> Self:
+        """Parse the body of a task. Raises `BadTaskEnvelope`."""
+        match body:
+            case {"operation": str(operation), "task": str(name), "payload": dict(payload), **context}:
+                return cls(operation, name, payload, {str(kind): value for kind, value in context.items()})
+        raise BadTaskEnvelope('A task\'s body is {"operation": …, "task": …, "payload": {…}}.')
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """A queue's pauses between deliveries of a task, as Cloud Tasks documents them: they double, then grow linearly."""
+
+    min_seconds: float
+    max_seconds: float
+    doublings_max: int
+
+    def pause_seconds(self, attempt: int) -> float:
+        """Return the least time between the end of this attempt, counted from 1, and the next attempt."""
+        doublings = min(attempt - 1, self.doublings_max)
+        steps = max(1, attempt - self.doublings_max)
+        return float(min(self.min_seconds * 2**doublings * steps, self.max_seconds))
+
+
+NO_BACKOFF = Backoff(0, 0, 0)
+
+RECEIPTS = "receipts"
+
+
+def receipt_path(name: str) -> str:
+    """Return the path of the receipt of an operation."""
+    return f"{RECEIPTS}/{name}"

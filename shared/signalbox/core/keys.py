@@ -1,0 +1,80 @@
+"""Names in Firestore: ids, the keys that users choose, paths of records and of collections."""
+
+import re
+from functools import lru_cache
+
+from signalbox.core.limits import LIMITS
+from signalbox.core.problems import BadKey
+
+NAME_BYTES_MAX = 1_500
+"""Firestore's limit on an id, and on a field's name."""
+
+
+MEMOISED = 8_192
+"""Names recur: without a cache, measuring and checking each one again would take most of a check's time."""
+
+
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+"""Control characters: valid in an id, but not in a header of an event."""
+
+
+@lru_cache(MEMOISED)
+def name_bytes(name: str) -> int:
+    """Return the size of an id or of a field's name, plus 1 for its end; 0 if Firestore refuses the name.
+
+    Firestore refuses an empty name, ``__…__``, a name over `NAME_BYTES_MAX` and lone surrogates (not UTF-8).
+    """
+    if not name or (len(name) >= 4 and name.startswith("__") and name.endswith("__")):
+        return 0
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return 0
+    return size + 1 if size <= NAME_BYTES_MAX else 0
+
+
+def valid_id(name: str) -> bool:
+    """Return whether Firestore accepts this as an id."""
+    return _id_bytes(name) > 0
+
+
+def _id_bytes(name: str) -> int:
+    """Return the bytes of an id; 0 if Firestore refuses it."""
+    return 0 if "/" in name or name in {".", ".."} else max(0, name_bytes(name) - 1)
+
+
+def valid_key(key: object) -> bool:
+    """Return whether users may choose this key: an id short enough to be queried, without control characters."""
+    return isinstance(key, str) and 0 < _id_bytes(key) <= LIMITS.key_bytes_max and not _CONTROL.search(key)
+
+
+def check_key(key: str) -> str:
+    """Return the key. Raises `BadKey`."""
+    if not valid_key(key):
+        raise BadKey(
+            f"A key has 1 to {LIMITS.key_bytes_max:,} bytes of UTF-8, without '/' and control characters, "
+            "and is not '.', '..' or '__…__'.",
+            field="key",
+        )
+    return key
+
+
+@lru_cache(MEMOISED)
+def check_path(path: str) -> None:
+    """Raise `BadKey` unless this is the path of a record: collection, id, collection, id …"""
+    ids = path.split("/")
+    if len(ids) % 2 or not all(map(valid_id, ids)):
+        raise BadKey(f"{printable(path)} is not the path of a record.")
+
+
+@lru_cache(MEMOISED)
+def check_collection(path: str) -> None:
+    """Raise `BadKey` unless this is the path of a collection."""
+    ids = path.split("/")
+    if not len(ids) % 2 or not all(map(valid_id, ids)):
+        raise BadKey(f"{printable(path)} is not the path of a collection.")
+
+
+def printable(name: object) -> str:
+    """Return a name in ASCII, cut to 60 characters, for a problem's detail."""
+    return ascii(name) if len(ascii(name)) <= 60 else ascii(name)[:60] + "…"

@@ -1,0 +1,56 @@
+"""Public names of a package that are imported on first use.
+
+A package lists its public names once, as imports under ``if TYPE_CHECKING:``. Type checkers read that list as it is,
+and this module reads it again when a public name is used for the first time.
+
+Some public names are also names of subpackages (`flows` is a function and `signalbox.flows` a folder), and the import
+system stores each imported subpackage as an attribute of its parent. The package's class below does not store them, so
+that `from signalbox import flows` returns the function whether or not the folder was imported before. Modules of such a
+folder are imported by `from signalbox.flows import model`; `import signalbox.flows.model as model` finds the function.
+"""
+
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+class LazyPackage(ModuleType):
+    """A package whose public names are imported on first use; no subpackage hides one of them."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_homes":
+            self._homes = homes_of(ast.parse(Path(str(self.__file__)).read_bytes()))
+            return self._homes
+        if name == "__all__":
+            return sorted(self._homes)
+        if name in self._homes:
+            return _public(self._homes[name], name)
+        subpackage = sys.modules.get(f"{self.__name__}.{name}")
+        if subpackage is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return subpackage
+
+
+def make_lazy(package: str) -> None:
+    """Let a package import its public names on first use: those that its file imports under ``if TYPE_CHECKING:``."""
+    sys.modules[package].__class__ = LazyPackage
+
+
+def homes_of(tree: ast.Module) -> dict[str, str]:
+    """Return the modules (or the packages of submodules) that a file imports names from under ``if TYPE_CHECKING:``."""
+    blocks = [node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def _public(home: str, name: str) -> Any:
+    """Return an attribute of a module, or its submodule of that name."""
+    module = import_module(home)
+    return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")

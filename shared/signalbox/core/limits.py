@@ -1,0 +1,119 @@
+"""Limits of no single subject, each with its reason, and the base class of every subject's limits.
+
+Exceeding a limit is a problem that names the number. A limit that one subject alone uses is in
+`signalbox/SUBJECT/limits.py`; field names are unique over all of them. Limits that Firestore dictates are constants
+where they are checked: `keys`, `record_values`, `validation`, `queries`.
+
+Code reads a limit when it needs it (`LIMITS.task_bytes_max`), so a test can replace it in one place; see
+`signalbox.testing.limits`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Limits:
+    """Limits by name. Units come last in a name."""
+
+    @contextmanager
+    def replaced(self, **values: float) -> Iterator[None]:
+        """Replace limits while the context is entered. For tests. Raises `AttributeError` for an unknown name."""
+        before = {name: getattr(self, name) for name in values}
+        try:
+            for name, value in values.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+
+
+class CoreLimits(Limits):
+    key_bytes_max: int = 1_000
+    """Bytes of a key, of a batch's id or of a transform's name. Firestore holds ids of 1,500 bytes, but refuses a query
+    for a value of that length, and documents are found by their links through such queries. Written as %XX in a URL, a
+    key still takes less than 4 KB."""
+
+    depth_max: int = 20
+    """Nested objects and lists of a document, the document included, as stored (a list in a list counts twice): one
+    level fewer than a record of Firestore has."""
+
+    document_bytes_max: int = 1_000_000
+    """Bytes of a document. Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's
+    reserved map. The keys and fields of links are stored in that map too and count here, since they may exceed that
+    room."""
+
+    links_max: int = 500
+    """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
+
+    rounds_max: int = 6
+    """Attempts of a guarded commit or of a page, if each loses a race, before it fails with 503."""
+
+    pause_seconds: float = 0.05
+    """The first pause before a retry; it doubles each time, with jitter."""
+
+    outbox_tasks_max: int = 100
+    """Effects of one commit: what Cloud Tasks takes in one batch call, and small enough for one record."""
+
+    outbox_bytes_max: int = 900_000
+    """Bytes of payload in one outbox record, which with its id and times must stay under Firestore's 1 MiB."""
+
+    outbox_patience_seconds: int = 10
+    """The sweeper leaves younger outbox records alone: their own operation may still be enqueueing."""
+
+    sweep_page: int = 100
+    """Outbox records that a sweep reads in one query."""
+
+    sweep_pages_max: int = 20
+    """Pages of outbox records that one sweep reads, so that it ends well before the next one starts. If there are more,
+    a sweep starts at a random record."""
+
+    sweep_part_seconds: float = 15
+    """Time after which a part of a sweep (outbox, semaphores, batches, removal of batches) starts no further record, so
+    that a sweep ends at about the time when the next one starts."""
+
+    task_bytes_max: int = 100 * 1024
+    """Bytes of a task's payload. Cloud Tasks accepts 1 MB; the kit's tasks carry references to data, not the data."""
+
+    read_bytes_max: int = 4 * 1024 * 1024
+    """Bytes of documents that one request holds at once, plus one more document: a page of a query ends with the
+    document that reaches this limit, and so does each group of documents that is read for copies. In memory they take
+    several times as much."""
+
+    request_memory_bytes_max: int = 80 * 1024 * 1024
+    """Memory that one request on documents adds to its instance at its peak. A test measures the worst requests, with
+    documents of 3,000 texts each. The number of concurrent requests of an instance follows from this."""
+
+    instance_memory_bytes: int = 128 * 1024 * 1024
+    """Memory of an instance that handles no request: the interpreter, the libraries and their connections."""
+
+    query_limit_max: int = 1_000
+    """Documents in one page of a query. Large documents end a page earlier (`read_bytes_max`)."""
+
+    delay_seconds_max: int = 29 * 24 * 3_600
+    """Cloud Tasks schedules at most 30 days ahead; the rest is a margin between the decision and the queue."""
+
+    result_bytes_max: int = 100 * 1024
+    """A unit's result: as large as a payload, so that it can become one."""
+
+    error_letters_max: int = 2_000
+    """Characters kept of a failed unit's error: a message, not a log."""
+
+    lease_seconds_max: int = 24 * 3600
+    """Seconds of a lease. Longer leases must be renewed: a holder that does not renew for a day is assumed dead."""
+
+    receipt_seconds: int = 32 * 24 * 3600
+    """How long a wait's answer is kept after the wait ended: Cloud Tasks delivers a task for up to 31 days."""
+
+    since_ahead_seconds: float = 0.05
+    """How far Firestore's time of a request may be ahead of the time of its commit. Waiters are read by the former and
+    granted by the latter: after a full page there may be waiters that were created this long before its end."""
+
+    wake_up_slot_seconds: float = 0.2
+    """Messages of one slot share one run: about what a guarded commit takes under load."""
+
+    wake_up_margin_seconds: float = 0.1
+    """A wake-up is due this long after its slot's end: a queue whose clock is ahead would deliver it early."""
+
+
+LIMITS = CoreLimits()

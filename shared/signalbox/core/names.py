@@ -1,0 +1,32 @@
+"""Names that subjects use of one another without importing one another: queues, functions of the kit, internal tasks.
+
+They are names in the catalogue and in URLs, so they never change. A test compares them with `infra/catalogue.yaml`.
+"""
+
+# Queues
+TASKS_QUEUE = "tasks"
+"""The queue of users' tasks, unless a task names another."""
+
+ADMIT_QUEUE = "admit"
+BATCHES_QUEUE = "batches"
+FLOWS_QUEUE = "flows"
+LINKS_QUEUE = "links"
+OBJECTS_QUEUE = "objects"
+STANDINGS_QUEUE = "standings"
+
+# Functions of the kit that queues call
+BATCH_EXPAND = "batch_expand"
+LINK_REFRESH = "link_refresh"
+LINK_VERIFY = "link_verify"
+SEMAPHORE_ADMIT = "semaphore_admit"
+STANDING_FOLD = "standing_fold"
+
+# Internal tasks of users' functions
+CALL_OBJECT = "call_object"
+"""Calls a method of an object: a continuation or an effect of a transaction. A function with objects has it."""
+
+FLOW_COMMAND_TASK = "flow_command"
+"""Carries out a command of a flow: wait for a lock, renew it, release it, populate a batch."""
+
+FLOW_RESULT_TASK = "flow_result"
+"""Posts the result of a command to a flow's mailbox."""

@@ -1,0 +1,61 @@
+"""Firestore's order over values of all types: null, booleans, NaN, numbers, times, texts, bytes, references,
+geographical points, lists, maps.
+
+In this order 1 equals 1.0, and 0.0 equals -0.0. Texts compare by code point (the order of their UTF-8), lists item by
+item, maps by their sorted entries, key before value; a prefix comes first.
+"""
+
+import math
+from datetime import datetime
+from typing import Any
+
+from signalbox.core import record_values
+
+Key = tuple[Any, ...]
+
+
+NULL_RANK, BOOLEAN_RANK, NAN_RANK, NUMBER_RANK, TIME_RANK, TEXT_RANK = range(6)
+
+BYTES_RANK, REFERENCE_RANK, POINT_RANK, LIST_RANK, MAP_RANK = range(6, 11)
+
+
+_RANKS: dict[type, int] = {bool: BOOLEAN_RANK, int: NUMBER_RANK, str: TEXT_RANK}
+
+
+def order_key(value: Any) -> Key:
+    """Return a tuple that Python orders and compares as Firestore does the value. It starts with the type's rank."""
+    rank = _RANKS.get(type(value))
+    return (rank, value) if rank is not None else _other_key(value)
+
+
+def _other_key(value: Any) -> Key:
+    if value is None:
+        return (NULL_RANK,)
+    if isinstance(value, float):
+        return (NAN_RANK,) if math.isnan(value) else (NUMBER_RANK, value)
+    if isinstance(value, datetime):
+        return (TIME_RANK, value)
+    if isinstance(value, list):
+        return (LIST_RANK, tuple(order_key(item) for item in value))
+    if mark := record_values.mark_of(value):
+        return _native_key(mark, value[mark])
+    return (MAP_RANK, tuple((key, order_key(value[key])) for key in sorted(value)))
+
+
+def _native_key(mark: str, held: Any) -> Key:
+    if mark == record_values.BYTES:
+        return (BYTES_RANK, record_values.raw_bytes(held))
+    return (REFERENCE_RANK, held.split("/")) if mark == record_values.REFERENCE else (POINT_RANK, tuple(held))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values are stored identically: 1 is not 1.0, 0.0 is not -0.0, NaN is NaN."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return repr(one) == repr(other)
+    return bool(one == other)

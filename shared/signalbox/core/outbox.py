@@ -1,0 +1,156 @@
+"""Tasks that exist if and only if a commit landed, on a store and a queue that do not commit together.
+
+The effects of a commit are written in that commit, as one outbox record. Right afterwards they are enqueued and the
+record is deleted. A process may die at any point:
+
+    before the commit             nothing happened
+    after the commit              the sweeper finds the record and enqueues its tasks
+    while enqueueing              the sweeper enqueues all of them again; a name already taken counts as enqueued
+    before the record is deleted  likewise
+
+Enqueueing, deleting and sweeping may race: they use the same names, and deleting twice is a no-op. A record is deleted
+only after every task in it is enqueued. If the queue accepts only some of them, those are marked in the record and not
+enqueued again, because their names may be free hours later. The outbox must never have a time-to-live policy, which
+would delete tasks that were promised. The protocol is in docs/protocols/outbox.md.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from itertools import islice, takewhile
+from typing import Any
+
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import (
+    Budget,
+    Change,
+    Committed,
+    Conflict,
+    Delete,
+    Must,
+    Ports,
+    Put,
+    Query,
+    Snapshot,
+    Write,
+    unlimited,
+)
+from signalbox.core.problems import PartlyEnqueued, Problem, TooLarge, Unavailable
+from signalbox.core.queries import Field
+from signalbox.core.wake_ups import completed
+
+COLLECTION = "outbox"
+
+
+def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    """Commit the writes with their effects, then enqueue the effects. Raises as `Store.commit` does.
+
+    After the commit has landed, nothing raises: tasks that cannot be enqueued now are left to the sweeper.
+    """
+    if not effects:
+        return ports.store.commit(writes)
+    record = f"{COLLECTION}/{ports.store.new_id()}"
+    committed = ports.store.commit([*writes, Put(record, to_record(effects), Must.NOT_EXIST)])
+    try:
+        enqueue(ports, record, completed(effects, committed.commit_time))
+    except (Unavailable, Problem):
+        ports.log.info("tasks left to the sweeper", outbox=record, tasks=len(effects))
+    return committed
+
+
+def enqueue(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
+    """Enqueue the tasks, then delete the outbox record. If only some were enqueued, mark those in the record.
+
+    Raises `Unavailable` if it is not known whether both happened, or the `Problem` with which the queue refuses a task.
+    """
+    try:
+        ports.queue.create(effects)
+    except PartlyEnqueued as error:
+        _mark_enqueued(ports, record, error.enqueued)
+        raise
+    ports.store.commit([Delete(record)])
+
+
+def _mark_enqueued(ports: Ports, record: str, names: Collection[str]) -> None:
+    """Mark tasks as enqueued, unless the record is deleted. Marks are only added, so concurrent calls need no guard."""
+    if names:
+        marks: dict[Field, Any] = {("enqueued", name): True for name in names}
+        with suppress(Conflict, Unavailable):
+            ports.store.commit([Change(record, marks, Must.EXIST)])
+
+
+def sweep(ports: Ports, budget: Budget = unlimited) -> int:
+    """Enqueue tasks that were committed and not enqueued. Return the number of records cleared.
+
+    The pages are ordered by id: an index on time would be a hot spot of all commits. A record that the queue refuses
+    stays for a later sweep and does not block the others.
+    """
+    cleared, out_of_time = 0, budget()
+    for snapshot in islice(_records(ports), LIMITS.sweep_page * LIMITS.sweep_pages_max):
+        if out_of_time():
+            break
+        cleared += _is_left_behind(snapshot) and _swept(ports, snapshot)
+    return cleared
+
+
+def _records(ports: Ports) -> Iterator[Snapshot]:
+    """Iterate over the records once. If they do not fit into one page, start at a random id and wrap around.
+
+    Ids are random, so each record is as likely as any other to be among the first, and none is always last.
+    """
+    first_page = ports.store.query(Query(COLLECTION, limit=LIMITS.sweep_page))
+    if len(first_page) < LIMITS.sweep_page:
+        yield from first_page
+        return
+    begin = ports.store.new_id()
+    yield from _behind(ports, (begin,))
+    yield from takewhile(lambda snapshot: snapshot.id <= begin, _behind(ports, ()))
+
+
+def _behind(ports: Ports, after: tuple[str, ...]) -> Iterator[Snapshot]:
+    """Iterate over the records after an id, in pages."""
+    while page := ports.store.query(Query(COLLECTION, limit=LIMITS.sweep_page, after=after)):
+        yield from page
+        if len(page) < LIMITS.sweep_page:
+            break
+        after = (page[-1].id,)
+
+
+def _is_left_behind(snapshot: Snapshot) -> bool:
+    """Return whether the operation that wrote the record must be over, by the server's clock."""
+    assert snapshot.create_time is not None, "a query finds only records that exist"
+    return snapshot.read_time - snapshot.create_time >= timedelta(seconds=LIMITS.outbox_patience_seconds)
+
+
+def _swept(ports: Ports, snapshot: Snapshot) -> bool:
+    try:
+        enqueue(ports, snapshot.path, _not_enqueued(snapshot))
+    except (Unavailable, Problem):
+        ports.log.error("outbox tasks refused by the queue", outbox=snapshot.path)
+        return False
+    return True
+
+
+def _not_enqueued(snapshot: Snapshot) -> tuple[Effect, ...]:
+    """Return the effects of an outbox record that are not marked as enqueued, wake-ups with their names."""
+    assert snapshot.data is not None, "a query finds only records that exist"
+    assert snapshot.create_time is not None, "a query finds only records that exist"
+    effects = completed(from_record(snapshot.data), snapshot.create_time)
+    return tuple(effect for effect in effects if effect.name not in snapshot.data.get("enqueued", {}))
+
+
+def to_record(effects: Sequence[Effect]) -> dict[str, Any]:
+    """Return the outbox record of effects. Raises `TooLarge`."""
+    tasks = [effect.to_record() for effect in effects]
+    size_bytes = sum(len(task["payload"]) + len(task["context"]) for task in tasks)
+    if len(tasks) > LIMITS.outbox_tasks_max or size_bytes > LIMITS.outbox_bytes_max:
+        raise TooLarge(
+            f"One commit has at most {LIMITS.outbox_tasks_max} tasks and {LIMITS.outbox_bytes_max:,} bytes of payload."
+        )
+    return {"tasks": tasks}
+
+
+def from_record(record: Any) -> tuple[Effect, ...]:
+    """Return the effects of an outbox record, wake-ups without their names."""
+    return tuple(Effect.from_record(task) for task in record["tasks"])

@@ -1,0 +1,288 @@
+"""The ports of an operation: a store, a task queue, a clock, a log. Interfaces and values only.
+
+The words are Firestore's. A *record* has a path of alternating collections and ids (``documents/x``,
+``batches/b/units/7``). Its data is JSON plus aware ``datetime`` values. A *field* is a tuple of map keys, so a dot in a
+key has no meaning. A *guard* is the precondition of a write. Every call takes one round trip.
+
+`signalbox/adapters/firestore/` and `signalbox/testing/memory_store.py` implement the store; `tests/contract/` holds
+both to the same behaviour.
+
+Each part of the sweeper has a time budget of its own, so that none displaces the others. An adapter measures it by the
+machine's clock: a budget decides how much is done in a run, never what is done.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from signalbox.core.effects import Effect
+from signalbox.core.queries import Condition, Field, Order
+
+Data = Mapping[str, Any]
+
+
+class Must(Enum):
+    """A guard on existence. The other kind of guard is a record's `update_time`."""
+
+    EXIST = "exist"
+    NOT_EXIST = "not exist"
+
+
+Guard = datetime | Must | None
+"""The precondition of a write. A datetime: the record was last updated exactly then. None: a blind write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """Add to a number (a missing field counts as 0). The commit's result has the new value."""
+
+    by: int
+
+
+class Marker(Enum):
+    """Values that the server computes at the commit."""
+
+    SERVER_TIME = "when the server processed the request, in whole milliseconds: near the commit's time, seldom equal"
+    REMOVE = "this field is removed"
+
+
+SERVER_TIME = Marker.SERVER_TIME
+
+REMOVE = Marker.REMOVE
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Replace the whole record. With `Must.NOT_EXIST`: create it.
+
+    Top-level values may be `Increment` or `SERVER_TIME`.
+    """
+
+    path: str
+    data: Data
+    guard: Guard = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Write the named fields of a record and leave the others.
+
+    A value may be a `Marker` or an `Increment`. ``fields`` maps a field (a tuple of keys) to its value.
+    The guard is `Must.EXIST` or an update time. A blind change creates the record if there is none; all its values are
+    `Increment` or `SERVER_TIME`, so that it counts and overwrites nothing.
+    """
+
+    path: str
+    fields: Mapping[Field, Any]
+    guard: Guard = Must.EXIST
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the record. Without a guard, deleting a missing record succeeds.
+
+    With `Must.NOT_EXIST` nothing is deleted: the commit requires that the record does not exist, without reading it.
+    """
+
+    path: str
+    guard: Guard = None
+
+
+Write = Put | Change | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A record as it was at `read_time`. `data` and the other two times are None if it did not exist."""
+
+    path: str
+    data: Data | None
+    read_time: datetime
+    update_time: datetime | None = None
+    create_time: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def guard(self) -> Guard:
+        """The precondition of a commit whose decision rests on this snapshot."""
+        return self.update_time if self.update_time is not None else Must.NOT_EXIST
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """The result of one write: its server time, and the new values of its `Increment`s by field."""
+
+    update_time: datetime | None
+    values: Mapping[Field, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit that landed. `results` are in the order of the writes."""
+
+    commit_time: datetime
+    results: tuple[WriteResult, ...]
+
+
+class Conflict(Exception):
+    """A precondition did not hold, so nothing was committed. Read again and decide again."""
+
+
+class AlreadyExists(Conflict):
+    """A record that must not exist does."""
+
+
+class RecordMissing(Conflict):
+    """A record that must exist does not."""
+
+
+class Stale(Conflict):
+    """A record was written after it was read."""
+
+
+Outcome = WriteResult | Exception
+"""Of one write of `write_each`: its result, or a `Conflict`, `Unavailable` or `Problem`, returned and not raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Records of one collection, ordered by `order_by`, then by id (in the direction of the last order).
+
+    ``after`` continues after a record: the values of its `order_by` fields, then its id. Records without one of the
+    `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares records' ids.
+    ``bytes_max`` ends a page early, with the record at which the fields read take that many bytes (`reads.is_full`).
+    """
+
+    collection: str
+    where: tuple[Condition, ...] = ()
+    order_by: tuple[Order, ...] = ()
+    limit: int = 100
+    after: tuple[Any, ...] = ()
+    bytes_max: int | None = None
+
+
+class Store(Protocol):
+    """A store of records with atomic, guarded commits.
+
+    Every method raises `Unavailable` if the outcome is not known (timeout, aborted, server unavailable): a commit may
+    have landed or not. A record that the store cannot hold raises `BadValue` or `TooLarge`, before anything is written.
+    """
+
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        """Read records at one instant, in the order of `paths`. All snapshots have the same `read_time`.
+
+        Only the existing ones of `fields` are returned; None: all fields.
+        """
+        ...
+
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        """Read all `needed` records and some of the others at one instant; return those read, in this order.
+
+        Reading ends with the record at which the fields of all records read take `bytes_max`, so at least one of the
+        others is returned, if there are any. No path may occur twice. Which of the others are left out is not defined.
+        """
+        ...
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        """Return the matching records, all at one instant."""
+        ...
+
+    def count(self, query: Query) -> int:
+        """Return the number of matching records (limit and cursor are ignored)."""
+        ...
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        """Commit atomically. Raises `Conflict` if a guard did not hold. The request is sent once and never retried."""
+        ...
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        """Commit each write separately, at most 500, one a record; outcomes are in the order of the writes."""
+        ...
+
+    def new_id(self) -> str:
+        """Return a random record id."""
+        ...
+
+
+class TaskQueue(Protocol):
+    """A queue like Cloud Tasks."""
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        """Enqueue tasks. A task whose name is or was taken counts as enqueued.
+
+        Raises `Unavailable` if it is not known whether all tasks are enqueued, or the `Problem` of a task that can
+        never be. If the error is also a `PartlyEnqueued`, it names the tasks that are enqueued.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """Sleeping, and randomness to spread retries. It is never the `now` of a decision, which is a load's read time."""
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def jitter(self) -> float:
+        """Return a random number from 0 to 1, to spread retries."""
+        ...
+
+
+class Log(Protocol):
+    """Structured log lines: a constant message, and values."""
+
+    def info(self, message: str, /, **values: object) -> None: ...
+
+    def error(self, message: str, /, **values: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEvent:
+    """One write of a record, as Firestore delivers it: at least once, in any order, up to a day later.
+
+    ``id`` is the same in every delivery of one event. ``collection`` and ``key`` are the two parts of ``path``.
+    ``before`` and ``after`` are the record's data, or None where it did not exist. Both are None if the event was
+    delivered without its data (`partial`): then the record must be read, and anything may have changed. The times are
+    the record's own.
+    """
+
+    id: str
+    collection: str
+    key: str
+    path: str
+    before: Data | None
+    after: Data | None
+    before_update_time: datetime | None = None
+    update_time: datetime | None = None
+    create_time: datetime | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether the event was delivered without its data, as large events may be."""
+        return self.before is None and self.after is None
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of one function, bound once."""
+
+    store: Store
+    queue: TaskQueue
+    clock: Clock
+    log: Log
+
+
+OutOfTime = Callable[[], bool]
+"""Returns whether the budget is used up. A part calls it before each record."""
+
+
+Budget = Callable[[], OutOfTime]
+"""Starts a budget."""
+
+
+def unlimited() -> OutOfTime:
+    """Start a budget without an end."""
+    return lambda: False

@@ -1,0 +1,194 @@
+"""Errors: a `Problem` is permanent, `Unavailable` is transient.
+
+A queue must not retry a permanent error and must retry a transient one. The slug and the title of a problem come from
+its class, so callers can rely on them; the detail names what to change in this request. A problem that one subject
+alone raises is in that subject's `problems.py`. `adapters/http/responses.py` renders problems as RFC 9457.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+class Problem(Exception):
+    """A permanent error: the same request would fail again.
+
+    ``detail`` names what to change; ``field`` names the part of the request that is wrong, if it is one; ``headers``
+    are those of the response (``Allow`` with 405).
+    """
+
+    status = 400
+    title = "Bad request"
+
+    def __init__(self, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.field = field
+        self.headers = dict(headers or {})
+
+    @classmethod
+    def slug(cls) -> str:
+        """Return the last part of the problem's type: ``bad-key`` for ``BadKey``."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """A wrong field of a request, and the reason."""
+
+    field: str
+    detail: str
+
+
+class InvalidFields(Problem):
+    """One or more wrong fields: `errors` has all of them, and `field` is the first."""
+
+    title = "Invalid fields"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        errors: Iterable[FieldError] = (),
+    ) -> None:
+        super().__init__(detail, field=field, headers=headers)
+        self.errors = tuple(errors)
+
+    @classmethod
+    def of(cls, errors: Sequence[FieldError]) -> "InvalidFields":
+        """Return the problem of these fields; there must be at least one."""
+        detail = "; ".join(f"`{error.field}` {error.detail}" for error in errors)
+        return cls(f"{detail}.", field=errors[0].field, errors=errors)
+
+
+class IncompleteBody(Problem):
+    title = "Incomplete or malformed body"
+
+
+class NotJson(Problem):
+    title = "Invalid JSON"
+
+
+class NotAnObject(Problem):
+    title = "JSON object required"
+
+
+class BadKey(Problem):
+    title = "Invalid key"
+
+
+class BadValue(Problem):
+    title = "Invalid value"
+
+
+class TooDeep(BadValue):
+    title = "Nested too deep"
+
+
+class TooLarge(Problem):
+    status = 413
+    title = "Request too large"
+
+
+class BadQuery(Problem):
+    title = "Invalid query"
+
+
+class NeedsIndex(BadQuery):
+    title = "Missing index"
+
+
+class TransformFailed(Problem):
+    status = 409
+    title = "Transform output is not an object"
+
+
+class NotFound(Problem):
+    status = 404
+    title = "Not found"
+
+
+class MethodNotAllowed(Problem):
+    status = 405
+    title = "Method not allowed"
+
+
+class Unauthenticated(Problem):
+    status = 401
+    title = "Authentication required"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+class PermissionDenied(Problem):
+    status = 403
+    title = "Permission denied"
+
+
+class BadCall(Problem):
+    title = "Invalid task call"
+
+
+class BadTaskEnvelope(Problem):
+    title = "Invalid task envelope"
+
+
+class BadArgument(Problem):
+    title = "Task arguments do not match the signature"
+
+
+class UnknownTask(Problem):
+    status = 404
+    title = "Unknown task"
+
+
+class GaveUp(Problem):
+    """A task was given up. ``error`` and ``traceback`` are its last attempt's, empty if the process died."""
+
+    status = 500
+    title = "Task failed in every attempt"
+
+    def __init__(self, detail: str, error: str = "", traceback: str = "") -> None:
+        super().__init__(detail)
+        self.error = error
+        self.traceback = traceback
+
+
+class Unavailable(Exception):
+    """A transient error, answered with 503: it is not known whether the call took effect. Retry it.
+
+    ``retry_after_seconds`` is the least time to wait before that.
+    """
+
+    def __init__(self, reason: str, *, retry_after_seconds: int = 1) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class PartlyEnqueued(Exception):
+    """Some tasks of a call are not known to be enqueued. ``enqueued`` are the names of those that are."""
+
+    def __init__(self, reason: str, enqueued: Iterable[str] = ()) -> None:
+        super().__init__(reason)
+        self.enqueued = frozenset(enqueued)
+
+
+class EnqueueUnconfirmed(PartlyEnqueued, Unavailable):
+    """Cloud Tasks did not confirm a task, which may be enqueued or not."""
+
+
+class DeploymentCannotEnqueue(PartlyEnqueued, Unavailable):
+    """The deployment lacks a queue or the right to enqueue. After a first deployment rights take time, so retry."""
+
+
+class OtherBody(Problem):
+    status = 409
+    title = "The id is in use with a different body"
+
+
+class LeaseEnded(Problem):
+    status = 409
+    title = "The lease of this id is over"

@@ -1,0 +1,291 @@
+"""The values that a record can hold, by Firestore's limits: sizes, levels, field names, integers, texts, times.
+
+Both stores check every write with this module before they send anything, so they refuse the same writes for the same
+reasons. The figures are Firestore's documented limits, counted as its emulator counts them: a map and a list each count
+as one level, the length of a field's path includes the names above it and their dots, an empty map or list takes a
+byte.
+
+Measuring never fails. Checking may: `ValueRules` raises a problem that names the place of the value.
+
+Other clients store types that JSON lacks: bytes, geographical points, references to records. They are read as maps with
+one name that no user's map can have, and written back unchanged. So a document with such values is found, shown, copied
+and normalized like any other, and loses nothing.
+
+    {"__bytes__": "AAEC"}                          in base64
+    {"__geo_point__": [48.85, 2.35]}               latitude, longitude
+    {"__reference__": "projects/…/documents/d/a"}  a record's whole name
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from signalbox.core.keys import MEMOISED, NAME_BYTES_MAX, name_bytes, printable
+from signalbox.core.problems import BadValue, Problem, TooDeep, TooLarge
+from signalbox.core.queries import Field
+from signalbox.core.times import microseconds
+
+Path = tuple[str | int, ...]
+
+FIELD_NAME_CHARACTERS_MAX = 2_000
+
+
+def field_name(place: Path) -> str:
+    """Return a path as a problem's `field` names it: ``address.tags[2]``, cut to 2,000 characters.
+
+    Lone surrogates are escaped, so that the text can be sent.
+    """
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
+    return text.encode("utf-8", "backslashreplace").decode()[:FIELD_NAME_CHARACTERS_MAX]
+
+
+BYTES, POINT, REFERENCE = "__bytes__", "__geo_point__", "__reference__"
+
+NATIVE_FIELDS = {BYTES: "bytes_value", POINT: "geo_point_value", REFERENCE: "reference_value"}
+
+POINT_BYTES = 16
+
+
+def mark_of(value: Mapping[str, Any]) -> str:
+    """Return the mark of the native type that a map encodes; empty if it is an ordinary map."""
+    mark = next(iter(value), "") if len(value) == 1 else ""
+    return mark if mark in NATIVE_FIELDS else ""
+
+
+def raw_bytes(text: str) -> bytes:
+    """Return the bytes behind their text. Raises `ValueError`."""
+    return base64.b64decode(text, validate=True)
+
+
+def native_size(value: Mapping[str, Any]) -> int | None:
+    """Return the size of a native value; None for an ordinary map."""
+    try:
+        return check_native(value) if mark_of(value) else None
+    except ValueError:
+        return None
+
+
+def check_native(value: Mapping[str, Any]) -> int:
+    """Return the size of a native value. Raises `ValueError` if it is malformed."""
+    [(mark, held)] = value.items()
+    if mark == POINT:
+        latitude, longitude = held if isinstance(held, list) and len(held) == 2 else (None, None)
+        if not (_within_degrees(latitude, 90) and _within_degrees(longitude, 180)):
+            raise ValueError("a point is [latitude, longitude]")
+        return POINT_BYTES
+    if not isinstance(held, str) or (mark == BYTES and not held.isascii()):
+        raise ValueError(f"{mark} stands for a text")
+    try:
+        return len(raw_bytes(held)) if mark == BYTES else len(held.encode())
+    except binascii.Error as error:
+        raise ValueError("bytes are written in base64") from error
+
+
+def _within_degrees(number: Any, most: float) -> bool:
+    return type(number) in {int, float} and -most <= number <= most
+
+
+LEVELS_MAX = 20
+"""Maps and lists inside each other, the record itself not counted; also the names of a `Field`."""
+
+
+PATH_BYTES_MAX = NAME_BYTES_MAX
+"""Of the names from the record to a field, with the dots between them."""
+
+
+INTEGER_MAX = 2**63 - 1
+
+RECORD_BYTES_MAX = 1_048_576
+
+TEXT_BYTES_MAX = RECORD_BYTES_MAX - 89
+
+_RECORD_BYTES_BARE = 32
+
+_RECORD_NAME_BYTES_BARE = 16
+
+_YEAR_1 = -62_135_596_800_000_000
+
+_YEAR_9999 = 253_402_300_799_999_999
+
+_UNLIMITED = frozenset((bool, float, type(None)))
+
+
+def size_bytes(value: Any) -> int:
+    """Return the size of a value as stored."""
+    kind = type(value)
+    if kind is str:
+        return 1 + (len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass")))
+    if kind is dict:
+        if len(value) == 1 and (native_bytes := native_size(value)) is not None:
+            return native_bytes
+        return map_bytes(value) or 1
+    if kind is list:
+        return sum([size_bytes(item) for item in value]) or 1
+    return 1 if value is None or kind is bool else 8
+
+
+def map_bytes(value: Mapping[str, Any]) -> int:
+    """Return the size of a map's names and values."""
+    return sum([_label_bytes(name) + size_bytes(item) for name, item in value.items()])
+
+
+def index_entries(value: Any) -> int:
+    """Return the number of a value's entries in Firestore's own indexes: two a field, one a list's item."""
+    if isinstance(value, dict) and not _is_native(value):
+        return sum([index_entries(item) for item in value.values()])
+    return len(value) if isinstance(value, list) else 2
+
+
+def depth(value: Any) -> int:
+    """Return the number of nested maps and lists in a value."""
+    if isinstance(value, dict):
+        return 0 if _is_native(value) else 1 + max(map(depth, value.values()), default=0)
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+def path_bytes(value: Any) -> int:
+    """Return the size of the longest path of names into a value, each name with its dot."""
+    if isinstance(value, dict) and not _is_native(value):
+        return max((_label_bytes(name) + path_bytes(item) for name, item in value.items()), default=0)
+    return max(map(path_bytes, value), default=0) if isinstance(value, list) else 0
+
+
+def _is_native(value: dict[str, Any]) -> bool:
+    return native_size(value) is not None
+
+
+def place_bytes(place: Path) -> int:
+    """Return the size of the names around a place, each with its dot."""
+    return sum(_label_bytes(step) for step in place if isinstance(step, str))
+
+
+@lru_cache(MEMOISED)
+def _label_bytes(name: str) -> int:
+    return len(name.encode("utf-8", "surrogatepass")) + 1
+
+
+def record_bytes(path: str, fields_bytes: int) -> int:
+    """Return the size of a record whose fields take `fields_bytes`. Raises `TooLarge` over Firestore's limit."""
+    size = _record_name_bytes(path) + _RECORD_BYTES_BARE + fields_bytes
+    if size > RECORD_BYTES_MAX:
+        raise TooLarge(f"A record has at most {RECORD_BYTES_MAX:,} bytes; this one has {size:,}.")
+    return size
+
+
+@lru_cache(MEMOISED)
+def _record_name_bytes(path: str) -> int:
+    return len(path.encode()) + 1 + _RECORD_NAME_BYTES_BARE
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value can be stored at any place. Most can, and this is faster than the full check."""
+    kind = type(value)
+    return kind in _UNLIMITED or (kind is str and value.isascii() and len(value) <= TEXT_BYTES_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRules:
+    """The rules for values. `levels_max` limits the depth of maps and lists; `natives` allows native types.
+
+    Types must match exactly, since a subclass would be read back as another type; subclasses of `datetime` are allowed.
+    ``names_bytes`` is the size of the names above a value, each with its dot. ``name`` formats a place for the
+    problem's `field`.
+    """
+
+    levels_max: int = LEVELS_MAX
+    natives: bool = True
+    name: Callable[[Path], str] = field_name
+
+    def check_map(self, items: Iterable[tuple[Any, Any]], place: Path = (), names_bytes: int = 0) -> None:
+        """Raise `BadValue`, `TooDeep` or `TooLarge` for the names and values of a map that cannot be stored."""
+        for label, value in items:
+            own_bytes = self.check_name(label, place, names_bytes)
+            if not _is_plain(value):
+                self.check(value, (*place, label), names_bytes + own_bytes)
+
+    def check(self, value: Any, place: Path, names_bytes: int = 0) -> None:
+        """Raise `BadValue`, `TooDeep` or `TooLarge` for a value that cannot be stored at a place."""
+        kind = type(value)
+        if kind is str:
+            self._check_text(value, place)
+        elif kind is int:
+            self._check_integer(value, place)
+        elif kind is dict:
+            self._check_dict(value, place, names_bytes)
+        elif kind is list:
+            self._check_list(value, place, names_bytes)
+        elif kind not in _UNLIMITED:
+            self._check_time(value, place)
+
+    def check_name(self, name: Any, place: Path, names_bytes: int) -> int:
+        """Return the bytes of a name in the map at a place, with its dot. Raises `BadValue`."""
+        size = name_bytes(name) if type(name) is str else 0
+        if not size or names_bytes + size > PATH_BYTES_MAX + 1:
+            self._refuse(
+                f"{printable(name)} cannot be a field's name: it has 1 to {PATH_BYTES_MAX} bytes of UTF-8, the names "
+                "above and their dots included, and is not __…__.",
+                (*place, name),
+            )
+        return size
+
+    def check_field(self, field: Field) -> int:
+        """Return the bytes of a field's names, with their dots. Raises `BadValue`."""
+        if not 1 <= len(field) <= LEVELS_MAX:
+            self._refuse(f"A field has 1 to {LEVELS_MAX} names.", field)
+        size = 0
+        for level, name in enumerate(field):
+            size += self.check_name(name, field[:level], size)
+        return size
+
+    def _check_dict(self, value: dict[Any, Any], place: Path, names_bytes: int) -> None:
+        if self.natives and mark_of(value):
+            try:
+                check_native(value)
+            except ValueError as error:
+                self._refuse(f"{error}.", place)
+            return
+        self._check_level(place)
+        self.check_map(value.items(), place, names_bytes)
+
+    def _check_list(self, items: list[Any], place: Path, names_bytes: int) -> None:
+        self._check_level(place)
+        if place and type(place[-1]) is int:
+            self._refuse("A list cannot lie directly in a list; put a map between.", place)
+        for index, item in enumerate(items):
+            if not _is_plain(item):
+                self.check(item, (*place, index), names_bytes)
+
+    def _check_level(self, place: Path) -> None:
+        if len(place) > self.levels_max:
+            self._refuse(f"Objects and lists nest at most {LEVELS_MAX} deep.", place, TooDeep)
+
+    def _check_integer(self, value: int, place: Path) -> None:
+        if not -INTEGER_MAX - 1 <= value <= INTEGER_MAX:
+            self._refuse("This integer does not fit into 64 bits; send it as a string or a float.", place)
+
+    def _check_text(self, text: str, place: Path) -> None:
+        try:
+            size = len(text) if text.isascii() else len(text.encode())
+        except UnicodeEncodeError:
+            self._refuse("This text has a lone surrogate, which UTF-8 cannot hold.", place)
+        if size > TEXT_BYTES_MAX:
+            self._refuse(f"A text has at most {TEXT_BYTES_MAX:,} bytes; this one has {size:,}.", place, TooLarge)
+
+    def _check_time(self, value: Any, place: Path) -> None:
+        if not isinstance(value, datetime):
+            self._refuse(f"A record cannot hold a {type(value).__name__}.", place)
+        if value.tzinfo is None or value.utcoffset() is None:
+            self._refuse("A time needs its zone.", place)
+        if not _YEAR_1 <= microseconds(value) <= _YEAR_9999:
+            self._refuse("A time lies in the years 1 to 9999, in UTC.", place)
+
+    def _refuse(self, detail: str, place: Path, problem: type[Problem] = BadValue) -> NoReturn:
+        raise problem(detail, field=self.name(place))
+
+
+RECORD = ValueRules()
+"""The rules for the fields of a record."""

@@ -1,0 +1,45 @@
+"""`critical_section`, as users import it from `signalbox`."""
+
+from dataclasses import dataclass
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.core.calls import Call
+from signalbox.critical_sections import service
+from signalbox.critical_sections.limits import LIMITS
+from signalbox.critical_sections.requests import SectionRequest
+from signalbox.tasks.idempotency import content_of, idempotency_key
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalSection:
+    """A key under which at most one task runs at a time. Calls that arrive during a run share the next one."""
+
+    key: str
+
+    def run(
+        self,
+        call: Call,
+        *,
+        debounce_seconds: float = 0,
+        debounce_max_seconds: float | None = None,
+        collect: str = "",
+        lease_seconds: float = LIMITS.section_lease_seconds,
+        id: str | None = None,  # noqa: A002 - the word of the HTTP API
+    ) -> bool:
+        """Run the task after this call, with no other run under the key; return whether its run is enqueued already.
+
+        If not, the call is part of the next run. That run starts when the current one has ended and no call has arrived
+        for `debounce_seconds`, at most `debounce_max_seconds` after its first call. It receives the arguments of its
+        last call, and in the list that `collect` names, the items of all its calls. The task can declare a parameter of
+        type `SectionRun`. Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
+        """
+        check_deployed(continuation=call)
+        id_ = id or idempotency_key("critical section", self.key, content_of(call)) or ""
+        request = SectionRequest(call, debounce_seconds, debounce_max_seconds, collect, lease_seconds, id_)
+        return service.call(runtime.ports(), self.key, request)
+
+
+def critical_section(key: str) -> CriticalSection:
+    """Return the critical section of a key. It needs no set-up."""
+    return CriticalSection(key)

@@ -1,0 +1,231 @@
+"""Every decision about a critical section, as pure functions of its state, a command and the server's time.
+
+A section is in one of six states. In the last four it has a run, and may also have a next run.
+
+    idle      no run and no next run
+    waiting   no run; the next run is not granted yet
+    granted   the run's task is enqueued, and no delivery has claimed the run
+    claimed   a delivery holds the run's lease
+    expired   the lease has ended: the code failed and will be retried, or the process died
+    lost      no delivery has appeared for an hour, so the task no longer exists
+
+    command  in state                          if                        state    answer   task
+    -------  --------------------------------  ------------------------  -------  -------  ----
+    call     any                               its id is remembered      same     no next  -
+    call     idle, waiting                     due now                   granted  True     run
+    call     idle                              due later                 waiting  False    wake
+    call     waiting                           due later, wake in time   waiting  False    -
+    call     waiting                           due later, wake late      waiting  False    wake
+    call     granted, claimed, expired         -                         same     False    -
+    call     lost                              -                         granted  False    run
+    call     any but idle                      next of another task      OtherTask
+    call     any but idle                      next has no room          Unavailable
+
+    wake     any                               before its time           Unavailable
+    wake     idle, granted, claimed, expired   -                         same     no next  -
+    wake     waiting                           due now                   granted  True     run
+    wake     waiting                           due later, wake in time   waiting  False    -
+    wake     waiting                           due later, wake late      waiting  False    wake
+    wake     lost                              -                         granted  no next  run
+
+    claim    any                               another grant             same     None     -
+    claim    granted, expired, lost            -                         claimed  lease    -
+    claim    claimed                           the same delivery         same     lease    -
+    claim    claimed                           another delivery          Unavailable
+
+    release  any                               another token             same     False    -
+    release  claimed, expired, lost            its token                 expired  True     -
+
+    end      any                               another token             same     False    -
+    end      claimed, expired, lost            no next                   idle     True     -
+    end      claimed, expired, lost            next due now              granted  True     run
+    end      claimed, expired, lost            next later, wake in time  waiting  True     -
+    end      claimed, expired, lost            next later, wake late     waiting  True     wake
+
+The answer of `call` says whether the caller's run is granted; "no next" is true if no next run is left. A run ends only
+by `end`, never by time: an expired lease lets another delivery of the same task take the run over under a new token,
+but never starts the next run.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import Decision, Effect, name_of
+from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
+from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.times import microseconds
+from signalbox.critical_sections.limits import LIMITS
+from signalbox.critical_sections.model import Grant, NextRun, Phase, Run, Section, SectionRun, path_of
+from signalbox.critical_sections.problems import OtherTask
+from signalbox.critical_sections.requests import SectionRequest
+
+ID_CHARACTERS = 16
+"""The length of a remembered hash: 64 bits, so no two of a hundred ids collide."""
+
+Decided = Decision[Section, bool]
+
+
+# --- commands ---
+
+
+def call(key: str, section: Section, request: SectionRequest, call_id: str, now: datetime) -> Decided:
+    """Merge a call into the next run, and grant that run if it is due and nothing runs.
+
+    A call without an id that leaves the next run as it was changes nothing, since that run starts later anyway. Raises
+    `OtherTask` if the next run is of another task, and `Unavailable` if the next run has no room for the call's items.
+    """
+    id_ = name_of(call_id)[:ID_CHARACTERS]
+    if id_ in section.ids:
+        return Decision(section, section.next is None)
+    merged = _merge(section.next, request, now)
+    ids = (*section.ids, id_)[-LIMITS.section_ids_max :]
+    decided = _advance(key, replace(section, next=merged, ids=ids), now)
+    if not decided.effects and not request.id and section.next and _is_same(section.next, merged):
+        return Decision(section, False)
+    return decided
+
+
+def wake(key: str, section: Section, at: datetime, now: datetime) -> Decided:
+    """Grant the next run if it is due. Raises `Unavailable` if the queue's clock is ahead of the server's."""
+    if now < at:
+        raise Unavailable("the run is not due by the server's clock")
+    return _advance(key, section, now)
+
+
+def claim(key: str, section: Section, grant: int, delivery: str, now: datetime) -> Decision[Section, SectionRun | None]:
+    """Start a lease of the run for a delivery of its task. The answer is None if the run has ended.
+
+    Raises `Unavailable` while another delivery holds the lease.
+    """
+    run = section.run
+    if run is None or run.grant != grant:
+        return Decision(section, None)
+    if run.phase(now) is Phase.CLAIMED:
+        if run.holder != delivery:
+            raise Unavailable("another delivery of this run may still be running")
+        return Decision(section, run.lease(key))
+    token = _next_token(section, now)
+    claimed = replace(run, token=token, holder=delivery, ends_at=now + timedelta(seconds=run.lease_seconds))
+    return Decision(replace(section, token=token, run=claimed), claimed.lease(key))
+
+
+def release(section: Section, token: int, now: datetime) -> Decided:
+    """End the lease of a run whose code failed, so that its retry can claim the run at once."""
+    if section.run is None or section.run.token != token:
+        return Decision(section, False)
+    return Decision(replace(section, run=replace(section.run, ends_at=now)), True)
+
+
+def end(key: str, section: Section, token: int, now: datetime) -> Decided:
+    """End the run and grant the next one. The answer is False if another delivery has taken the run over."""
+    if section.run is None or section.run.token != token:
+        return Decision(section, False)
+    return replace(_advance(key, replace(section, run=None), now), answer=True)
+
+
+# --- granting ---
+
+
+def _advance(key: str, section: Section, now: datetime) -> Decided:
+    """Grant the next run if nothing runs and it is due; if it is due later, enqueue a wake task unless one exists."""
+    run, next_ = section.run, section.next
+    if run is not None and run.phase(now) is Phase.LOST:
+        return _grant_again(key, section, run, now)
+    if run is not None or next_ is None:
+        return Decision(section, next_ is None)
+    if next_.due_at <= now:
+        return _grant(key, section, next_, now)
+    if _has_wake_task(section, next_, now):
+        return Decision(section, False)
+    return Decision(replace(section, alarm_at=next_.due_at), False, (wake_task(key, section, next_.due_at),))
+
+
+def _has_wake_task(section: Section, next_: NextRun, now: datetime) -> bool:
+    """Return whether a wake task will arrive by the time the next run is due.
+
+    A wake task whose time has passed does not count: it may have arrived during a run and done nothing.
+    """
+    return section.alarm_at is not None and now < section.alarm_at <= next_.due_at
+
+
+def _grant(key: str, section: Section, next_: NextRun, now: datetime) -> Decided:
+    token = _next_token(section, now)
+    run = Run(next_.call, next_.collect, next_.lease_seconds, token, token, now)
+    return Decision(replace(section, token=token, run=run, next=None, alarm_at=None), True, (run_task(key, run),))
+
+
+def _grant_again(key: str, section: Section, lost: Run, now: datetime) -> Decided:
+    """Grant a lost run under a new token, so that a late delivery of its old task cannot claim it."""
+    token = _next_token(section, now)
+    run = replace(lost, grant=token, token=token, granted_at=now, holder="", ends_at=None)
+    return Decision(replace(section, token=token, run=run), section.next is None, (run_task(key, run),))
+
+
+def _next_token(section: Section, now: datetime) -> int:
+    """Return a token larger than all earlier ones of this key, including those of a record that has expired."""
+    return max(section.token + 1, microseconds(now))
+
+
+# --- merging calls ---
+
+
+def _merge(next_: NextRun | None, request: SectionRequest, now: datetime) -> NextRun:
+    """Return the next run including a call: the call's arguments, the items of all calls, the earliest due time.
+
+    A debounced call postpones the run; a call without a debounce never does.
+    """
+    call, first_at, due_at = request.continuation, now, now + timedelta(seconds=request.debounce_seconds)
+    if next_ is not None:
+        _check_same_task(next_, request)
+        first_at = next_.first_at
+        if request.collect:
+            call = _concatenate(call, request.collect, next_.call.payload[request.collect])
+        if not request.debounce_seconds:
+            due_at = min(due_at, next_.due_at)
+    if request.debounce_max_seconds is not None:
+        due_at = min(due_at, first_at + timedelta(seconds=request.debounce_max_seconds))
+    return NextRun(call, request.collect, request.lease_seconds, first_at, due_at)
+
+
+def _check_same_task(next_: NextRun, request: SectionRequest) -> None:
+    call = request.continuation
+    if (next_.call.function, next_.call.task, next_.collect) != (call.function, call.task, request.collect):
+        due = f"{next_.call.function}/{next_.call.task}"
+        detail = f"Calls under one key share a run, and a run of {due} is due. Call again once that run has started."
+        raise OtherTask(detail, field="key")
+
+
+def _concatenate(call: Call, argument: str, items: list[Any]) -> Call:
+    """Return the call with `items` in front of its own. Raises `Unavailable` if they exceed a limit."""
+    all_items = [*items, *call.payload[argument]]
+    full = Unavailable("the next run has collected as many items as it can hold; it must start first")
+    if len(all_items) > LIMITS.collected_items_max:
+        raise full
+    try:
+        return replace(call, payload={**call.payload, argument: all_items}).checked("continuation")
+    except TooLarge as error:
+        raise full from error
+
+
+def _is_same(next_: NextRun, merged: NextRun) -> bool:
+    """Compare as records, whose payload is JSON text: as Python values, 1 and True would be equal."""
+    return next_.to_record() == merged.to_record()
+
+
+# --- tasks ---
+
+
+def run_task(key: str, run: Run) -> Effect:
+    """Return the task of a granted run, named after its grant."""
+    ends_at = run.granted_at + timedelta(seconds=run.lease_seconds)
+    grant = Grant(key, run.grant, ends_at, run.collect, run.lease_seconds)
+    return run.call.effect(name_of(path_of(key), run.grant, "run"), run.granted_at, section=grant.to_context())
+
+
+def wake_task(key: str, section: Section, due_at: datetime) -> Effect:
+    """Return the task that grants the next run when it is due."""
+    name = name_of(path_of(key), section.token, "wake", microseconds(due_at))
+    payload = {"key": key, "at": due_at.isoformat()}
+    return Effect(name, ADMIT_QUEUE, SEMAPHORE_ADMIT, "wake", payload, not_before=due_at)

@@ -1,0 +1,191 @@
+"""Patch documents: read, merge, embed the links of the result, and commit under the guard of that read.
+
+The links of the merged document are known only after the read. So the first read takes the document and the inputs of
+the patch's own links. Only if the merged document has other links, a second read takes their inputs too, again at one
+instant with the document. Every merge embeds all links, so no link is left without its copy and no copy is older than
+the merge.
+
+With write-back, edits of copies are written to their sources, in the same commit:
+
+    read      the document, its sources, the inputs of all their links, at one instant
+    decide    the new content of each document: sources first, then the documents that show them, which embed the new
+              contents
+    commit    all documents, each under its own guard: all or none
+
+The documents at the next level are known only after those above them are read, so each level that an edit reaches takes
+one more read. Each document is written as by a put of its own, so everything that holds for puts holds for it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from signalbox.core.effects import Decision
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Ports, Snapshot, Store
+from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.record_values import Path
+from signalbox.documents.limits import LIMITS
+from signalbox.documents.machine import links, patches
+from signalbox.documents.machine.copies import Embedding
+from signalbox.documents.model import Content, StoredDocument, path_of
+from signalbox.documents.requests import PatchRequest
+from signalbox.documents.service.documents import check_precondition
+from signalbox.documents.storage import reads
+from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, needs_header, read_whole
+from signalbox.documents.storage.writes import DocumentWrite, put_write
+from signalbox.history.model import entries
+
+Outcome = tuple[StoredDocument | None, list[str]]
+"""The document as stored, or None and the paths that the next attempt must read."""
+
+
+def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
+    """Merge JSON into a document, or create it. Raises a `Problem` if the patch cannot be merged or stored."""
+    if request.write_back:
+        return write_back(ports, request)
+    needed = reads.input_paths(request.patch)
+    for _ in range(CORE_LIMITS.rounds_max):
+        stored, needed = _merge(ports, request, needed)
+        if stored is not None:
+            return stored
+    raise _links_changed(request)
+
+
+def _merge(ports: Ports, request: PatchRequest, paths: Sequence[str]) -> Outcome:
+    """Merge, if all inputs of the merged document's links are among `paths`. Return the inputs that it needs."""
+
+    def merged(own: Found) -> Content:
+        return patches.patched(own.content or {}, request.patch, request.null)
+
+    def decide(read: Loaded) -> Decision[Writes, Outcome]:
+        check_precondition(request.precondition, read.own)
+        content = merged(read.own)
+        needed = reads.input_paths(content)
+        if read.embedded is None and not set(needed) <= set(paths):
+            return Decision((), (None, needed))
+        made = put_write(read.own, read.embed(content), header=read.header)
+        return Decision(made.writes, (made.stored, needed), made.effects)
+
+    return perform(ports, DocumentRead(request.key, paths, merged), decide)[0]
+
+
+def write_back(ports: Ports, request: PatchRequest) -> StoredDocument:
+    """Merge JSON into a document and its edits of copies into their sources. Raises a `Problem` if it cannot."""
+    paths = _unique([path_of(request.key), *reads.input_paths(request.patch)])
+    for _ in range(LIMITS.link_levels_max + CORE_LIMITS.rounds_max):
+        stored, paths = _write_back(ports, request, paths)
+        if stored is not None:
+            return stored
+    raise _links_changed(request)
+
+
+def _write_back(ports: Ports, request: PatchRequest, paths: list[str]) -> Outcome:
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Outcome]:
+        plan = _Plan(request, read)
+        check_precondition(request.precondition, plan.found(request.key))
+        plan.add(request.key, request.patch)
+        if plan.missing:
+            return Decision((), (None, _unique([*paths, *plan.missing])))
+        made = plan.writes()
+        effects = tuple(effect for write in made for effect in write.effects)
+        writes = tuple(record for write in made for record in write.writes)
+        return Decision(writes, (made[-1].stored, paths), effects)
+
+    return perform(ports, _WholeRead(paths), decide)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeRead:
+    """A read of records at one instant, the document first. Raises `TooLarge` if they exceed a request's memory."""
+
+    paths: Sequence[str]
+
+    @property
+    def path(self) -> str:
+        return self.paths[0]
+
+    def load(self, store: Store, attempt: int) -> tuple[Snapshot, ...]:  # noqa: ARG002  each attempt reads the same
+        return read_whole(store, self.paths)
+
+
+class _Plan:
+    """The new contents of a request's documents, made from one read. `missing` are paths that the read lacks."""
+
+    def __init__(self, request: PatchRequest, read: Iterable[Snapshot]) -> None:
+        self.missing: list[str] = []
+        self._request = request
+        self._read = {record.path: record for record in read}
+        self._found: dict[str, Found] = {}
+        records = (record for record in self._read.values() if not record.path.startswith(entries.COLLECTION))
+        self._inputs = reads.embedding_from(records)
+        self._patches: dict[str, list[Content]] = {}
+        self._sources: dict[str, list[str]] = {}
+
+    def found(self, key: str) -> Found:
+        """Return a document that was read."""
+        if key not in self._found:
+            self._found[key] = Found.of(self._read[path_of(key)])
+        return self._found[key]
+
+    def add(self, key: str, patch: Content, place: Path = ()) -> None:
+        """Add a patch of a document, and the patches of sources that follow from it. Raises a `Problem`."""
+        self._patches.setdefault(key, []).append(patch)
+        if len(self._patches) > LIMITS.transaction_documents_max:
+            raise TooLarge(f"A write-back changes at most {LIMITS.transaction_documents_max} documents.")
+        content = self._content(key)
+        merged, edits = patches.merged_with_edits(content, patch, self._request.null, place)
+        if self._lacks_inputs(content, merged) or self._lacks_header(key, merged):
+            return
+        for edit in edits:
+            patches.check_edit(key, content, edit, self._inputs)
+            self._sources.setdefault(key, []).append(edit.key)
+            self.add(edit.key, edit.patch, edit.place)
+
+    def writes(self) -> list[DocumentWrite]:
+        """Return the writes, each source before the documents that show it, and the request's own document last."""
+        merged = {
+            key: patches.all_merged(self._content(key), several, self._request.null, key)
+            for key, several in self._patches.items()
+        }
+        shown = {key: [*links.link_keys(merged[key]), *self._sources.get(key, ())] for key in merged}
+        made: dict[str, DocumentWrite] = {}
+        for key in sources_first(self._request.key, shown, {}):
+            written = {source: write.content for source, write in made.items()}
+            embedding = Embedding({**self._inputs.sources, **written}, self._inputs.transforms)
+            embedded = links.embed_links(key, merged[key], embedding)
+            made[key] = put_write(self.found(key), embedded, header=self._read.get(entries.header_path(key)))
+        return list(made.values())
+
+    def _content(self, key: str) -> Content:
+        return self._inputs.sources[key] or {}
+
+    def _lacks_inputs(self, *contents: Content) -> bool:
+        """Note the inputs of contents that have not been read; return whether there are any."""
+        lacking = [path for content in contents for path in reads.input_paths(content) if path not in self._read]
+        self.missing += lacking
+        return bool(lacking)
+
+    def _lacks_header(self, key: str, merged: Content) -> bool:
+        """Note the header of a document's log if it is needed and has not been read; return whether that is so."""
+        path = entries.header_path(key)
+        lacks = path not in self._read and needs_header(self.found(key), merged)
+        self.missing += [path] if lacks else []
+        return lacks
+
+
+def sources_first(key: str, shown: Mapping[str, Iterable[str]], reached: dict[str, None]) -> Iterator[str]:
+    """Iterate over a document after the documents among `shown` that it shows, each once."""
+    reached[key] = None
+    for source in shown[key]:
+        if source in shown and source not in reached:
+            yield from sources_first(source, shown, reached)
+    yield key
+
+
+def _unique(paths: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(paths))
+
+
+def _links_changed(request: PatchRequest) -> Unavailable:
+    return Unavailable(f"the links of {request.key} are changed by many clients at once")

@@ -1,0 +1,202 @@
+"""Transactions over documents: read some, decide, then write and enqueue in one commit, or not at all.
+
+Every document that was read is guarded by that read, even if it is not written. If a guard does not hold, the code runs
+again on the current documents, a bounded number of times. The links of documents that are put are embedded as by a put,
+from what is stored when the code has returned.
+
+Under a name, the commit also creates a receipt with the value that the code returned. So a repeat of the transaction,
+and an attempt after a lost answer, find that it is done. The tasks are in the outbox record of the same commit.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from signalbox.core import outbox
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect, name_of, receipt_path
+from signalbox.core.keys import check_key
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Contended, pause
+from signalbox.core.ports import SERVER_TIME, Change, Conflict, Delete, Must, Ports, Put, Snapshot, Write
+from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.documents.limits import LIMITS
+from signalbox.documents.model import Content, path_of
+from signalbox.documents.problems import BadTransaction
+from signalbox.documents.requests import PutRequest
+from signalbox.documents.storage import reads
+from signalbox.documents.storage.reads import Found, Loaded, needs_header, read_whole
+from signalbox.documents.storage.writes import deletion, put_write
+from signalbox.history.model.declarations import HISTORY
+from signalbox.history.model.entries import header_path
+
+Returned = TypeVar("Returned")
+Kind = TypeVar("Kind", bound="Transaction")
+
+
+class Transaction:
+    """One attempt of a transaction: what it has read, and what it will write and enqueue."""
+
+    def __init__(self, ports: Ports, name: str) -> None:
+        self._ports = ports
+        self._name = name
+        self._read: dict[str, Snapshot] = {}
+        self._contents: dict[str, Content | None] = {}
+        self._calls: list[Call] = []
+        self._follow_ups: list[Effect] = []
+        self._replaced: dict[str, Found] = {}
+        self._headers: Mapping[str, Snapshot] = {}
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return a document as it will be if this transaction commits, or None if there is none."""
+        return self.get_many([key])[key]
+
+    def get_many(self, wanted: list[str]) -> dict[str, dict[str, Any] | None]:
+        """Return documents by their keys. Documents that are read by the same call are read at one instant."""
+        self._load([check_key(key) for key in wanted if key not in self._contents])
+        return {key: self._shown(key) for key in wanted}
+
+    def put(self, key: str, document: Mapping[str, Any]) -> None:
+        """Store a document with the commit, replacing the one of its key. Raises a `Problem` if it cannot be stored."""
+        self._contents[key] = PutRequest.from_request(key, dict(document)).content
+        self._check_size()
+
+    def delete(self, key: str) -> None:
+        """Delete a document with the commit. It need not exist."""
+        self._contents[check_key(key)] = None
+        self._check_size()
+
+    def enqueue(self, call: Call) -> None:
+        """Enqueue a call if, and only if, the transaction commits."""
+        self._calls.append(call)
+
+    # --- read ---
+
+    def _load(self, wanted: list[str]) -> None:
+        missing = [path_of(key) for key in dict.fromkeys(wanted) if key not in self._read]
+        if missing:
+            self._read |= {read.id: read for read in read_whole(self._ports.store, missing)}
+        self._check_size()
+
+    def _shown(self, key: str) -> dict[str, Any] | None:
+        """Return a document for the user's code, which may change it: so it is a copy of its own."""
+        if key in self._contents:
+            content = self._contents[key]
+            return None if content is None else {"key": key, **json.loads(json.dumps(content))}
+        read = self._read[key]
+        return None if read.data is None else Found.of(read).stored.document
+
+    def _check_size(self) -> None:
+        if len({*self._read, *self._contents}) > LIMITS.transaction_documents_max:
+            raise TooLarge(f"A transaction has at most {LIMITS.transaction_documents_max} documents.")
+
+    # --- commit ---
+
+    def commit(self, receipt: Put | None) -> None:
+        """Commit the writes and tasks. Raises `Conflict` if a document has changed since, or the receipt exists."""
+        writes = [*self._writes(), *([receipt] if receipt else [])]
+        effects = (*self._effects(), *self._follow_ups)
+        if writes or effects:
+            outbox.commit(self._ports, writes, effects)
+
+    def _writes(self) -> Iterator[Write]:
+        """Iterate over the writes, each guarded by its read. A document that was only read is guarded by a no-op."""
+        inputs = self._inputs()
+        for key, content in self._contents.items():
+            yield from self._write(key, content, inputs)
+        for key, read in self._read.items():
+            if key not in self._contents and read.update_time is not None:
+                yield guarded_no_op(read)
+
+    def _inputs(self) -> tuple[Snapshot, ...]:
+        """Return the inputs of the links of all puts, read at one instant with the documents that were not read yet.
+
+        A document that is deleted is read only if it may have a history.
+        """
+        puts = {key: content for key, content in self._contents.items() if content is not None}
+        unread = [key for key in self._contents if key not in self._read]
+        own = [path_of(key) for key in unread if key in puts or HISTORY.may_apply(key)]
+        inputs = [path for content in puts.values() for path in reads.input_paths(content)]
+        paths = list(dict.fromkeys([*own, *inputs]))
+        records = read_whole(self._ports.store, paths)
+        self._read |= {record.id: record for record in records if record.path in own}
+        self._replaced = {key: Found.of(self._read[key]) for key in self._contents if key in self._read}
+        self._headers = self._log_headers()
+        return tuple(record for record in records if record.path in inputs)
+
+    def _log_headers(self) -> Mapping[str, Snapshot]:
+        """Read the headers of the logs that need them."""
+        needed = [header_path(key) for key, found in self._replaced.items() if needs_header(found, self._contents[key])]
+        return {header.id: header for header in read_whole(self._ports.store, needed)}
+
+    def _write(self, key: str, content: Content | None, inputs: tuple[Snapshot, ...]) -> Sequence[Write]:
+        found, header = self._replaced.get(key), self._headers.get(key)
+        if content is not None:
+            assert found is not None, "what is put has been read"
+            loaded = Loaded(found, reads.embedding_from(inputs))
+            put = put_write(found, loaded.embed(content), header=header)
+            self._follow_ups += put.effects
+            return put.writes
+        if found is None or found.document is None:
+            return (Delete(path_of(key)),)
+        deleted = deletion(found, header)
+        self._follow_ups += deleted.effects
+        return deleted.writes
+
+    def _effects(self) -> Iterator[Effect]:
+        """Iterate over the tasks, each with a name derived from this transaction's."""
+        later = any(call.delay_seconds for call in self._calls)
+        if later and not self._read:
+            self._load([self._name])
+        now = max((read.read_time for read in self._read.values()), default=None)
+        for number, call in enumerate(self._calls):
+            assert now is not None or not call.delay_seconds, "read above"
+            yield call.effect(name_of("transaction", self._name, number), now)  # type: ignore[arg-type]
+
+
+def guarded_no_op(read: Snapshot) -> Write:
+    """Return a write that changes nothing in a record, and fails if the record has changed since its read."""
+    return Change(read.path, {}, read.guard)
+
+
+def run_transaction(
+    ports: Ports, code: Callable[[Kind], Returned], name: str = "", *, is_new: bool = False, kind: type[Kind]
+) -> Returned:
+    """Run code in a transaction, and return its result. Raises what the code raises, and `Contended`.
+
+    With a `name`, the transaction takes effect once for this name. `is_new` means that it cannot have taken effect
+    before this call. Without a name, `Unavailable` means that it is not known whether it took effect.
+    """
+    for attempt in range(CORE_LIMITS.rounds_max):
+        if name and (attempt or not is_new) and (done := _done(ports, name)) is not None:
+            returned: Returned = json.loads(done)
+            return returned
+        transaction = kind(ports, name or ports.store.new_id())
+        returned = code(transaction)
+        try:
+            transaction.commit(_receipt(name, returned) if name else None)
+        except Conflict:
+            pause(ports, attempt)
+        except Unavailable:
+            if not name:
+                raise
+            pause(ports, attempt)
+        else:
+            return returned
+    raise Contended(f"the documents of a transaction are written by many at once {name}".strip())
+
+
+def _done(ports: Ports, name: str) -> str | None:
+    """Return the result of an earlier attempt as JSON, or None if there was none."""
+    [read] = ports.store.read(receipt_path(name))
+    return None if read.data is None else str(read.data["result"])
+
+
+def _receipt(name: str, returned: object) -> Put:
+    try:
+        result = json.dumps(returned, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadTransaction(f"What a transaction returns must be JSON: {error}.") from error
+    if len(result) > CORE_LIMITS.result_bytes_max:
+        raise TooLarge(f"A transaction returns at most {CORE_LIMITS.result_bytes_max:,} bytes.")
+    return Put(receipt_path(name), {"result": result, "written_at": SERVER_TIME}, Must.NOT_EXIST)

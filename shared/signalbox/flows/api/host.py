@@ -1,0 +1,96 @@
+"""The flows of a user's function: registration, and what its queues deliver for flows."""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.routes import Routes
+from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.adapters.settings import settings
+from signalbox.core import flow_hooks
+from signalbox.core.effects import Json
+from signalbox.flows import http, tasks
+from signalbox.flows.api.runs import REGISTRY, Flow, P, R
+from signalbox.flows.machine.commands import ObjectCall, created, is_running
+from signalbox.flows.model import FlowDefinition, Flows
+from signalbox.mailboxes.http import delivery_of
+from signalbox.mailboxes.model import ObjectAddress
+from signalbox.objects.api import local_classes
+from signalbox.tasks.api import Task
+from signalbox.tasks.model import Attempt, RetryLimits
+
+
+class InFlow(RuntimeError):
+    """A read or write by the code of a flow, which each replay would repeat. The run is stuck."""
+
+
+class FlowHost:
+    """The flows of a function. A function without flows has one, too, if it runs steps of another function's flows."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._definitions: dict[str, FlowDefinition] = {}
+
+    def add(self, code: Callable[P, Generator[Any, Any, R]]) -> Flow[P, R]:
+        """Add a flow under the name of its code, and warn about calls that a replay would repeat.
+
+        Raises `TypeError` for code that cannot be a flow, and `ValueError` for a second flow of the same name.
+        """
+        definition = FlowDefinition.from_function(code)
+        if definition.name in self._definitions:
+            raise ValueError(f"{self._function} has two flows of the name {definition.name}")
+        self._definitions[definition.name] = definition
+        REGISTRY.declare(self._definitions, self._function)
+        if not settings().in_cloud:
+            _warn(code)
+        return Flow(definition, lambda: self.local)
+
+    def add_routes(self, routes: Routes) -> None:
+        http.add_routes(routes, lambda: self.local)
+
+    def run_turn(self, request: TaskDelivery) -> None:
+        """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""
+        tasks.run_turn(runtime.ports(), self.local, delivery_of(request))
+
+    def run_step(self, attempt: Attempt, limits: RetryLimits, code: tasks.Code) -> None:
+        """Run a task as a step of a flow."""
+        tasks.run_step(runtime.ports(), self.local, attempt, limits, code)
+
+    def run_own_task(self, attempt: Attempt) -> None:
+        """Run one of the kit's own tasks of flows."""
+        tasks.run_own_task(runtime.ports(), attempt)
+
+    @property
+    def local(self) -> Flows:
+        """The flows whose code this process has."""
+        return Flows(self._function, self._definitions, settings().revision)
+
+
+def _warn(code: Callable[..., Any]) -> None:
+    from signalbox.flows.api.warnings import warn  # it parses the code, and only outside of the cloud
+
+    warn(code, lambda value: isinstance(value, Task))
+
+
+# --- other subjects inside the code of a flow ---
+
+
+def _object_command(address: ObjectAddress, method: str, arguments: Mapping[str, Json]) -> ObjectCall | None:
+    if not is_running():
+        return None
+    function = local_classes.get().function_of(address.name)
+    command = ObjectCall(function, address, method, dict(arguments))
+    return created(command, f"objects(…).{method}()", frames=3)
+
+
+def _note_created(command: object, name: str) -> None:
+    created(command, name, frames=3)
+
+
+def _refusal() -> Exception | None:
+    text = "The code of a flow must not read or write by itself. Do it in a task, and yield the call of that task."
+    return InFlow(text) if is_running() else None
+
+
+flow_hooks.install(_object_command, _note_created)
+runtime.refuse_where(_refusal)

@@ -1,0 +1,187 @@
+"""Runs of flows, for users' functions (docs/flows.md).
+
+@app.flow
+def checkout(order: int, amount: int):
+    paid = yield charge.call(order=order, amount=amount)
+    ...
+
+run = checkout.start("order-7", order=7, amount=30)
+flows("checkout", "order-7").event("approved", {"by": "ann"})
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.settings import settings
+from signalbox.core.calls import Call
+from signalbox.core.effects import Json
+from signalbox.flows import http, service, sweep
+from signalbox.flows.machine.commands import SubFlow, created, is_running
+from signalbox.flows.model import RUNNING, STUCK, FlowAddress, FlowDefinition, FlowHeader, Flows
+from signalbox.flows.problems import BadFlow
+from signalbox.mailboxes.model import CodeRegistry
+from signalbox.tasks.idempotency import idempotency_key
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NO_FLOWS = Flows("", {})
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStatus:
+    """The status of a run. `state` is running, stuck, completed, failed or cancelled.
+
+    `result` is the value that the code returned, `error` the problem that ended it, `progress` the last value of
+    `flow.progress`, `waiting_for` the pending commands, and `log_length` the number of entries in the log. `problem`
+    says why the run is stuck. `error` and `problem` are empty if there is none.
+    """
+
+    id: str
+    state: str
+    result: Any = None
+    error: Mapping[str, Any] = field(default_factory=dict)
+    progress: Any = None
+    waiting_for: Sequence[Mapping[str, Any]] = ()
+    log_length: int = 0
+    problem: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has completed, failed or been cancelled."""
+        return self.state not in (RUNNING, STUCK)
+
+    @classmethod
+    def of(cls, header: FlowHeader) -> Self:
+        """Return the status of a run from its header."""
+        outcome = header.end.outcome.to_json() if header.end else {}
+        return cls(
+            header.address.key,
+            header.state,
+            outcome.get("result"),
+            outcome.get("error", {}),
+            header.progress,
+            http.shown_waits(header),
+            header.log.length,
+            dict(header.stuck or {}),
+        )
+
+
+class FlowRun:
+    """A run of a flow, by its id. It may not exist."""
+
+    def __init__(self, address: FlowAddress) -> None:
+        self._address = address
+
+    @property
+    def id(self) -> str:
+        """The id of the run."""
+        return self._address.key
+
+    def start(self, on_complete: Call | None = None, **arguments: Json) -> "FlowRun":
+        """Start the run, whichever function has its code. A repeat with the same arguments changes nothing.
+
+        `on_complete` is a task that receives the `Outcome`. Raises `BadFlow` for an unknown flow, and `OtherBody` if
+        the id was used with other arguments.
+        """
+        return started(NO_FLOWS, self._address, arguments, on_complete)
+
+    def event(self, name: str, value: Json = None, *, id: str | None = None) -> None:  # noqa: A002
+        """Send an event. It is kept until the flow waits for it. A repeat with the same `id` is the same event.
+
+        Raises `NoFlow` or `FlowEnded`.
+        """
+        key = idempotency_key("event", self._address.base, name, value)
+        service.post_event(runtime.ports(), self._address, name, value, id or key or runtime.ports().store.new_id())
+
+    def cancel(self, reason: str = "") -> None:
+        """Cancel the run: `flow.Cancelled` is raised where its code waits. An ended run does not change."""
+        service.cancel(runtime.ports(), self._address, reason)
+
+    def resume(self) -> None:
+        """Wake the run, so that a stuck one is replayed with the code that is deployed now."""
+        service.resume(runtime.ports(), self._address)
+
+    def status(self) -> FlowStatus:
+        """Return the status of the run. Raises `NoFlow`."""
+        return FlowStatus.of(service.get(runtime.ports(), self._address))
+
+    def wait(self, seconds: float) -> FlowStatus:
+        """Return the status once the run has ended, at the latest after `seconds`. It reads the run once a second."""
+        return FlowStatus.of(service.wait(runtime.ports(), self._address, seconds))
+
+    def log(self) -> dict[str, Any]:
+        """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
+        header, entries = service.get_log(runtime.ports().store, self._address)
+        return http.shown_log(header, entries, entries)
+
+    def delete(self) -> None:
+        """Delete a run that has ended or is stuck. Raises `FlowRunning`."""
+        sweep.delete(runtime.ports(), self._address)
+
+
+class Flow(Generic[P, R]):
+    """A flow of a user's function. `start` starts a run; `call` runs it as a sub-flow of another flow."""
+
+    def __init__(self, definition: FlowDefinition, local: Callable[[], Flows]) -> None:
+        self.definition = definition
+        self._local = local
+
+    @property
+    def name(self) -> str:
+        """The name of the flow's code."""
+        return self.definition.name
+
+    def start(self, id: str, *, on_complete: Call | None = None, **arguments: Json) -> FlowRun:  # noqa: A002
+        """Start a run under an id. A repeat with the same arguments changes nothing.
+
+        `on_complete` is a task that receives the `Outcome`. Raises `WrongArguments` (a `TypeError`) if the arguments do
+        not fit the signature, and `OtherBody` if the id was used with other arguments.
+        """
+        self.definition.signature.check(arguments)
+        return started(self._local(), FlowAddress.checked(self.name, id), arguments, on_complete)
+
+    def call(self, **arguments: Json) -> SubFlow:
+        """Return the command that runs this flow as a sub-flow; its result is the result of the command.
+
+        Raises `BadFlow` outside of a flow.
+        """
+        self.definition.signature.check(arguments)
+        if not is_running():
+            detail = f"{self.name}.call() works only inside the code of a flow. Elsewhere, use {self.name}.start()."
+            raise BadFlow(detail)
+        command = SubFlow(self._local().function, self.name, arguments)
+        return created(command, f"{self.name}.call()")
+
+
+def flows(name: str, id: str) -> FlowRun:  # noqa: A002  the word of the HTTP API
+    """Return a run of a flow, by the flow's name and the run's id. Raises `BadFlow` or `BadKey`."""
+    return FlowRun(FlowAddress.checked(name, id))
+
+
+def started(
+    local: Flows, address: FlowAddress, arguments: Mapping[str, Json], on_complete: Call | None = None
+) -> FlowRun:
+    """Start a run, with the first turn if `local` has the flow's code."""
+    follow = on_complete and deployed(on_complete, "on_complete")
+    function = local.function if address.name in local.definitions else function_of(address.name)
+    service.start(runtime.ports(), local, function, address, dict(arguments), follow)
+    return FlowRun(address)
+
+
+# --- the functions that have the code ---
+
+REGISTRY = CodeRegistry(prefers_catalogue=False)
+"""The functions that have the code of flows, by the names of the flows."""
+
+
+def function_of(flow: str) -> str:
+    """Return the function that has the code of a flow. Raises `BadFlow` if there is none."""
+    functions = REGISTRY.functions(settings().flow_functions)
+    if flow not in functions:
+        detail = f"The catalogue has no flow {flow!r}. Its flows: {', '.join(sorted(functions)) or 'none'}."
+        raise BadFlow(detail, field="flow")
+    return functions[flow]

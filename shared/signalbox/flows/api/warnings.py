@@ -1,0 +1,150 @@
+"""Warnings about calls in a flow's code that differ in a replay, or that it repeats: time, chance, input and output.
+
+A flow's code is run again from its beginning in every turn. So it must take the time from ``flow.now()``, random
+numbers from ``flow.random()``, and leave everything else to tasks. Calls that are visible in the source are warned
+about when the flow is registered, with file and line. The others are found by a replay, once they change the commands
+of the code.
+"""
+
+import ast
+import inspect
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+INSTEAD_OF_CLOCKS = "differs in every replay: use flow.now(), or flow.sleep() to wait"
+INSTEAD_OF_CHANCE = "differs in every replay: use flow.random() or flow.uuid()"
+INSTEAD_OF_IO = "is repeated by every replay: do it in a task, and yield its call"
+INSTEAD_OF_A_TASK = "runs the task's code inside the flow: yield {name}.call(…)"
+REASONS: dict[str, str] = {
+    "asyncio": INSTEAD_OF_IO,
+    "datetime.date.today": INSTEAD_OF_CLOCKS,
+    "datetime.datetime.now": INSTEAD_OF_CLOCKS,
+    "datetime.datetime.today": INSTEAD_OF_CLOCKS,
+    "datetime.datetime.utcnow": INSTEAD_OF_CLOCKS,
+    "google": INSTEAD_OF_IO,
+    "http": INSTEAD_OF_IO,
+    "httpx": INSTEAD_OF_IO,
+    "input": INSTEAD_OF_IO,
+    "open": INSTEAD_OF_IO,
+    "os": INSTEAD_OF_IO,
+    "os.path": "",
+    "os.urandom": INSTEAD_OF_CHANCE,
+    "pathlib": INSTEAD_OF_IO,
+    "pathlib.PurePath": "",
+    "random": INSTEAD_OF_CHANCE,
+    "requests": INSTEAD_OF_IO,
+    "secrets": INSTEAD_OF_CHANCE,
+    "signalbox.batch": INSTEAD_OF_IO,
+    "signalbox.critical_section": INSTEAD_OF_IO,
+    "signalbox.documents": INSTEAD_OF_IO,
+    "signalbox.semaphore": INSTEAD_OF_IO,
+    "signalbox.standings": INSTEAD_OF_IO,
+    "signalbox.transaction": INSTEAD_OF_IO,
+    "signalbox.yokes": INSTEAD_OF_IO,
+    "smtplib": INSTEAD_OF_IO,
+    "socket": INSTEAD_OF_IO,
+    "sqlite3": INSTEAD_OF_IO,
+    "subprocess": INSTEAD_OF_IO,
+    "tempfile": INSTEAD_OF_IO,
+    "time": INSTEAD_OF_CLOCKS,
+    "urllib": INSTEAD_OF_IO,
+    "urllib.parse": "",
+    "urllib3": INSTEAD_OF_IO,
+    "uuid.uuid1": INSTEAD_OF_CHANCE,
+    "uuid.uuid4": INSTEAD_OF_CHANCE,
+}
+"""The reason not to call a function, by the longest prefix of its full name. An empty reason allows the call."""
+
+
+class FlowWarning(UserWarning):
+    """A flow's code makes a call that a replay would repeat, or that would differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A call at a line of a file, and the reason why a flow should not make it."""
+
+    file: str
+    line: int
+    reason: str
+
+
+def warn(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> None:
+    """Warn about each such call in a flow's code, and in the functions of the same module that it calls."""
+    for finding in findings(code, is_task):
+        warnings.warn_explicit(f"in a flow, {finding.reason}", FlowWarning, finding.file, finding.line)
+
+
+def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[Finding]:
+    """Return the calls that a flow's code should not make, or none if its source cannot be read."""
+    seen: dict[Callable[..., Any], list[Finding]] = {}
+    unseen = [code]
+    while unseen:
+        function = unseen.pop()
+        if function not in seen:
+            seen[function] = list(_findings(function, is_task))
+            unseen += _called(function)
+    unique = {finding for found in seen.values() for finding in found}
+    return sorted(unique, key=lambda finding: (finding.file, finding.line))
+
+
+def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> Iterator[Finding]:
+    first = function.__code__.co_firstlineno
+    for call in _calls(function):
+        value, name = _named(call.func, function)
+        written = ast.unparse(call.func)
+        reason = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name)
+        if reason and not _is_seeded(name, call):
+            yield Finding(inspect.getfile(function), first + call.lineno - 1, f"{written}() {reason}")
+
+
+def _reason(name: str) -> str:
+    parts = name.split(".")
+    prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((REASONS[prefix] for prefix in prefixes if prefix in REASONS), "")
+
+
+def _is_seeded(name: str, call: ast.Call) -> bool:
+    """Return whether a call creates a generator with its own seed."""
+    return name == "random.Random" and bool(call.args)
+
+
+def _calls(function: Callable[..., Any]) -> list[ast.Call]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError):
+        return []
+    [definition] = tree.body
+    body = definition.body if isinstance(definition, ast.FunctionDef) else []
+    return [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+
+
+def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return the functions of the same module that a function calls."""
+    values = (_named(call.func, function)[0] for call in _calls(function))
+    return [value for value in values if isinstance(value, FunctionType) and value.__module__ == function.__module__]
+
+
+def _named(node: ast.expr, function: Callable[..., Any]) -> tuple[Any, str]:
+    """Return the value of an expression that is a global name or an attribute of one, else None; and its full name."""
+    if isinstance(node, ast.Attribute):
+        value, name = _named(node.value, function)
+        inner = getattr(value, node.attr, None) if isinstance(value, ModuleType | type) else None
+        return inner, f"{name}.{node.attr}" if name else ""
+    if not isinstance(node, ast.Name) or node.id in function.__code__.co_varnames:
+        return None, ""
+    known = function.__globals__
+    value = known.get(node.id)
+    return value, _full_name(value, node.id) if node.id in known else node.id
+
+
+def _full_name(value: Any, name: str) -> str:
+    if isinstance(value, ModuleType):
+        return value.__name__
+    home = getattr(value, "__module__", None) or type(getattr(value, "__self__", None)).__module__
+    home = "signalbox" if home.startswith("signalbox.") else home
+    return f"{home}.{getattr(value, '__name__', name)}"

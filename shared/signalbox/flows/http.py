@@ -1,0 +1,163 @@
+"""The routes and renderings of flows: start a run, look at it and at its log, send events, cancel, resume, delete."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.routes import Request, Routes
+from signalbox.core.calls import Call
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import BadQuery, NotFound
+from signalbox.core.request_fields import RequestFields
+from signalbox.core.times import rfc3339
+from signalbox.flows import service, sweep
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model import STATES, FlowAddress, FlowHeader, Flows, Message, shown_entry
+from signalbox.flows.problems import BadFlow
+from signalbox.mailboxes.http import wait_seconds
+
+RUN = "/flows/{flow}/{id}"
+
+
+def add_routes(routes: Routes, local: Callable[[], Flows]) -> None:
+    """Add the routes of the flows in `local`."""
+    handlers = FlowRoutes(local)
+    routes.on("GET", "/flows/{flow}", query=("state", "page_token"))(handlers.list)
+    routes.on("POST", RUN)(handlers.start)
+    routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
+    routes.on("DELETE", RUN)(handlers.delete)
+    routes.on("GET", f"{RUN}/log", query=("page_token",))(handlers.log)
+    routes.on("POST", f"{RUN}/events/{{name}}")(handlers.event)
+    routes.on("POST", f"{RUN}/cancel")(handlers.cancel)
+    routes.on("POST", f"{RUN}/resume")(handlers.resume)
+
+
+class FlowRoutes:
+    """The handlers of one function's flows."""
+
+    def __init__(self, local: Callable[[], Flows]) -> None:
+        self._local = local
+
+    def start(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+        """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
+        address, fields = self._address(flow, id), _only(request, "arguments", "on_complete")
+        arguments, follow = fields.get("arguments", {}), fields.get("on_complete")
+        if not isinstance(arguments, dict):
+            raise BadFlow("`arguments` must be an object.", field="arguments")
+        on_complete = None if follow is None else deployed(Call.from_request(follow, "on_complete"), "on_complete")
+        local = self._local()
+        started = service.start(runtime.ports(), local, local.function, address, arguments, on_complete)
+        return Response(201 if started.created else 200, {"flow": flow, "id": id})
+
+    def get(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+        """Return the status of a run, now or once it has ended."""
+        address, seconds = self._address(flow, id), wait_seconds(request, default=0)
+        return Response(200, shown_status(service.wait(runtime.ports(), address, seconds)))
+
+    def log(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+        """Return a page of the log of a run."""
+        address, token = self._address(flow, id), request.query.get("page_token", "")
+        header, entries = service.get_log(runtime.ports().store, address)
+        return Response(200, shown_log_page(header, entries, token))
+
+    def event(self, request: Request, flow: str, id: str, name: str) -> Response:  # noqa: A002
+        address, fields = self._address(flow, id), _only(request, "value")
+        key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
+        service.post_event(runtime.ports(), address, name, fields.get("value"), key)
+        return Response(202, {"flow": flow, "id": id, "event": key})
+
+    def cancel(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+        address, reason = self._address(flow, id), _only(request, "reason").get("reason", "")
+        if not isinstance(reason, str):
+            raise BadFlow("`reason` must be a string.", field="reason")
+        service.cancel(runtime.ports(), address, reason)
+        return Response(202, {"flow": flow, "id": id})
+
+    def resume(self, _: Request, flow: str, id: str) -> Response:  # noqa: A002
+        """Wake a run, so that a stuck one is replayed."""
+        service.resume(runtime.ports(), self._address(flow, id))
+        return Response(202, {"flow": flow, "id": id})
+
+    def delete(self, _: Request, flow: str, id: str) -> Response:  # noqa: A002
+        """Delete a run that has ended or is stuck."""
+        sweep.delete(runtime.ports(), self._address(flow, id))
+        return Response(204)
+
+    def list(self, request: Request, flow: str) -> Response:
+        """List runs in the order of their ids."""
+        self._check(flow)
+        state = request.query.get("state")
+        if state is not None and state not in STATES:
+            raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
+        page = service.list_flows(runtime.ports(), flow, state, request.query.get("page_token", ""))
+        return Response(200, {"flows": page.flows} | _next_page(page.next_page_token))
+
+    def _address(self, flow: str, id_: str) -> FlowAddress:
+        self._check(flow)
+        return FlowAddress.checked(flow, id_)
+
+    def _check(self, flow: str) -> None:
+        known = self._local().definitions
+        if flow not in known:
+            raise NotFound(f"This function has no flow {flow!r}. Its flows: {', '.join(sorted(known))}.")
+
+
+def _only(request: Request, *names: str) -> dict[str, object]:
+    """Return the members of the body. Raises `BadFlow` for any other."""
+    return dict(RequestFields(request.json_object(CORE_LIMITS.task_bytes_max), BadFlow).only(*names).body)
+
+
+def _next_page(token: str) -> dict[str, str]:
+    return {"next_page_token": token} if token else {}
+
+
+# --- renderings ---
+
+
+def shown_status(header: FlowHeader) -> dict[str, Any]:
+    """Return the status of a run."""
+    outcome = header.end.outcome.to_json() | {"ended_at": header.end.at} if header.end else {}
+    return {
+        **header.address.to_json(),
+        "state": header.state,
+        **outcome,
+        "waiting_for": shown_waits(header),
+        "log_length": header.log.length,
+        "generation": header.generation,
+        "progress": header.progress,
+        **({"problem": dict(header.stuck)} if header.stuck else {}),
+    }
+
+
+def shown_waits(header: FlowHeader) -> list[dict[str, Any]]:
+    """Return the pending commands of a run, by path."""
+    return [
+        {"path": path, "command": wait.signature, "attempt": wait.attempt, "asked_at": wait.scheduled_at or None}
+        for path, wait in sorted(header.pending.items())
+    ]
+
+
+def shown_log(header: FlowHeader, entries: Sequence[Message], page: Sequence[Message]) -> dict[str, Any]:
+    """Return some or all entries of a log, with the values of the header that a replay needs."""
+    return {
+        **header.address.to_json(),
+        "execution_id": header.execution_id,
+        "arguments": dict(header.arguments),
+        "begun_at": rfc3339(header.start_at) if header.start_at else None,
+        "patches": dict(header.patches),
+        "waiting_for": {path: wait.signature for path, wait in header.pending.items()},
+        "log_length": len(entries),
+        "entries": [shown_entry(entry) for entry in page],
+    }
+
+
+def shown_log_page(header: FlowHeader, entries: Sequence[Message], token: str) -> dict[str, Any]:
+    """Return the page of a log after the entries that `token` counts. Raises `BadQuery`."""
+    if token and not token.isdecimal():
+        raise BadQuery("`page_token` must be the `next_page_token` of the page before.", field="page_token")
+    first = int(token or 0)
+    page = entries[first : first + LIMITS.flow_log_page]
+    last = first + len(page)
+    return shown_log(header, entries, page) | _next_page(str(last) if last < len(entries) else "")

@@ -1,0 +1,71 @@
+"""The limits of flows, each with its reason."""
+
+from signalbox.core.limits import Limits
+
+
+class FlowLimits(Limits):
+    flow_id_bytes_max: int = 800
+    """Bytes of a flow's id. With the flow's name it is an id in Firestore, and part of the paths of its messages."""
+
+    flow_pending_max: int = 90
+    """Commands that a flow waits for at once. The tasks of one commit share an outbox record of 100."""
+
+    flow_step_attempts_max: int = 1_000
+    """Attempts of one step that a flow can ask for: six weeks, with a pause of an hour."""
+
+    flow_advances_max: int = 10_000
+    """Times that the code is resumed in one turn without an entry of the log. More means a loop that never waits."""
+
+    flow_events_kept_max: int = 1_000
+    """Events that have arrived and that the code has not waited for. `continue_as_new` passes them on in one record."""
+
+    flow_event_name_bytes_max: int = 200
+    """Bytes of an event's name, which the log and errors repeat."""
+
+    flow_tail_bytes_max: int = 100_000
+    """Bytes of the end of the log, which is in the header and is written by each turn. A longer one becomes a chunk."""
+
+    flow_chunk_bytes_max: int = 900_000
+    """Bytes of a chunk of the log. A record in Firestore can have 1 MiB."""
+
+    flow_log_bytes_max: int = 8 * 1024 * 1024
+    """Bytes of the log of one execution, which a turn reads whole. A longer flow returns `continue_as_new`."""
+
+    flow_log_entries_max: int = 50_000
+    """Entries of the log of one execution. A turn replays them all, in about 3 ms for a thousand."""
+
+    flow_siblings_max: int = 4
+    """A step with more pending siblings posts its outcome instead of running a turn, which would often conflict."""
+
+    flow_deliveries_max: int = 10
+    """Deliveries of one wake-up after which its flow is stuck: the code ends the process, or takes too long."""
+
+    flow_stuck_seconds: int = 600
+    """The interval at which the sweeper wakes a stuck flow. A deployment may have fixed its code."""
+
+    flow_kept_seconds: int = 7 * 24 * 3600
+    """The time for which an ended flow is kept."""
+
+    flow_batch_bytes_max: int = 300_000
+    """Bytes of the calls of a flow's batch, which are sent in one task."""
+
+    flow_commit_bytes_max: int = 8 * 1024 * 1024
+    """Bytes that one turn of a flow writes. Firestore accepts 10 MiB in a commit."""
+
+    flow_depth_max: int = 10
+    """The depth of nested sub-flows."""
+
+    flow_log_page: int = 1_000
+    """Entries of a flow's log in one response."""
+
+    flows_listed_max: int = 100
+    """Flows in one response."""
+
+    flows_sweep_page: int = 50
+    """Flows that one sweep handles. Each costs several calls of the store."""
+
+    flow_removal_page: int = 300
+    """Records that one commit of a removal deletes."""
+
+
+LIMITS = FlowLimits()

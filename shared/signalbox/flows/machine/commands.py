@@ -1,0 +1,379 @@
+"""The commands that a flow's code yields. A command is a value; it is scheduled when the code yields it.
+
+    paid = yield flow.step(charge.call(order=7), attempts_max=5)
+    packed, label = yield [pack.call(order=7), labels.call(order=7)]
+    which, who = yield flow.any(flow.event("approved"), flow.sleep(86_400))
+
+Replay compares the signatures of commands: their kind and name, not their arguments.
+
+A command that the code creates and neither yields, sends nor keeps has no effect; most often a `yield` was forgotten.
+The driver notices it at the next `yield`, because no reference to it is left. A command that the code keeps may still
+be yielded later, for instance in a clean-up.
+"""
+
+import json
+import sys
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from types import GeneratorType, TracebackType
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+from signalbox.core.calls import Call
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import LeaseEnded
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.problems import BadFlow
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.model import ObjectAddress
+from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
+from signalbox.tasks.requests.signatures import type_errors
+
+Created = TypeVar("Created")
+
+
+# --- the running flow ---
+
+
+class RunningFlow(Protocol):
+    """The driver, as commands see it. `created` are the commands that the code has created since its last `yield`."""
+
+    created: list[tuple["weakref.ref[Any]", str]]
+
+
+_current: ContextVar[RunningFlow | None] = ContextVar("running_flow", default=None)
+
+
+@contextmanager
+def running(flow: RunningFlow) -> Iterator[None]:
+    """Make `flow` the flow whose code runs."""
+    token = _current.set(flow)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def is_running() -> bool:
+    """Return whether the code of a flow runs."""
+    return _current.get() is not None
+
+
+def running_flow(name: str) -> Any:
+    """Return the driver of the flow whose code runs. Raises `BadFlow` if none does; `name` is the called function."""
+    if (flow := _current.get()) is None:
+        raise BadFlow(f"`{name}` works only inside the code of a flow.")
+    return flow
+
+
+def created(command: Created, name: str, frames: int = 2) -> Created:
+    """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs."""
+    if (flow := _current.get()) is not None:
+        caller = sys._getframe(frames)
+        location = f"{caller.f_code.co_filename.rpartition('/')[2]}:{caller.f_lineno} in {caller.f_code.co_name}"
+        flow.created.append((weakref.ref(command), f"{name} at {location}"))
+    return command
+
+
+# --- commands ---
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Command:
+    """An operation that a flow can wait for."""
+
+    kind: ClassVar[str] = ""
+
+    @property
+    def name(self) -> str:
+        """The target of the command, as logs and errors name it."""
+        return ""
+
+    @property
+    def signature(self) -> str:
+        """The text that replay compares."""
+        return f"{self.kind} {self.name}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step(Command):
+    """Run a task. If it ends with a `Problem`, run it again after a pause, `attempts_max` times in all."""
+
+    kind = "step"
+    call: Call
+    attempts_max: int = 1
+    pause_seconds: float = 0
+
+    def __post_init__(self) -> None:
+        _check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
+        _check_seconds("pause_seconds", self.pause_seconds, CORE_LIMITS.delay_seconds_max)
+
+    @property
+    def name(self) -> str:
+        return f"{self.call.function}.{self.call.task}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sleep(Command):
+    """Wait for `seconds`."""
+
+    kind = "sleep"
+    seconds: float
+
+    def __post_init__(self) -> None:
+        _check_seconds("seconds", self.seconds, MAILBOXES_LIMITS.call_later_seconds_max)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextEvent(Command):
+    """Wait for the next event of a name. The result is the event's value."""
+
+    kind = "event"
+    event: str
+
+    def __post_init__(self) -> None:
+        check_event_name(self.event)
+
+    @property
+    def name(self) -> str:
+        return self.event
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lock(Command):
+    """Wait for permits of a semaphore. The result is a `HeldLock`."""
+
+    kind = "lock"
+    semaphore: str
+    permits: int = 1
+    lease_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_count("permits", self.permits, SEMAPHORE_LIMITS.permits_max)
+        _check_lease_seconds(self.lease_seconds)
+
+    @property
+    def name(self) -> str:
+        return self.semaphore
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Renew(Command):
+    """Extend the lease of the lock at `path`. The result is the `HeldLock` with its new end."""
+
+    kind = "renew"
+    semaphore: str
+    path: str
+    granted: Mapping[str, Any]
+    lease_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_lease_seconds(self.lease_seconds)
+
+    @property
+    def name(self) -> str:
+        return self.semaphore
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectCall(Command):
+    """Call a method of an object. `function` has the code of its class."""
+
+    kind = "object"
+    function: str
+    address: ObjectAddress
+    method: str
+    arguments: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_arguments(self.arguments)
+
+    @property
+    def name(self) -> str:
+        return f"{self.address.name}.{self.method}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubFlow(Command):
+    """Run another flow. `function` has its code."""
+
+    kind = "flow"
+    function: str
+    flow: str
+    arguments: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_arguments(self.arguments)
+
+    @property
+    def name(self) -> str:
+        return self.flow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch(Command):
+    """Run a task for each of many payloads. The result has the numbers of succeeded and failed units."""
+
+    kind = "batch"
+    calls: tuple[Call, ...]
+    failures_max: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.calls[0].function}.{self.calls[0].task}" if self.calls else ""
+
+
+def command_of(value: Any) -> Command | None:
+    """Return a yielded value as a command, or None if it is not one. The call of a task is a step with one attempt."""
+    if isinstance(value, Call):
+        return Step(value)
+    return value if isinstance(value, Command) else None
+
+
+def batch_of(calls: Iterable[Call], failures_max: int | None) -> Batch:
+    """Return a batch of calls. Raises `BadFlow` if they are not all of one task."""
+    known = tuple(calls)
+    if len({(call.function, call.task, call.queue) for call in known}) > 1:
+        raise BadFlow("All calls of a flow's batch must be of one task.", field="calls")
+    return Batch(known, failures_max)
+
+
+# --- groups of commands ---
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class AnyOf:
+    """The first of several commands. The others are abandoned."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class SettledOf:
+    """All of several commands, each as a `Settled`. No error is raised."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The outcome of one of several commands: its result or its error."""
+
+    result: Any = None
+    error: Exception | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command has succeeded."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueAsNew:
+    """The value that a flow returns to start a new execution with an empty log and other arguments."""
+
+    arguments: Mapping[str, Any]
+
+
+def check_any(items: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the items of an `any`. Raises `TypeError` for a generator: it could be abandoned half done."""
+    known = tuple(items)
+    if not known:
+        raise TypeError("flow.any() needs at least one command.")
+    for item in known:
+        if isinstance(item, GeneratorType):
+            raise TypeError("flow.any() takes commands, not generators: a generator could be abandoned half done.")
+        if isinstance(item, list | tuple):
+            check_any(item or ("",))
+    return known
+
+
+# --- locks ---
+
+
+class LeaseHolder(Protocol):
+    """The driver, as locks see it: the held leases by the paths of their locks."""
+
+    held: dict[str, dict[str, Any]]
+
+    def release(self, path: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldLock:
+    """A lease of `semaphore` until `ends_at`, released at the end of a ``with`` block or of the flow at the latest.
+
+    `token` is a fencing token: what the lock protects can refuse a caller whose token is smaller than one it has seen.
+    """
+
+    semaphore: str
+    id: str
+    token: int
+    ends_at: datetime
+    _path: str
+    _holder: LeaseHolder
+
+    @classmethod
+    def of(cls, holder: LeaseHolder, path: str) -> Self:
+        """Return the lock whose lease is held under a path."""
+        lease = holder.held[path]
+        ends_at = datetime.fromisoformat(lease["ends_at"])
+        return cls(lease["semaphore"], lease["id"], lease["token"], ends_at, path, holder)
+
+    def release(self) -> bool:
+        """Release the permits; return whether the flow still held them, as far as it knows."""
+        return self._holder.release(self._path)
+
+    def renew(self, lease_seconds: float | None = None) -> Renew:
+        """Return a command that extends the lease, by the original number of seconds if none is given.
+
+        Its error is `LeaseEnded` if the lease has expired. Raises `LeaseEnded` if the lock was released.
+        """
+        if self._path not in self._holder.held:
+            raise LeaseEnded(f"The lock of {self.semaphore} was released.")
+        granted = self._holder.held[self._path]["granted"]
+        return created(Renew(self.semaphore, self._path, granted, lease_seconds), "renew()")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.release()
+
+
+# --- checks ---
+
+
+def check_event_name(name: Any) -> str:
+    """Return an event's name. Raises `BadFlow`."""
+    size_bytes = len(name.encode("utf-8", "surrogatepass")) if isinstance(name, str) else 0
+    if not 0 < size_bytes <= LIMITS.flow_event_name_bytes_max:
+        detail = f"The name of an event must have 1 to {LIMITS.flow_event_name_bytes_max} bytes."
+        raise BadFlow(detail, field="name")
+    return str(name)
+
+
+def _check_count(name: str, value: Any, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise BadFlow(f"`{name}` must be a whole number from 1 to {most:,}.", field=name)
+
+
+def _check_seconds(name: str, value: Any, most: float) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+        raise BadFlow(f"`{name}` must be a number of seconds from 0 to {most:,}.", field=name)
+
+
+def _check_lease_seconds(value: float | None) -> None:
+    if value is not None:
+        _check_seconds("lease_seconds", value, CORE_LIMITS.lease_seconds_max)
+
+
+def _check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Raise `BadFlow` where the code creates the command, if the arguments are not JSON or too large."""
+    if error := next(type_errors(dict(arguments), Any, "arguments"), None):
+        raise BadFlow(f"Arguments must be JSON: {error}.", field="arguments")
+    if len(json.dumps(dict(arguments))) > CORE_LIMITS.task_bytes_max:
+        raise BadFlow(f"Arguments must have at most {CORE_LIMITS.task_bytes_max:,} bytes.", field="arguments")

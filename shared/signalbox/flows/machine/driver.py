@@ -1,0 +1,279 @@
+"""Replay: a flow's code is a generator, and applying the entries of its log in order restores its position. All pure.
+
+What a generator yields becomes pending commands, each under its path. An entry of the log resumes the code. The driver
+schedules nothing: a turn compares the pending commands before and after, and its commit schedules the difference.
+
+    yield command         its result, or its error is raised
+    yield [a, b, gen()]   all: the results; the first error is raised once the others are cancelled and have ended
+    yield any             (which, result) of the first; the others are abandoned
+    yield settled         all: each as a `Settled`
+
+    entry   if                                             the code                 afterwards
+    ------  ---------------------------------------------  -----------------------  ---------------
+    result  its command is pending, and succeeded          receives the result      not pending
+    result  its command is pending, and failed             receives the error       not pending
+    result  its command is a lock, and succeeded           receives a held lock     not pending, held
+    result  its command renews a held lock                 receives a held lock     not pending, held
+    result  its command renews a lock that was released    receives LeaseEnded      not pending
+    result  another command is pending under its path      is stuck                 -
+    result  no command is pending under its path           is stuck                 -
+    event   a command waits for its name                   receives the value       not pending
+    event   several commands wait for its name             the first receives it    the other is pending
+    event   no command waits for its name                  is not resumed           kept
+    cancel  the first one                                  receives Cancelled       cancelling
+    cancel  a later one                                    is not resumed           cancelling
+    cancel  the code has ended                             is not resumed           ended
+
+The code may also read its position in the log: the server's time there, random numbers and patches are the same in
+every replay.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import GeneratorType
+from typing import Any
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import LeaseEnded
+from signalbox.core.times import EPOCH
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import AnyOf, HeldLock, Lock, NextEvent, Renew, SettledOf, command_of
+from signalbox.flows.machine.failures import diverged, json_text, misused, too_large
+from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, cancelled
+from signalbox.flows.model import Cancel, Event, Message, Result, time_of
+from signalbox.mailboxes.model import CallOutcome
+
+Code = Callable[[], Generator[Any, Any, Any]]
+
+HEX_DIGITS = 13
+"""Digits of a random number: 52 bits."""
+
+
+@dataclass(eq=False, slots=True)
+class Position:
+    """The position `number` in the log. The start is position 1, and each entry adds one.
+
+    `seed` is the execution id, and `committed` the number of positions that earlier commits contain. `patches` has the
+    position from which each patch holds, by its name. `at` is the server's time at the position, or None if no record
+    was read; `needs_time` says whether the code has asked for it nevertheless.
+    """
+
+    seed: str = ""
+    committed: int = 0
+    patches: dict[str, int] = field(default_factory=dict)
+    number: int = 0
+    at: datetime | None = None
+    needs_time: bool = False
+    draws: int = 0
+
+    def advance(self, at: datetime | None) -> None:
+        """Move to the next position."""
+        self.number += 1
+        self.at, self.draws = at, 0
+
+    def time(self) -> datetime:
+        """Return the time of the last applied entry."""
+        if self.at is None:
+            self.needs_time = True
+        return self.at or EPOCH
+
+    def random(self) -> float:
+        """Return a random number from 0 to 1."""
+        return int(self.draw()[:HEX_DIGITS], 16) / float(16**HEX_DIGITS)
+
+    def draw(self) -> str:
+        """Return random hexadecimal digits."""
+        self.draws += 1
+        return name_of("random", self.seed, self.number, self.draws)
+
+    def patched(self, name: str) -> bool:
+        """Return whether the new code runs here: from the first uncommitted position on at which this was called."""
+        if name not in self.patches and self.number > self.committed:
+            self.patches[name] = self.number
+        return self.number >= self.patches.get(name, self.number + 1)
+
+
+@dataclass(eq=False)
+class Driver:
+    """A flow's code at its position.
+
+    `pending` are the commands that it waits for, and `held` the leases of its locks, both by path. `kept` are events
+    that no command has waited for yet. `sent` are the tasks that it has sent, and `granted` the leases that it has
+    received, since the replay. `ended` is its outcome, or None.
+    """
+
+    code: Code
+    position: Position
+    pending: dict[str, PendingCommand] = field(default_factory=dict)
+    kept: dict[str, list[Any]] = field(default_factory=dict)
+    held: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sent: list[Call] = field(default_factory=list)
+    granted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    progress: Any = None
+    ended: CallOutcome | None = None
+    created: list[Any] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    ready: deque[tuple[Any, int, CallOutcome]] = field(default_factory=deque)
+    dropped: bool = False
+    cancelling: bool = False
+
+    # --- commands of a turn ---
+
+    def start(self, at: datetime | None) -> "Driver":
+        """Start the code. `at` is the server's time, if a record was read. Raises `Stuck`, as `apply` does."""
+        self.position.advance(at)
+        self.ready.append((Branch(self, "", self.code(), self, 0), 0, CallOutcome()))
+        return self._run()
+
+    def apply(self, entry: Message) -> "Driver":
+        """Resume the code with an entry of the log."""
+        self.position.advance(time_of(entry))
+        match entry:
+            case Result():
+                self._apply_result(entry)
+            case Event():
+                self._apply_event(entry)
+            case Cancel() if not self.cancelling and self.ended is None:
+                self.cancelling = True
+                self.branches[0].cancel(cancelled(entry.reason))
+        return self._run()
+
+    def drop(self) -> None:
+        """Close the code. Python runs the ``finally`` blocks of a closed generator; what they send is ignored."""
+        self.dropped = True
+        for branch in self.branches:
+            branch.close()
+
+    @property
+    def location(self) -> str:
+        """The place in the flow's own code where it waits."""
+        return self.branches[0].location
+
+    def _run(self) -> "Driver":
+        for _ in range(LIMITS.flow_advances_max):
+            if not self.ready:
+                return self._checked()
+            parent, slot, outcome = self.ready.popleft()
+            parent.got(slot, outcome)
+        detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
+        raise too_large(detail, self.location)
+
+    def _checked(self) -> "Driver":
+        if len(self.pending) > LIMITS.flow_pending_max:
+            detail = f"A flow can wait for at most {LIMITS.flow_pending_max} commands at once. Use a batch for more."
+            raise too_large(detail, self.location)
+        if sum(map(len, self.kept.values())) > LIMITS.flow_events_kept_max:
+            detail = f"More than {LIMITS.flow_events_kept_max:,} events have arrived that the code has not waited for."
+            raise too_large(detail)
+        return self
+
+    def got(self, _: int, outcome: CallOutcome) -> None:
+        """Receive the outcome of the flow's own code."""
+        self.ended = outcome
+
+    def _apply_result(self, entry: Result) -> None:
+        path, signature = entry.wait.path, entry.wait.signature
+        pending = self.pending.get(path)
+        if pending is None or pending.command.signature != signature:
+            now = f"calls `{pending.command.signature}`" if pending else "does not wait there"
+            location = pending.location if pending else self.location
+            raise diverged(f"`{signature}` was recorded at step {path}", now, location)
+        self.complete(pending, self._outcome(pending, entry))
+
+    def _outcome(self, pending: PendingCommand, entry: Result) -> CallOutcome:
+        """Return the outcome that the code receives: that of the entry, or the lock."""
+        if entry.outcome.failed:
+            return entry.outcome
+        match pending.command:
+            case Renew() as renew:
+                return self._renewed(renew, str(entry.outcome.result))
+            case Lock():
+                self.held[pending.path] = self.granted[pending.path] = dict(entry.outcome.to_json()["result"])
+                return CallOutcome(HeldLock.of(self, pending.path))
+        return entry.outcome
+
+    def _renewed(self, renew: Renew, ends_at: str) -> CallOutcome:
+        if renew.path not in self.held:
+            error = LeaseEnded(f"The lock of {renew.semaphore} was released before it was renewed.")
+            return CallOutcome(raised=error)
+        self.held[renew.path] = self.held[renew.path] | {"ends_at": ends_at}
+        return CallOutcome(HeldLock.of(self, renew.path))
+
+    def _apply_event(self, entry: Event) -> None:
+        first = next((pending for pending in self.pending.values() if waits_for(pending, entry.name)), None)
+        if first is None:
+            self.kept.setdefault(entry.name, []).append(entry.value)
+        else:
+            self.complete(first, CallOutcome(entry.value))
+
+    # --- for the nodes of the tree ---
+
+    def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
+        """Add what a generator yielded to the tree. Raises `Stuck` if it cannot be waited for."""
+        match item:
+            case AnyOf():
+                return Group(self, parent, slot, Mode.FIRST).begin(item.items, path, location)
+            case SettledOf():
+                return Group(self, parent, slot, Mode.SETTLED).begin(item.items, path, location)
+            case list() | tuple():
+                return Group(self, parent, slot, Mode.ALL).begin(item, path, location)
+            case GeneratorType():
+                branch = Branch(self, path, item, parent, slot)
+                self.ready.append((branch, 0, CallOutcome()))
+                return branch
+        if (command := command_of(item)) is None:
+            kind = type(item).__name__
+            raise misused(f"The code yielded {kind}. Yield a command, a generator, or a list of them", location)
+        return self._add(PendingCommand(self, path, command, parent, slot, location))
+
+    def _add(self, pending: PendingCommand) -> PendingCommand:
+        """Add a pending command. If it waits for an event that was kept, the event is its result at once."""
+        self.pending[pending.path] = pending
+        event = pending.command.name if isinstance(pending.command, NextEvent) else ""
+        if event and self.kept.get(event):
+            self.complete(pending, CallOutcome(self.kept[event].pop(0)))
+        return pending
+
+    def complete(self, pending: PendingCommand, outcome: CallOutcome) -> None:
+        """Send the outcome of a command to its parent."""
+        del self.pending[pending.path]
+        self.ready.append((pending.parent, pending.slot, outcome))
+
+    # --- for the code ---
+
+    def send(self, call: Call) -> None:
+        """Send a task without waiting for it."""
+        if not self.dropped:
+            self.sent.append(call)
+
+    def release(self, path: str) -> bool:
+        """Release the lease of a lock; return whether it was held."""
+        return not self.dropped and self.held.pop(path, None) is not None
+
+    def show(self, progress: Any) -> None:
+        """Set the progress that the flow's status shows. Raises `Stuck` if it is not JSON or too large."""
+        if not self.dropped:
+            json_text(progress, "the progress of a flow", CORE_LIMITS.task_bytes_max)
+            self.progress = progress
+
+
+def waits_for(pending: PendingCommand, event: str) -> bool:
+    return isinstance(pending.command, NextEvent) and pending.command.event == event
+
+
+def replay(driver: Driver, at: datetime | None, log: Sequence[Message], *, began_before: bool = True) -> Driver:
+    """Start a driver and apply a log. Raises `Stuck`.
+
+    If the execution `began_before`, what the code sends during the replay was sent by earlier turns.
+    """
+    driver.start(at)
+    for entry in log:
+        driver.apply(entry)
+    if began_before:
+        driver.sent.clear()
+        driver.granted.clear()
+    return driver

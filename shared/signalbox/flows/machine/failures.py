@@ -1,0 +1,94 @@
+"""The reasons why a flow cannot continue, each with its location in the user's code.
+
+A stuck flow keeps its messages. It continues after a deployment of fixed code, so each text says what to change.
+"""
+
+import json
+import sys
+import traceback
+from types import GeneratorType, TracebackType
+from typing import Any
+
+from signalbox.tasks.requests.signatures import type_errors
+
+PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
+"""The directory of this package. Frames of files in it belong to the kit, all others to the user."""
+
+DETAIL_LETTERS_MAX = 1_000
+
+
+class Cancelled(BaseException):
+    """The flow was cancelled: raised where its code waits, so that it can clean up.
+
+    It is a `BaseException`, as in asyncio, so that a loop that retries after each `Problem` does not catch it.
+    """
+
+
+class Stuck(Exception):
+    """The code diverged from its log, or raised an error other than a `Problem`, or exceeded a limit.
+
+    `kind` is the type in the status of the flow: `flow-changed`, `flow-failed` or `flow-too-large`.
+    """
+
+    def __init__(self, kind: str, detail: str, location: str = "") -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.location = kind, detail, location
+
+
+def diverged(recorded: str, now: str, location: str) -> Stuck:
+    """Return the error of code that does not schedule the commands of its log. Both texts are clauses."""
+    advice = "Guard the change with `flow.patched(...)` or deploy the previous code."
+    return Stuck("flow-changed", f"{recorded}, but the code now {now}{_at(location)}. {advice}", location)
+
+
+def misused(detail: str, location: str) -> Stuck:
+    """Return the error of code that yields what cannot be waited for, or forgets a command."""
+    return Stuck("flow-changed", f"{detail}{_at(location)}.", location)
+
+
+def failed(error: BaseException) -> Stuck:
+    """Return the error of code that raised an error other than a `Problem`."""
+    location = location_of_error(error.__traceback__)
+    detail = f"{type(error).__name__}: {error}"[:DETAIL_LETTERS_MAX]
+    return Stuck("flow-failed", f"{detail}{_at(location)}", location)
+
+
+def too_large(detail: str, location: str = "") -> Stuck:
+    """Return the error of a flow that exceeds a limit."""
+    return Stuck("flow-too-large", detail, location)
+
+
+def json_text(value: Any, name: str, bytes_max: int) -> str:
+    """Return a value as JSON text. Raises `Stuck` if it is not JSON or too large."""
+    if error := next(type_errors(value, Any, name), None):
+        raise Stuck("flow-failed", f"{error[0].upper()}{error[1:]}.")
+    text = json.dumps(value)
+    if len(text) > bytes_max:
+        raise too_large(f"{name[0].upper()}{name[1:]} has {len(text):,} bytes; the limit is {bytes_max:,}.")
+    return text
+
+
+# --- locations ---
+
+
+def location_of(code: Any) -> str:
+    """Return where a generator waits, as ``main.py:12 in checkout``: in the innermost generator it yields from."""
+    while isinstance(inner := getattr(code, "gi_yieldfrom", None), GeneratorType):
+        code = inner
+    frame = getattr(code, "gi_frame", None)
+    return "" if frame is None else _location(code.gi_code.co_filename, frame.f_lineno, code.gi_code.co_name)
+
+
+def location_of_error(trace: TracebackType | None) -> str:
+    """Return the last frame of an error that is in the user's code."""
+    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(PACKAGE)]
+    last = frames[-1] if frames else None
+    return "" if last is None else _location(last.filename, last.lineno or 0, last.name)
+
+
+def _location(file: str, line: int, name: str) -> str:
+    return f"{file.rpartition('/')[2]}:{line} in {name}"
+
+
+def _at(location: str) -> str:
+    return f" ({location})" if location else ""

@@ -1,0 +1,257 @@
+"""The tree of waits: branches (generators), groups (all, any, settled) and pending commands.
+
+Each node reports its outcome to its parent, under its slot there. A cancel goes down the tree and raises `Cancelled`
+where code waits. An abandoned node, for instance of an `any` that has its first outcome, is no longer waited for.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from signalbox.core.problems import Problem
+from signalbox.flows.machine.commands import Command, HeldLock, RunningFlow, Settled, running
+from signalbox.flows.machine.failures import Cancelled, Stuck, failed, location_of, misused
+from signalbox.mailboxes.model import CallOutcome
+
+CLOSES_MAX = 100
+"""Yields of a clean-up that `Branch.close` skips. A clean-up that yields more often is left to the collector."""
+
+
+class Parent(Protocol):
+    """A node that has others below it."""
+
+    def got(self, slot: int, outcome: CallOutcome) -> None:
+        """Receive the outcome of the node in a slot."""
+        ...
+
+
+class Node(Protocol):
+    """A node of the tree."""
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        """Cancel the node; return False if its own outcome is already on its way to its parent."""
+        ...
+
+    def abandon(self) -> None: ...
+
+
+class Tree(RunningFlow, Protocol):
+    """The driver, as the nodes see it. `ready` has the outcomes that are on their way to their parents."""
+
+    pending: dict[str, "PendingCommand"]
+    ready: deque[tuple[Any, int, CallOutcome]]
+    branches: list["Branch"]
+
+    def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
+        """Add what a generator yielded to the tree. Raises `Stuck` if it cannot be waited for."""
+        ...
+
+    def complete(self, pending: "PendingCommand", outcome: CallOutcome) -> None:
+        """Send the outcome of a command to its parent."""
+        ...
+
+
+def cancelled(reason: str = "") -> CallOutcome:
+    """Return the outcome of what was cancelled."""
+    return CallOutcome(raised=Cancelled(reason))
+
+
+@dataclass(eq=False, slots=True)
+class PendingCommand:
+    """A command that the code waits for, under its path. `location` is the place of its `yield`."""
+
+    tree: Tree
+    path: str
+    command: Command
+    parent: Parent
+    slot: int
+    location: str = ""
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        if self.tree.pending.get(self.path) is not self:
+            return False
+        self.tree.complete(self, outcome)
+        return True
+
+    def abandon(self) -> None:
+        self.tree.pending.pop(self.path, None)
+
+
+class Branch:
+    """A generator. It is resumed with the outcome of what it yielded."""
+
+    def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int) -> None:
+        self.tree, self.path, self.parent, self.slot = tree, path, parent, slot
+        self._code = code
+        self._yields = 0
+        self._waits_for: Node | None = None
+        self._cancel_due: CallOutcome | None = None
+        self._cancelled = False
+        tree.branches.append(self)
+
+    @property
+    def location(self) -> str:
+        """The place in the code where the generator waits."""
+        return location_of(self._code)
+
+    def got(self, _: int, outcome: CallOutcome) -> None:
+        """Resume the code with the outcome of what it yielded. Raises `Stuck`."""
+        if self._cancel_due and not self._yields:
+            outcome, self._cancel_due = self._cancel_due, None
+        self._waits_for = None
+        try:
+            item = self._resume(outcome)
+        except StopIteration as stop:
+            self._end(CallOutcome(stop.value))
+        except (Problem, Cancelled) as error:
+            self._end(CallOutcome(raised=error))
+        except Stuck:
+            raise
+        except Exception as error:
+            raise failed(error) from error
+        else:
+            self._wait_for(item)
+
+    def _end(self, outcome: CallOutcome) -> None:
+        self.tree.ready.append((self.parent, self.slot, outcome))
+
+    def _resume(self, outcome: CallOutcome) -> Any:
+        self.tree.created.clear()
+        error = outcome.exception()
+        with running(self.tree):
+            item = self._code.send(outcome.value) if error is None else self._code.throw(error)
+        for reference, name in self.tree.created:
+            if reference() is None:
+                detail = f"The code created a command and neither yielded nor sent it: {name}. Yield it, or remove it"
+                raise misused(detail, self.location)
+        return item
+
+    def _wait_for(self, item: Any) -> None:
+        path = f"{self.path}.{self._yields}" if self.path else str(self._yields)
+        self._yields += 1
+        self._waits_for = self.tree.place(item, path, self, 0, self.location)
+        if self._cancel_due:
+            due, self._cancel_due = self._cancel_due, None
+            self._waits_for.cancel(due)
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        """Raise `Cancelled` where the code waits, or at its next wait. Do so once, so that a clean-up can wait."""
+        if not self._cancelled:
+            self._cancelled = True
+            if self._waits_for is None or not self._waits_for.cancel(outcome):
+                self._cancel_due = outcome
+        return True
+
+    def abandon(self) -> None:
+        raise AssertionError("an `any` has no generators below it")
+
+    def close(self) -> None:
+        """Close the generator; one that yields in its clean-up is closed again there."""
+        for _ in range(CLOSES_MAX):
+            try:
+                self._code.close()
+            except RuntimeError:  # it yielded in its clean-up
+                continue
+            except (Exception, Cancelled):  # noqa: BLE001  an error of a clean-up without an effect
+                return
+            return
+
+
+class Mode(Enum):
+    """What a group waits for."""
+
+    ALL = auto()
+    FIRST = auto()
+    SETTLED = auto()
+    """All, each with its result or its error."""
+
+
+class Group:
+    """Several nodes that are waited for as one."""
+
+    def __init__(self, tree: Tree, parent: Parent, slot: int, mode: Mode) -> None:
+        self.tree, self.parent, self.slot = tree, parent, slot
+        self._mode = mode
+        self._children: list[Node] = []
+        self._done: list[bool] = []
+        self._results: list[Any] = []
+        self._left = 0
+        self._error: CallOutcome | None = None
+
+    def begin(self, items: Sequence[Any], path: str, location: str) -> "Group":
+        """Add each item to the tree, under the group's path and the item's number."""
+        self._left = len(items)
+        self._done, self._results = [False] * len(items), [None] * len(items)
+        if not items:
+            self._end(CallOutcome([]))
+        for number, item in enumerate(items):
+            self._children.append(self.tree.place(item, f"{path}.{number}", self, number, location))
+            if self._mode is Mode.FIRST and self.tree.ready:  # a kept event: the later commands must not take another
+                break
+        return self
+
+    def got(self, slot: int, outcome: CallOutcome) -> None:
+        if self._left == 0 or self._done[slot]:
+            return
+        self._done[slot] = True
+        if self._mode is Mode.FIRST:
+            self._decide(outcome if outcome.failed else CallOutcome((slot, outcome.value)))
+            return
+        self._results[slot] = _settled(outcome) if self._mode is Mode.SETTLED else outcome.value
+        self._left -= 1
+        if outcome.failed and not (self._mode is Mode.SETTLED and isinstance(outcome.exception(), Problem)):
+            self._fail(outcome)
+        if self._left == 0:
+            self._end(self._error or CallOutcome(self._results))
+
+    def _decide(self, outcome: CallOutcome) -> None:
+        self._left = 0
+        for child in self._open():
+            child.abandon()
+        self._end(outcome)
+
+    def _fail(self, outcome: CallOutcome) -> None:
+        if self._error is None:
+            self._error = outcome
+            for child in self._open():
+                child.cancel(cancelled("another command of the group failed"))
+
+    def _end(self, outcome: CallOutcome) -> None:
+        if outcome.failed:
+            self._release_locks()
+        self.tree.ready.append((self.parent, self.slot, outcome))
+
+    def _open(self) -> Iterator[Node]:
+        return iter([child for child, done in zip(self._children, self._done, strict=False) if not done])
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        """Cancel all nodes that have not ended. A group that has failed before reports the cancel, not its error."""
+        if self._left == 0:
+            return False
+        if self._mode is Mode.FIRST:
+            self._decide(outcome)
+            return True
+        self._error = outcome
+        for child in self._open():
+            child.cancel(outcome)
+        return True
+
+    def abandon(self) -> None:
+        self._left = 0
+        for child in self._open():
+            child.abandon()
+        self._release_locks()
+
+    def _release_locks(self) -> None:
+        """Release the locks among the results, which the code never receives."""
+        for result in self._results:
+            held = result.result if isinstance(result, Settled) else result
+            if isinstance(held, HeldLock):
+                held.release()
+
+
+def _settled(outcome: CallOutcome) -> Settled:
+    error = outcome.exception()
+    return Settled(outcome.value, error if isinstance(error, Exception) else None)

@@ -1,0 +1,413 @@
+"""A turn: replay the log, apply the messages of the mailbox in memory, and decide what the commit contains.
+
+The pending commands after the replay must be those of the header. Otherwise the code has diverged from its log, and the
+flow is stuck until the code is fixed. The commands that are pending after the last message, and were not before, are
+the ones that the commit schedules.
+
+The states of the header; a flow has ended in state completed, failed or cancelled:
+
+    command  in state               if                              state
+    -------  ---------------------  ------------------------------  ----------------
+    start    none                   the code waits                  running
+    start    none                   the code returns                completed
+    start    running, stuck, ended  with the same arguments         same
+    start    running, stuck, ended  with other arguments            OtherBody
+    turn     running, stuck         the code waits                  running
+    turn     running, stuck         the code returns                completed
+    turn     running, stuck         the code raises a Problem       failed
+    turn     running, stuck         the code raises Cancelled       cancelled
+    turn     running, stuck         the code continues as new       running
+    turn     running, stuck         the code diverged from its log  stuck
+    turn     running, stuck         the code raises another error   stuck
+    turn     running, stuck         it was delivered ten times      stuck
+    turn     ended                  -                               same
+    event    none                   -                               NoFlow
+    event    running, stuck         -                               same
+    event    ended                  -                               FlowEnded
+    cancel   none                   -                               NoFlow
+    cancel   running, stuck, ended  -                               same
+    resume   none                   -                               NoFlow
+    resume   running, stuck, ended  -                               same
+    delete   none                   -                               NoFlow
+    delete   running                -                               FlowRunning
+    delete   stuck, ended           -                               none
+    sweep    stuck                  ten minutes later               same
+    sweep    ended                  a week later                    none
+
+What a turn does with each message. A lease in a dropped result is released, unless the flow holds it already:
+
+    message  if                                            it is
+    -------  --------------------------------------------  -------
+    result   a success of a pending command                applied
+    result   a success of an earlier attempt               applied
+    result   a failure of the current attempt, not last    retried
+    result   a failure of the current attempt, the last    applied
+    result   a failure of an earlier attempt               dropped
+    result   of an earlier execution                       dropped
+    result   of a path that is not pending                 dropped
+    result   the flow has ended                            dropped
+    event    the flow has not ended                        applied
+    event    the flow has ended                            dropped
+    cancel   the first one                                 applied
+    cancel   a later one                                   dropped
+    cancel   the flow has ended                            dropped
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
+from signalbox.core.problems import BadArgument, Problem, TooLarge
+from signalbox.core.times import EPOCH, rfc3339
+from signalbox.core.wake_ups import wake_up
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Lock, Renew, Sleep, Step
+from signalbox.flows.machine.driver import Driver, Position, replay
+from signalbox.flows.machine.failures import diverged, json_text, too_large
+from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.model import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    Cancel,
+    End,
+    Event,
+    FlowDefinition,
+    FlowHeader,
+    Message,
+    Result,
+    StoredLog,
+    Wait,
+)
+from signalbox.flows.problems import FlowCancelled
+from signalbox.mailboxes.model import CallOutcome
+from signalbox.tasks.requests.signatures import type_errors
+
+
+@dataclass(slots=True)
+class FlowTurn:
+    """A turn of a flow at the server's time `now`, which is None if no record was read (at a start).
+
+    `before` are the commands that were pending, and `pending` the waits now. `applied` are the new entries of the log,
+    and `retried` the paths of steps that are scheduled again. `leases` are those that were held before, by the paths of
+    their locks, and `dropped_leases` those of dropped results.
+    """
+
+    header: FlowHeader
+    driver: Driver
+    now: datetime | None
+    before: dict[str, PendingCommand] = field(default_factory=dict)
+    pending: dict[str, Wait] = field(default_factory=dict)
+    applied: list[Message] = field(default_factory=list)
+    retried: set[str] = field(default_factory=set)
+    leases: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dropped_leases: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def begin(
+        cls, definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], now: datetime | None
+    ) -> Self:
+        """Replay a flow. The caller must close the turn. Raises `Stuck`."""
+        position = Position(header.execution_id, header.committed_positions, dict(header.patches))
+        driver = Driver(lambda: definition.begin(header.arguments), position)
+        turn = cls(header, driver, now)
+        try:
+            return turn._replayed(log)
+        except BaseException:
+            turn.close()
+            raise
+
+    def close(self) -> None:
+        """Close the code (`Driver.drop`)."""
+        self.driver.drop()
+
+    @property
+    def start_at(self) -> datetime | None:
+        """The server's time of the start."""
+        return self.header.start_at if self.header.begun else self.now
+
+    @property
+    def continued(self) -> ContinueAsNew | None:
+        """The arguments of the next execution, if the flow continues as new."""
+        ended = self.driver.ended
+        return ended.result if ended and isinstance(ended.result, ContinueAsNew) else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the flow continues as new, so that the other messages are for its next execution."""
+        return self.continued is not None
+
+    def _replayed(self, log: Sequence[Message]) -> Self:
+        replay(self.driver, self.start_at, log, began_before=self.header.begun)
+        if self.header.begun:
+            self._compare()
+            self.before = dict(self.driver.pending)
+            self.pending = dict(self.header.pending)
+        self.leases = dict(self.driver.held)
+        self._update_pending()
+        return self
+
+    def _compare(self) -> None:
+        """Raise `Stuck` if the code does not wait for the commands that the last commit has scheduled."""
+        now = {path: pending.command.signature for path, pending in self.driver.pending.items()}
+        scheduled = {path: wait.signature for path, wait in self.header.pending.items()}
+        for path in sorted(now.keys() | scheduled.keys()):
+            if now.get(path) != scheduled.get(path):
+                pending = self.driver.pending.get(path)
+                recorded = f"`{scheduled[path]}` was" if path in scheduled else "no command was"
+                calls = f"calls `{now[path]}`" if path in now else "does not wait there"
+                location = pending.location if pending else self.driver.location
+                raise diverged(f"{recorded} recorded at step {path}", calls, location)
+
+    def take(self, message: Message) -> None:
+        """Apply a message, or drop it. Raises `Stuck`."""
+        if self.driver.ended is not None:
+            self._drop(message)
+            return
+        assert self.now is not None, "messages were read from a record, so the time is known"
+        match message:
+            case Result():
+                self._take_result(message, self.now)
+            case Event():
+                self._apply(replace(message, at=self.now))
+            case Cancel() if not self.driver.cancelling:
+                self._apply(replace(message, at=self.now))
+
+    def _take_result(self, message: Result, now: datetime) -> None:
+        """Apply a success of any attempt, and a failure of the current one."""
+        path, failed = message.wait.path, message.outcome.failed
+        wait = self.pending.get(path)
+        if (
+            message.wait.execution_id != self.header.execution_id
+            or wait is None
+            or (failed and message.wait.attempt != wait.attempt)
+        ):
+            self._drop(message)
+            return
+        command = self.driver.pending[path].command
+        if failed and isinstance(command, Step) and wait.attempt < command.attempts_max:
+            self.pending[path] = replace(wait, attempt=wait.attempt + 1, scheduled_at=rfc3339(now))
+            self.retried.add(path)
+            return
+        self._apply(Result(replace(message.wait, signature=command.signature), message.outcome, now))
+
+    def _drop(self, message: Message) -> None:
+        """Drop a message, and release the lease in it. A duplicate of a grant that the flow holds releases nothing."""
+        if isinstance(message, Result) and message.lease and not self._holds(message.lease):
+            self.dropped_leases.append(message.lease)
+
+    def _holds(self, lease: Mapping[str, Any]) -> bool:
+        return any(held["granted"]["id"] == lease["id"] for held in self.driver.held.values())
+
+    def _apply(self, entry: Message) -> None:
+        self.driver.apply(entry)
+        self.applied.append(entry)
+        self._update_pending()
+
+    def _update_pending(self) -> None:
+        """Add the waits of new commands, and remove those of commands that are not pending any more."""
+        scheduled_at = rfc3339(self.now) if self.now else ""
+        new = {
+            path: Wait(self.header.execution_id, path, 1, pending.command.signature, scheduled_at)
+            for path, pending in self.driver.pending.items()
+        }
+        self.pending = {path: self.pending.get(path, wait) for path, wait in new.items()}
+
+    # --- what follows from it ---
+
+    @property
+    def scheduled(self) -> list[PendingCommand]:
+        """The commands that the commit schedules, including retried steps."""
+        waits = self.driver.pending
+        return [pending for path, pending in waits.items() if path not in self.before or path in self.retried]
+
+    @property
+    def abandoned(self) -> list[PendingCommand]:
+        """The commands that the code stopped waiting for before they ended."""
+        ended = {entry.wait.path for entry in self.applied if isinstance(entry, Result)}
+        waits = self.driver.pending
+        return [pending for path, pending in self.before.items() if path not in waits and path not in ended]
+
+    @property
+    def released(self) -> list[dict[str, Any]]:
+        """The leases that the commit releases: at the end of the flow, all of them."""
+        kept = {} if self.driver.ended else self.driver.held
+        had = self.leases | self.driver.granted
+        return [*(dict(lease["granted"]) for path, lease in had.items() if path not in kept), *self.dropped_leases]
+
+    @property
+    def sent(self) -> list[Call]:
+        """The tasks that the code has sent."""
+        return self.driver.sent
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether something needs the server's time and no record was read."""
+        delayed = any(_is_delayed(pending.command) for pending in self.scheduled)
+        return self.now is None and (delayed or self.driver.position.needs_time or self.driver.ended is not None)
+
+    @property
+    def changes_anything(self) -> bool:
+        """Whether there is anything to commit, apart from the messages that it drops."""
+        return bool(self.applied or self.retried or not self.header.begun or self.header.stuck)
+
+
+def _is_delayed(command: Command) -> bool:
+    return isinstance(command, Sleep) or (isinstance(command, Step) and bool(command.call.delay_seconds))
+
+
+# --- the header after a turn ---
+
+
+def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
+    """Return the header after a turn of code of this revision, with its old log. Raises `Stuck`."""
+    written_by = max(revision, turn.header.written_by)
+    header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None)
+    if turn.continued is not None:
+        return _next_generation(header, turn.continued)
+    driver = turn.driver
+    header = replace(
+        header,
+        begun=True,
+        start_at=turn.start_at,
+        pending=turn.pending,
+        leases=dict(driver.held),
+        patches=dict(driver.position.patches),
+    )
+    return header if driver.ended is None else header.ended(end_of(driver.ended, turn.now))
+
+
+def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader:
+    json_text(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
+    return replace(
+        header,
+        generation=header.generation + 1,
+        arguments=dict(continued.arguments),
+        begun=False,
+        start_at=None,
+        log=StoredLog(),
+        pending={},
+        leases={},
+        patches={},
+    )
+
+
+def new_entries(turn: FlowTurn) -> list[Message]:
+    """Return the new entries of the log; if the flow continues as new, the kept events, which begin the next log."""
+    if turn.continued is None:
+        return turn.applied
+    kept = turn.driver.kept.items()
+    return [Event(name, value, _known(turn.now)) for name, values in kept for value in values]
+
+
+def end_of(outcome: CallOutcome, now: datetime | None) -> End:
+    """Return the end of a flow from the outcome of its code. Raises `Stuck` for a result that cannot be stored."""
+    error = outcome.exception()
+    match error:
+        case None:
+            json_text(outcome.value, "the flow's result", CORE_LIMITS.result_bytes_max)
+            return End(COMPLETED, CallOutcome(outcome.value), _known(now))
+        case Problem():
+            return End(FAILED, CallOutcome.from_problem(error), _known(now))
+    problem = FlowCancelled(str(error) or "The flow was cancelled.")
+    return End(CANCELLED, CallOutcome.from_problem(problem), _known(now))
+
+
+def _known(now: datetime | None) -> datetime:
+    assert now is not None, "a turn that needs the time has read a record"
+    return now
+
+
+def check_log(length: int, size_bytes: int) -> None:
+    """Raise `Stuck` if the log is too long."""
+    if length > LIMITS.flow_log_entries_max or size_bytes > LIMITS.flow_log_bytes_max:
+        raise too_large(
+            f"The log has {length:,} entries and {size_bytes:,} bytes; the limits are "
+            f"{LIMITS.flow_log_entries_max:,} and {LIMITS.flow_log_bytes_max:,}. Call `flow.continue_as_new` earlier."
+        )
+
+
+def step_outcome(result: Any, bytes_max: int) -> CallOutcome:
+    """Return the outcome of a step's task that returned. A result that cannot be stored is an error."""
+    if error := next(type_errors(result, Any, "the result"), None):
+        return CallOutcome.from_problem(BadArgument(f"The step's result cannot be stored: {error}."))
+    outcome = CallOutcome(result)
+    if len(outcome.to_text()) > bytes_max:
+        return CallOutcome.from_problem(TooLarge(f"A step's result must have at most {bytes_max:,} bytes."))
+    return outcome
+
+
+# --- tasks ---
+
+
+def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
+    """Return the wake-up of a flow."""
+    return wake_up(base, function, FLOWS_QUEUE, until)
+
+
+def step_effect(header: FlowHeader, step: Step, wait: Wait, together: int, now: datetime | None) -> Effect:
+    """Return the task of a step, delayed by the step's pause if it is retried.
+
+    `together` is the number of commands that the flow waits for.
+    """
+    call = step.call if wait.attempt == 1 else replace(step.call, delay_seconds=step.pause_seconds)
+    name = name_of("step", header.address.base, wait.execution_id, wait.path, wait.attempt)
+    context = {"flow": header.address.base, "function": header.function, "together": together, **wait.to_json()}
+    return call.effect(name, now or EPOCH, step=context)  # without a delay, the time is not used
+
+
+def result_call(header: FlowHeader, wait: Wait) -> Call:
+    """Return the call of the task that posts a result to a flow; its context has the lease, batch or outcome.
+
+    It uses the default queue of users' tasks: whatever grants a permit or completes a batch may enqueue to that one.
+    """
+    payload = {"flow": header.address.base, "function": header.function, **wait.to_json()}
+    return Call(header.function, FLOW_RESULT_TASK, payload)
+
+
+def wait_effect(header: FlowHeader, lock: Lock, wait: Wait) -> Effect:
+    """Return the task that waits for a lock."""
+    members = {"semaphore": lock.semaphore, "permits": lock.permits, "lease_seconds": lock.lease_seconds}
+    return _command_effect(header, wait, "wait", **members)
+
+
+def renew_effect(header: FlowHeader, renew: Renew, wait: Wait) -> Effect:
+    """Return the task that renews the lease of a lock. It names the lease as it was granted."""
+    members = {"lease": dict(renew.granted), "lease_seconds": renew.lease_seconds}
+    return _command_effect(header, wait, "renew", **members)
+
+
+def cancel_wait_effect(header: FlowHeader, semaphore: str, wait: Wait) -> Effect:
+    """Return the task that cancels the wait for a lock."""
+    return _command_effect(header, wait, "leave", semaphore=semaphore)
+
+
+def batch_effect(header: FlowHeader, batch: Batch, wait: Wait) -> Effect:
+    """Return the task that populates a batch."""
+    task = replace(batch.calls[0], payload={}).to_record() if batch.calls else None
+    units = [dict(call.payload) for call in batch.calls]
+    return _command_effect(header, wait, "populate", units=units, task=task, failures_max=batch.failures_max)
+
+
+def cancel_batch_effect(header: FlowHeader, wait: Wait) -> Effect:
+    """Return the task that cancels an abandoned batch."""
+    return _command_effect(header, wait, "end_batch")
+
+
+def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect:
+    """Return the task that releases a lease, which it names as it was granted."""
+    payload = {"act": "release", "lease": dict(lease)}
+    name = name_of("release", base, lease["semaphore"], lease["id"])
+    return Effect(name, FLOWS_QUEUE, function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
+
+
+def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:
+    payload = {"act": act, "flow": header.address.base, "function": header.function, **wait.to_json(), **members}
+    name = name_of(act, header.address.base, wait.execution_id, wait.path)
+    path = f"/tasks/{FLOW_COMMAND_TASK}"
+    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)

@@ -1,0 +1,441 @@
+"""The records of a flow, and the values in them: its address, its header, its log, and the messages in its mailbox.
+
+    flows/{Flow}~{id}               the listing: state and times, for lists and for the sweeper
+    flows/{Flow}~{id}/mailbox/!     the header: arguments, end of the log, pending waits, leases, outcome
+    flows/{Flow}~{id}/mailbox/{id}  a message; a sleep is a message with a due time
+    flows/{Flow}~{id}/log/{chunk}   earlier entries of the log, up to 900 KB in each chunk
+
+A message becomes an entry of the log, with its time, in the commit that removes it from the mailbox. Everything that an
+execution starts has its execution id, so that late messages for an earlier execution are recognised and dropped.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, ClassVar, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
+from signalbox.core.keys import check_key
+from signalbox.core.problems import BadKey, Unavailable
+from signalbox.core.times import rfc3339
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.problems import BadFlow
+from signalbox.mailboxes.model import Address, CallOutcome
+from signalbox.tasks.requests.signatures import Signature
+
+FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+
+RUNNING, STUCK = "running", "stuck"
+COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
+STATES = (RUNNING, STUCK, COMPLETED, FAILED, CANCELLED)
+
+
+# --- the flow: its address and its code ---
+
+
+class FlowAddress(Address):
+    """A run of a flow: the name of the flow, and the id of the run as its key."""
+
+    __slots__ = ()
+    COLLECTION = "flows"
+    MEMBERS = ("flow", "id")
+
+    @classmethod
+    def checked(cls, flow: Any, id_: Any) -> Self:
+        """Return an address from a caller's values. Raises `BadFlow` or `BadKey`."""
+        if not isinstance(flow, str) or not FLOW_NAME.fullmatch(flow):
+            raise BadFlow(f"The name of a flow must match {FLOW_NAME.pattern}.", field="flow")
+        if len(check_key(id_).encode()) > LIMITS.flow_id_bytes_max:
+            raise BadKey(f"The id of a flow must have at most {LIMITS.flow_id_bytes_max:,} bytes.", field="id")
+        return cls(flow, id_)
+
+    def chunk_path(self, generation: int, number: int) -> str:
+        """Return the path of a chunk of the log."""
+        return f"{self.base}/log/{generation:06}-{number:06}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowDefinition:
+    """The code of a flow: a generator function, and the signature of its arguments."""
+
+    name: str
+    code: Callable[..., Generator[Any, Any, Any]]
+    signature: Signature
+
+    @classmethod
+    def from_function(cls, code: Callable[..., Any]) -> Self:
+        """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow."""
+        if not inspect.isgeneratorfunction(code):
+            raise TypeError(
+                f"{code.__name__} is not a generator function: a flow must `yield` the commands it waits for"
+            )
+        signature = Signature.from_function(code)
+        if signature.filled:
+            raise TypeError(f"{code.__name__}: the parameters of a flow must be JSON, not a lease, a unit or a context")
+        return cls(code.__name__, code, signature)
+
+    def begin(self, arguments: Mapping[str, Any]) -> Generator[Any, Any, Any]:
+        """Return the generator of a run. If the arguments do not fit, it raises the error when it is started."""
+        bound = self.signature.bind(arguments, None)
+        return (yield from self.code(**bound))
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """The flows whose code this process has. `revision` orders deployments."""
+
+    function: str
+    definitions: Mapping[str, FlowDefinition] = field(default_factory=dict)
+    revision: int = 0
+
+    def of(self, name: str) -> FlowDefinition:
+        """Return the code of a flow. Raises `Unavailable` if a newer deployment may have it."""
+        if name not in self.definitions:
+            raise Unavailable(f"{self.function} does not have the flow {name!r}; a newer deployment may have it")
+        return self.definitions[name]
+
+    def check_revision(self, written_by: int) -> None:
+        """Raise `Unavailable` if newer code wrote the header: this code may not be able to replay its log."""
+        if written_by > self.revision:
+            raise Unavailable("the header was written by a newer deployment")
+
+
+# --- waits and messages ---
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One wait of a flow's code: the command at `path` of an execution, on its current attempt.
+
+    A path is the number of the `yield` in its branch, then the position in the yielded list, and so on. `signature` is
+    the command's kind and name, and `scheduled_at` the time of the turn that scheduled it. Both are known where the
+    command is known: in the header and, for the signature, in the log. Tasks and messages have the other three.
+    """
+
+    execution_id: str
+    path: str
+    attempt: int = 1
+    signature: str = ""
+    scheduled_at: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members that identify the wait in messages and in payloads of tasks."""
+        return {"life": self.execution_id, "path": self.path, "attempt": self.attempt}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(str(value["life"]), str(value["path"]), int(value["attempt"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a command. `at` is the time of the turn that applied it, None in the mailbox."""
+
+    kind: ClassVar[str] = "done"
+    wait: Wait
+    outcome: CallOutcome
+    at: datetime | None = None
+
+    @property
+    def lease(self) -> dict[str, Any] | None:
+        """The lease that was granted, if the command is a lock."""
+        result = self.outcome.result
+        return dict(result["granted"]) if isinstance(result, dict) and "granted" in result else None
+
+    def body(self) -> dict[str, Any]:
+        return {**self.wait.to_json(), "outcome": self.outcome.to_json()}
+
+    def entry(self) -> list[Any]:
+        return [self.wait.path, self.wait.signature, self.outcome.to_json()]
+
+    def shown(self) -> dict[str, Any]:
+        return {"path": self.wait.path, "command": self.wait.signature, **self.outcome.to_json()}
+
+    def id_for(self, address: FlowAddress) -> str:
+        """Return the id of the message: one per execution, path, attempt and lease."""
+        granted = self.lease["id"] if self.lease else ""
+        return name_of("done", address.base, self.wait.execution_id, self.wait.path, self.wait.attempt, granted)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event that a caller sent."""
+
+    kind: ClassVar[str] = "event"
+    name: str
+    value: Any
+    at: datetime | None = None
+
+    def body(self) -> dict[str, Any]:
+        return {"name": self.name, "value": self.value}
+
+    def entry(self) -> list[Any]:
+        return [self.name, self.value]
+
+    shown = body
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A caller's request to cancel the flow."""
+
+    kind: ClassVar[str] = "cancel"
+    reason: str
+    at: datetime | None = None
+
+    def body(self) -> dict[str, Any]:
+        return {"reason": self.reason}
+
+    def entry(self) -> list[Any]:
+        return [self.reason]
+
+    shown = body
+
+
+Message = Result | Event | Cancel
+"""A message in the mailbox, and an entry of the log once it has its time."""
+
+
+def message_to_record(message: Message) -> dict[str, Any]:
+    """Return the fields of a message's record, without those of the mailbox."""
+    return {"kind": message.kind, "body": json.dumps(message.body(), sort_keys=True)}
+
+
+def message_from_record(data: Mapping[str, Any]) -> Message:
+    body = json.loads(data["body"])
+    match data["kind"]:
+        case Event.kind:
+            return Event(body["name"], body["value"])
+        case Cancel.kind:
+            return Cancel(body["reason"])
+    return Result(Wait.from_json(body), CallOutcome.from_json(body["outcome"]))
+
+
+def timer_id(address: FlowAddress, wait: Wait) -> str:
+    """Return the id of the message that ends a sleep."""
+    return Result(wait, CallOutcome()).id_for(address)
+
+
+def child_id(address: FlowAddress, wait: Wait) -> str:
+    """Return the id of what a command creates: a semaphore's waiter, a batch, a sub-flow, a message to an object."""
+    return name_of("of a flow", address.base, wait.execution_id, wait.path)
+
+
+# --- the log ---
+
+
+def entries_to_text(entries: Sequence[Message]) -> str:
+    """Return entries of the log as a record contains them."""
+    stored = [[message.kind, *message.entry(), rfc3339(time_of(message))] for message in entries]
+    return json.dumps(stored, separators=(",", ":"))
+
+
+def entries_from_text(text: str) -> tuple[Message, ...]:
+    return tuple(map(_entry_from_json, json.loads(text)))
+
+
+def _entry_from_json(stored: Sequence[Any]) -> Message:
+    kind, *parts, at = stored
+    time = datetime.fromisoformat(at)
+    match kind:
+        case Event.kind:
+            name, value = parts
+            return Event(name, value, time)
+        case Cancel.kind:
+            return Cancel(parts[0], time)
+    path, signature, outcome = parts
+    return Result(Wait("", path, signature=signature), CallOutcome.from_json(outcome), time)
+
+
+def shown_entry(entry: Message) -> dict[str, Any]:
+    """Return an entry of the log as people see it."""
+    return {"at": rfc3339(time_of(entry)), "entry": entry.kind, **entry.shown()}
+
+
+def time_of(entry: Message) -> datetime:
+    assert entry.at is not None, "an entry of the log has its time"
+    return entry.at
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """The parts of the log: the last entries in the header, the earlier ones in chunks.
+
+    Only the first `held` entries of the chunks count: a chunk may be newer than the header that was read with it.
+    """
+
+    tail: tuple[Message, ...] = ()
+    chunks: int = 0
+    held: int = 0
+    held_bytes: int = 0
+
+    @property
+    def length(self) -> int:
+        """The number of entries."""
+        return self.held + len(self.tail)
+
+
+# --- the header ---
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a flow: its final state, its outcome, and the time."""
+
+    state: str
+    outcome: CallOutcome
+    at: datetime
+
+    def to_json(self) -> list[Any]:
+        return [self.state, self.outcome.to_json(), rfc3339(self.at)]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Self:
+        state, outcome, at = value
+        return cls(state, CallOutcome.from_json(outcome), datetime.fromisoformat(at))
+
+
+@dataclass(frozen=True, slots=True)
+class ParentFlow:
+    """The flow that runs this one as a sub-flow, and its wait. `depth` is the number of flows above this one."""
+
+    base: str
+    function: str
+    wait: Wait
+    depth: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {"base": self.base, "function": self.function, "place": self.wait.to_json(), "depth": self.depth}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(value["base"], value["function"], Wait.from_json(value["place"]), value["depth"])
+
+
+@dataclass(frozen=True, slots=True)
+class FlowHeader:
+    """A flow as its last turn committed it.
+
+    `digest` identifies what the flow was started with, so that a repeated start is recognised. `begun` says whether the
+    code of this generation has been started. `pending` has the waits and `leases` the held leases of locks, both by
+    path. `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it
+    does.
+    """
+
+    address: FlowAddress
+    function: str
+    arguments: Mapping[str, Any]
+    digest: str
+    incarnation: str
+    on_complete: Call | None = None
+    parent: ParentFlow | None = None
+    generation: int = 0
+    begun: bool = False
+    start_at: datetime | None = None
+    log: StoredLog = StoredLog()
+    pending: Mapping[str, Wait] = field(default_factory=dict)
+    leases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    patches: Mapping[str, int] = field(default_factory=dict)
+    written_by: int = 0
+    progress: Any = None
+    stuck: Mapping[str, str] | None = None
+    end: End | None = None
+
+    @property
+    def execution_id(self) -> str:
+        """The id of the current execution: the incarnation, drawn at the start, and the generation."""
+        return f"{self.incarnation}-{self.generation}"
+
+    @property
+    def state(self) -> str:
+        """One of `STATES`."""
+        return self.end.state if self.end else STUCK if self.stuck else RUNNING
+
+    @property
+    def committed_positions(self) -> int:
+        """The number of positions in the log that earlier turns have committed; the start is one."""
+        return 1 + self.log.length if self.begun else 0
+
+    @property
+    def depth(self) -> int:
+        """The number of flows above this one."""
+        return self.parent.depth if self.parent else 0
+
+    def ended(self, end: End) -> Self:
+        """Return the header of the ended flow."""
+        return replace(self, end=end, pending={}, leases={}, stuck=None)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the fields of the header's record, without those of the mailbox. A user's JSON is stored as text."""
+        return {
+            "function": self.function,
+            "arguments": json.dumps(self.arguments),
+            "digest": self.digest,
+            "incarnation": self.incarnation,
+            "on_complete": self.on_complete.to_record() if self.on_complete else None,
+            "parent": json.dumps(self.parent.to_json()) if self.parent else None,
+            "generation": self.generation,
+            "begun": self.begun,
+            "start_at": self.start_at,
+            "tail": entries_to_text(self.log.tail),
+            "chunks": self.log.chunks,
+            "held": self.log.held,
+            "held_bytes": self.log.held_bytes,
+            "pending": json.dumps(
+                {path: [wait.signature, wait.attempt, wait.scheduled_at] for path, wait in self.pending.items()}
+            ),
+            "leases": json.dumps(self.leases),
+            "patches": json.dumps(self.patches),
+            "written_by": self.written_by,
+            "progress": json.dumps(self.progress),
+            "stuck": json.dumps(self.stuck),
+            "end": json.dumps(self.end.to_json() if self.end else None),
+        }
+
+    @classmethod
+    def from_record(cls, address: FlowAddress, data: Mapping[str, Any]) -> Self:
+        parent, end = data["parent"], json.loads(data["end"])
+        header = cls(
+            address=address,
+            function=data["function"],
+            arguments=json.loads(data["arguments"]),
+            digest=data["digest"],
+            incarnation=data["incarnation"],
+            on_complete=Call.from_record(data["on_complete"]) if data["on_complete"] else None,
+            parent=ParentFlow.from_json(json.loads(parent)) if parent else None,
+            generation=data["generation"],
+            begun=data["begun"],
+            start_at=data["start_at"],
+            log=StoredLog(entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"]),
+            leases=json.loads(data["leases"]),
+            patches=json.loads(data["patches"]),
+            written_by=data["written_by"],
+            progress=json.loads(data["progress"]),
+            stuck=json.loads(data["stuck"]),
+            end=End.from_json(end) if end else None,
+        )
+        return replace(header, pending=_pending(header.execution_id, json.loads(data["pending"])))
+
+
+def _pending(execution_id: str, stored: Mapping[str, Sequence[Any]]) -> dict[str, Wait]:
+    return {
+        path: Wait(execution_id, path, attempt, signature, scheduled_at)
+        for path, (signature, attempt, scheduled_at) in stored.items()
+    }
+
+
+def new_header(
+    address: FlowAddress,
+    function: str,
+    arguments: Mapping[str, Any],
+    incarnation: str,
+    on_complete: Call | None = None,
+    parent: ParentFlow | None = None,
+) -> FlowHeader:
+    """Return the header of a flow whose code has not been started."""
+    request = json.dumps([arguments, on_complete.to_record() if on_complete else None], sort_keys=True)
+    return FlowHeader(address, function, arguments, name_of(request), incarnation, on_complete, parent)

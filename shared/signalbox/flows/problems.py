@@ -1,0 +1,26 @@
+"""The problems that only flows raise."""
+
+from signalbox.core.problems import NotFound, Problem
+
+
+class BadFlow(Problem):
+    title = "Invalid request on a flow"
+
+
+class NoFlow(NotFound):
+    title = "Flow not found"
+
+
+class FlowEnded(Problem):
+    status = 409
+    title = "The flow has ended"
+
+
+class FlowRunning(Problem):
+    status = 409
+    title = "The flow has not ended"
+
+
+class FlowCancelled(Problem):
+    status = 409
+    title = "The flow was cancelled"

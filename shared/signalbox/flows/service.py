@@ -1,0 +1,361 @@
+"""Flows as callers and tasks use them: start, send an event, cancel, resume, look, and the turn that applies messages.
+
+Where the process has the flow's code, a start runs the code in memory first, so that one commit creates the header
+together with the first commands. Otherwise the header alone is created, and a wake-up starts the code.
+
+If replay fails in a turn, the flow is marked stuck. Its messages stay in the mailbox, so nothing is lost until the code
+is fixed.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.core import listings, outbox
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import AlreadyExists, Ports, Query, Snapshot, Store
+from signalbox.core.problems import OtherBody, TooLarge
+from signalbox.core.queries import ID, Condition
+from signalbox.core.reads import poll
+from signalbox.core.times import EPOCH, rfc3339
+from signalbox.core.wake_ups import completed
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import check_event_name
+from signalbox.flows.machine.failures import Stuck, json_text, too_large
+from signalbox.flows.machine.turns import FlowTurn, release_effect, wake_flow
+from signalbox.flows.model import (
+    STATES,
+    Cancel,
+    Event,
+    FlowAddress,
+    FlowDefinition,
+    FlowHeader,
+    Flows,
+    Message,
+    Result,
+    message_from_record,
+    message_to_record,
+    new_header,
+)
+from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow
+from signalbox.flows.storage import (
+    Commit,
+    LoadedLog,
+    TurnCommit,
+    creation,
+    header_of,
+    header_write,
+    listing_writes,
+    read_log,
+    taken_messages,
+)
+from signalbox.mailboxes.model import StoredMessage, header_path
+from signalbox.mailboxes.service import post
+from signalbox.mailboxes.storage import Mailbox, message_put
+
+BEHIND_IDS = "\x7f"
+"""The character that sorts right after the ``~`` between name and id."""
+
+
+# --- start ---
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The answer to a start. `created` is False if the flow had been started before, with the same arguments."""
+
+    address: FlowAddress
+    created: bool
+
+
+def start(
+    ports: Ports,
+    flows: Flows,
+    function: str,
+    address: FlowAddress,
+    arguments: Mapping[str, Any],
+    on_complete: Call | None = None,
+) -> Started:
+    """Start a flow, whose code `function` has. A repeated start changes nothing.
+
+    Raises `OtherBody` if the id was used with other arguments, `BadArgument` if the arguments do not fit the code in
+    this process, `BadFlow` if they are not JSON, and `Unavailable` if it is unknown whether the flow was started.
+    """
+    checked = _checked_json(dict(arguments), "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
+    header = new_header(address, function, checked, ports.store.new_id(), on_complete)
+    definition = flows.definitions.get(address.name) if flows.function == function else None
+    try:
+        _commit_start(ports, _begun(ports, flows, definition, header) if definition else _created(header))
+    except AlreadyExists:
+        _check_same_start(ports, header)
+        return Started(address, created=False)
+    return Started(address, created=True)
+
+
+def _commit_start(ports: Ports, commit: Commit) -> None:
+    outbox.commit(ports, commit.writes, commit.effects)
+
+
+def _created(header: FlowHeader) -> Commit:
+    """Return the commit that creates a flow and the wake-up that starts its code."""
+    wake = wake_flow(header.address.base, header.function)
+    return Commit(creation(header, EPOCH), [wake])
+
+
+def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader) -> Commit:
+    """Return the commit of a flow whose code has been started. If that fails, a wake-up does it and marks it stuck."""
+    definition.signature.bind(header.arguments, None)
+    try:
+        return _first_turn(ports, flows, definition, header, None) or _with_time(ports, flows, definition, header)
+    except (Stuck, TooLarge):
+        return _created(header)
+
+
+def _with_time(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader) -> Commit:
+    [read] = ports.store.read(header_path(header.address.base), fields=())
+    commit = _first_turn(ports, flows, definition, header, read.read_time)
+    assert commit is not None, "the time is known"
+    return commit
+
+
+def _first_turn(
+    ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader, now: datetime | None
+) -> Commit | None:
+    """Return the commit of the first turn, or None if it needs the server's time and no record was read."""
+    with closing(FlowTurn.begin(definition, header, (), now)) as turn:
+        if turn.needs_time:
+            return None
+        missing = Snapshot(header_path(header.address.base), None, now or EPOCH)
+        return TurnCommit(missing, turn, LoadedLog(), (), flows.revision, more=False).commit(ports.store.new_id)
+
+
+def _check_same_start(ports: Ports, header: FlowHeader) -> None:
+    """Raise `OtherBody` if the flow was started with other arguments. If its code has not been started, wake it."""
+    [read] = ports.store.read(header_path(header.address.base))
+    before = header_of(read, header.address)
+    if before is None:
+        return
+    if before.digest != header.digest:
+        raise OtherBody(f"The flow {header.address.key!r} was started with other arguments.", field="id")
+    if not before.begun and not before.end:
+        wake = wake_flow(before.address.base, before.function)
+        ports.queue.create(completed([wake], read.read_time))
+
+
+def _checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
+    """Return a caller's value. Raises `BadFlow` if it is not JSON, `TooLarge` if it is too large."""
+    try:
+        json_text(value, name, bytes_max)
+    except Stuck as error:
+        raise (TooLarge if error.kind == "flow-too-large" else BadFlow)(error.detail, field=field) from error
+    return value
+
+
+# --- messages from callers ---
+
+
+def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: str) -> None:
+    """Send an event to a flow. It is kept until the code waits for it, and a repeat with the same id changes nothing.
+
+    Raises `NoFlow`, `FlowEnded`, `OtherBody` if the id was used for another event, `BadFlow` or `TooLarge`.
+    """
+    checked_name = check_event_name(name)
+    event = Event(checked_name, _checked_json(value, "the value of an event", CORE_LIMITS.result_bytes_max, "value"))
+    header = get(ports, address)
+    if header.end:
+        raise FlowEnded(f"The flow is {header.end.state} and receives no more events.")
+    _post(ports, header, name_of("event", address.base, id_), event)
+
+
+def cancel(ports: Ports, address: FlowAddress, reason: str = "") -> None:
+    """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change. Raises `NoFlow`."""
+    header = get(ports, address)
+    if not header.end:
+        id_ = name_of("cancel", address.base, header.incarnation, ports.store.new_id())
+        _post(ports, header, id_, Cancel(str(reason)[: CORE_LIMITS.error_letters_max]))
+
+
+def resume(ports: Ports, address: FlowAddress) -> None:
+    """Wake a flow, so that a stuck one is replayed with the code that is deployed now. Raises `NoFlow`."""
+    header, read_time = _read(ports.store, address)
+    ports.queue.create(completed([wake_flow(address.base, header.function)], read_time))
+
+
+def _post(ports: Ports, header: FlowHeader, id_: str, message: Message) -> None:
+    base = header.address.base
+    post(ports, message_put(base, id_, message_to_record(message)), wake_flow(base, header.function))
+
+
+# --- looks ---
+
+
+def get(ports: Ports, address: FlowAddress) -> FlowHeader:
+    """Return a flow. Raises `NoFlow`."""
+    header, _ = _read(ports.store, address)
+    return header
+
+
+def wait(ports: Ports, address: FlowAddress, seconds: float) -> FlowHeader:
+    """Return a flow once it has ended, at the latest after `seconds`. Raises `NoFlow`."""
+    return poll(ports.clock, lambda: get(ports, address), lambda header: header.end is not None, seconds)
+
+
+def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Message]]:
+    """Return a flow and the log of its current execution. Raises `NoFlow`, `Unavailable`."""
+    header, _ = _read(store, address)
+    return header, read_log(store, header).entries
+
+
+def _read(store: Store, address: FlowAddress) -> tuple[FlowHeader, datetime]:
+    [read] = store.read(header_path(address.base))
+    header = header_of(read, address)
+    if header is None:
+        detail = f"There is no run {address.key!r} of {address.name}: it was never started, or it was removed."
+        raise NoFlow(detail, field="id")
+    return header, read.read_time
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsPage:
+    """Listings of flows in the order of their ids. `next_page_token` is empty on the last page."""
+
+    flows: list[dict[str, Any]]
+    next_page_token: str = ""
+
+
+def list_flows(ports: Ports, flow: str, state: str | None = None, page_token: str = "") -> FlowsPage:
+    """Return the runs of a flow, or those in one state. Raises `BadFlow` for an unknown state."""
+    if state is not None and state not in STATES:
+        raise BadFlow(f"`state` must be one of {', '.join(STATES)}.", field="state")
+    collection, most = FlowAddress.COLLECTION, LIMITS.flows_listed_max
+    after = listings.read_page_token(page_token, collection, 0) if page_token else ()
+    in_state = (Condition(("state",), "==", state),) if state else ()
+    names = Condition(ID, ">=", f"{flow}~"), Condition(ID, "<", f"{flow}{BEHIND_IDS}")
+    page = ports.store.query(Query(collection, (*names, *in_state), limit=most, after=after))
+    token = listings.write_page_token(collection, [], page[-1].id) if len(page) == most else ""
+    return FlowsPage([_shown(listing) for listing in page], token)
+
+
+def _shown(listing: Snapshot) -> dict[str, Any]:
+    data = dict(listing.data or {})
+    return {name: data[name] for name in ("flow", "id", "state", "created_at", "ended_at") if name in data}
+
+
+# --- turns ---
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMailbox:
+    """A flow's mailbox as it was read. `own` is the result of the step whose task runs the turn, if one does."""
+
+    address: FlowAddress
+    mailbox: Mailbox
+    own: Result | None = None
+
+    @property
+    def header(self) -> FlowHeader | None:
+        """The flow, or None if it does not exist."""
+        return header_of(self.mailbox.header, self.address)
+
+
+def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> bool:
+    """Commit a turn. Return False if the flow is stuck, so that no message was applied.
+
+    Raises `Conflict` if another turn committed first, and `Unavailable` if this process cannot run the flow's code.
+    """
+    header = read.header
+    if header is None or header.end:
+        _drop_all(ports, read, flows.function)
+        return True
+    flows.check_revision(header.written_by)
+    flows.of(header.address.name)
+    log = read_log(ports.store, header)
+    try:
+        commit = _commit_that_fits(ports, flows, read, header, log)
+    except Stuck as stuck:
+        mark_stuck(ports, read, header, stuck)
+        return False
+    if commit:
+        _commit_turn(ports, commit)
+    return True
+
+
+def _commit_turn(ports: Ports, commit: Commit) -> None:
+    outbox.commit(ports, commit.writes, commit.effects)
+
+
+def _commit_that_fits(
+    ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log: LoadedLog
+) -> Commit | None:
+    """Return the commit of a turn that takes all messages, or of one that takes so few that it fits."""
+    count = len(read.mailbox.waiting)
+    while True:
+        try:
+            return _turn(ports, flows, read, header, log, count)
+        except TooLarge as error:
+            if count <= 1:
+                raise too_large(f"The code schedules too much at once: {error.detail}") from error
+            count //= 2
+
+
+def _turn(
+    ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log: LoadedLog, count: int
+) -> Commit | None:
+    """Return the commit of a turn that takes `count` messages, or None if there is nothing to commit."""
+    mailbox = read.mailbox
+    own = read.own if count == len(mailbox.waiting) else None
+    definition = flows.of(header.address.name)
+    with closing(FlowTurn.begin(definition, header, log.entries, mailbox.read_time)) as turn:
+        taken = _take(turn, mailbox.waiting[:count], own)
+        if not taken and not turn.changes_anything and not turn.dropped_leases:
+            return None
+        more = mailbox.more or len(taken) < len(mailbox.waiting) or own is not read.own
+        return TurnCommit(mailbox.header, turn, log, taken, flows.revision, more).commit(ports.store.new_id)
+
+
+def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> Sequence[StoredMessage]:
+    """Apply messages until the turn is over; return the taken ones."""
+    for number, message in enumerate(page):
+        if turn.is_over:
+            return page[:number]
+        turn.take(message_from_record(message.data))
+    if own and not turn.is_over:
+        turn.take(own)
+    return page
+
+
+def _drop_all(ports: Ports, read: FlowMailbox, function: str) -> None:
+    """Remove the messages of a flow that has ended or does not exist, and release the leases in them."""
+    base = read.address.base
+    leases = leases_of(read.mailbox.waiting)
+    effects = [release_effect(base, function, lease) for lease in leases] + _next_wake(base, function, read)
+    writes = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time))
+    if writes or effects:
+        _commit_turn(ports, Commit(writes, effects))
+
+
+def _next_wake(base: str, function: str, read: FlowMailbox) -> list[Effect]:
+    """Return the wake-up for the messages after the page, if there are any."""
+    return [wake_flow(base, function)] if read.mailbox.more else []
+
+
+def leases_of(messages: Sequence[StoredMessage]) -> list[dict[str, Any]]:
+    """Return the leases that messages of a mailbox grant."""
+    read = [message_from_record(message.data) for message in messages]
+    return [message.lease for message in read if isinstance(message, Result) and message.lease]
+
+
+def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck) -> None:
+    """Store why a flow is stuck, unless the header has the same reason. The sweeper wakes it from time to time."""
+    now, before = read.mailbox.read_time, header.stuck or {}
+    if (before.get("type"), before.get("detail"), before.get("place")) == (stuck.kind, stuck.detail, stuck.location):
+        return
+    reason = {"type": stuck.kind, "detail": stuck.detail, "place": stuck.location, "at": rfc3339(now)}
+    address = header.address.to_json()
+    ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)
+    after, snapshot = replace(header, stuck=reason), read.mailbox.header
+    ports.store.commit([header_write(snapshot, after, now), *listing_writes(snapshot, header, after)])

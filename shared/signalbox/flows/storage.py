@@ -1,0 +1,363 @@
+"""The log of a flow in the store, and the writes and tasks of a turn's commit.
+
+The last entries of the log are in the header, the earlier ones in chunks of up to 900 KB, which only grow. A chunk may
+be newer than the header that was read with it. The header has the number of valid entries, and each generation has its
+own chunks, so the entries of a later turn are left out.
+
+What a commit contains for each command that the turn schedules or abandons:
+
+    command  scheduled                                       abandoned
+    -------  ----------------------------------------------  ------------------------------
+    step     a task                                          -
+    sleep    a message to the flow itself, with a due time   the message is deleted
+    event    -                                               -
+    lock     a task that waits for the semaphore             a task that cancels the wait
+    renew    a task that renews the lease                    -
+    object   a message to the object                         -
+    flow     the sub-flow's header and listing               a message that cancels it
+    batch    a task that populates the batch                 a task that cancels the batch
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.names import OBJECTS_QUEUE
+from signalbox.core.outbox import to_record as outbox_record
+from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Snapshot, Store, Write
+from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.times import EPOCH
+from signalbox.core.wake_ups import wake_up
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, Renew, Sleep, Step, SubFlow
+from signalbox.flows.machine.failures import too_large
+from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.machine.turns import (
+    FlowTurn,
+    batch_effect,
+    cancel_batch_effect,
+    cancel_wait_effect,
+    check_log,
+    new_entries,
+    next_header,
+    release_effect,
+    renew_effect,
+    result_call,
+    step_effect,
+    wait_effect,
+    wake_flow,
+)
+from signalbox.flows.model import (
+    Cancel,
+    Event,
+    FlowAddress,
+    FlowHeader,
+    Message,
+    ParentFlow,
+    Result,
+    StoredLog,
+    Wait,
+    child_id,
+    entries_from_text,
+    entries_to_text,
+    message_to_record,
+    new_header,
+    timer_id,
+)
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.machine import next_revision
+from signalbox.mailboxes.model import CallOutcome, StoredMessage, header_path, message_path
+from signalbox.mailboxes.storage import header_put, message_put, revision_of
+from signalbox.objects.model import method_call
+
+ENTRIES = "entries"
+
+
+# --- the log ---
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """The whole log of a generation, and the text of its last chunk."""
+
+    entries: tuple[Message, ...] = ()
+    last_chunk: str = "[]"
+
+
+def read_log(store: Store, header: FlowHeader) -> LoadedLog:
+    """Read the log of a header. Raises `Unavailable` if it was removed since the header was read."""
+    if not header.log.chunks:
+        return LoadedLog(header.log.tail)
+    texts = []
+    for chunk in store.read(*chunk_paths(header)):
+        if chunk.data is None:
+            raise Unavailable("the log was replaced while it was read")
+        texts.append(str(chunk.data[ENTRIES]))
+    held = islice((entry for text in texts for entry in entries_from_text(text)), header.log.held)
+    return LoadedLog((*held, *header.log.tail), texts[-1])
+
+
+def chunk_paths(header: FlowHeader) -> list[str]:
+    """Return the paths of a header's chunks."""
+    return [header.address.chunk_path(header.generation, number) for number in range(header.log.chunks)]
+
+
+def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message]) -> tuple[FlowHeader, list[Write]]:
+    """Return the header with new entries in its log, and the writes of the chunks if its tail has become too long."""
+    tail = (*header.log.tail, *new)
+    text = entries_to_text(tail)
+    if len(text) <= LIMITS.flow_tail_bytes_max:
+        return replace(header, log=replace(header.log, tail=tail)), []
+    chunks = _packed(log.last_chunk if header.log.chunks else "[]", tail)
+    first = max(0, header.log.chunks - 1)
+    stored = StoredLog((), first + len(chunks), header.log.held + len(tail), header.log.held_bytes + len(text))
+    paths = [header.address.chunk_path(header.generation, first + number) for number in range(len(chunks))]
+    return replace(header, log=stored), [Put(path, {ENTRIES: text}) for path, text in zip(paths, chunks, strict=True)]
+
+
+def _packed(last: str, entries: Sequence[Message]) -> list[str]:
+    """Return the texts of the last chunk and of new chunks after it, with these entries added."""
+    texts = [last]
+    for entry in entries:
+        added = entries_to_text([entry])
+        if texts[-1] != "[]" and len(texts[-1]) + len(added) > LIMITS.flow_chunk_bytes_max:
+            texts.append("[]")
+        texts[-1] = added if texts[-1] == "[]" else f"{texts[-1][:-1]},{added[1:]}"
+    return texts
+
+
+# --- the commands of a turn ---
+
+
+@dataclass(slots=True)
+class CommandWrites:
+    """The writes and tasks of the commands that a turn schedules and abandons."""
+
+    turn: FlowTurn
+    new_id: Callable[[], str]
+    writes: list[Write] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+
+    @property
+    def header(self) -> FlowHeader:
+        """The header that the turn has read. The commands belong to its execution."""
+        return self.turn.header
+
+    def collect(self) -> "CommandWrites":
+        """Collect the writes and tasks, including the tasks that the code sends. Raises `Stuck`."""
+        for pending in self.turn.scheduled:
+            self._schedule(pending)
+        for pending in self.turn.abandoned:
+            self._abandon(pending)
+        for number, call in enumerate(self.turn.sent):
+            base, positions = self.header.address.base, self.header.committed_positions
+            name = name_of("sent", base, self.header.execution_id, positions, number)
+            self.effects.append(call.effect(name, self.turn.now or EPOCH))
+        return self
+
+    def _schedule(self, pending: PendingCommand) -> None:
+        wait = self.turn.pending[pending.path]
+        match pending.command:
+            case Step() as step:
+                together = len(self.turn.pending)
+                self.effects.append(step_effect(self.header, step, wait, together, self.turn.now))
+            case Sleep() as sleep:
+                self._sleep(sleep, wait)
+            case Lock() as lock:
+                self.effects.append(wait_effect(self.header, lock, wait))
+            case Renew() as renew:
+                self.effects.append(renew_effect(self.header, renew, wait))
+            case ObjectCall() as call:
+                self._call_object(call, wait)
+            case SubFlow() as flow:
+                self._run_flow(flow, wait, pending.location)
+            case Batch() as batch:
+                self.effects.append(_checked_batch(batch_effect(self.header, batch, wait), pending.location))
+
+    def _sleep(self, sleep: Sleep, wait: Wait) -> None:
+        assert self.turn.now is not None, "a turn that schedules a sleep has read the time"
+        address, due_at = self.header.address, self.turn.now + timedelta(seconds=sleep.seconds)
+        message = message_to_record(Result(wait, CallOutcome()))
+        self.writes.append(message_put(address.base, timer_id(address, wait), message, due_at))
+        self.effects.append(wake_flow(address.base, self.header.function, due_at))
+
+    def _call_object(self, call: ObjectCall, wait: Wait) -> None:
+        then = (result_call(self.header, wait),)
+        message = method_call(call.method, call.arguments, then=then, receipt=False)
+        id_ = child_id(self.header.address, wait)
+        self.writes.append(message_put(call.address.base, id_, message.to_record()))
+        self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
+
+    def _run_flow(self, flow: SubFlow, wait: Wait, location: str) -> None:
+        parent = ParentFlow(self.header.address.base, self.header.function, wait, self.header.depth + 1)
+        if parent.depth > LIMITS.flow_depth_max:
+            raise too_large(f"Sub-flows can be nested at most {LIMITS.flow_depth_max} deep.", location)
+        address = _child(self.header, flow, wait)
+        child = new_header(address, flow.function, flow.arguments, self.new_id(), parent=parent)
+        self.writes += creation(child, EPOCH)
+        self.effects.append(wake_flow(address.base, flow.function))
+
+    def _abandon(self, pending: PendingCommand) -> None:
+        wait = self.header.pending[pending.path]
+        match pending.command:
+            case Sleep():
+                address = self.header.address
+                self.writes.append(Delete(message_path(address.base, timer_id(address, wait))))
+            case Lock() as lock:
+                self.effects.append(cancel_wait_effect(self.header, lock.semaphore, wait))
+            case SubFlow() as flow:
+                self._cancel_flow(flow, wait)
+            case Batch():
+                self.effects.append(cancel_batch_effect(self.header, wait))
+
+    def _cancel_flow(self, flow: SubFlow, wait: Wait) -> None:
+        child = _child(self.header, flow, wait)
+        id_ = name_of("abandoned", child.base, wait.execution_id, wait.path)
+        cancel = Cancel(f"{self.header.address.name} does not wait for it any more")
+        self.writes.append(message_put(child.base, id_, message_to_record(cancel)))
+        self.effects.append(wake_flow(child.base, flow.function))
+
+
+def creation(header: FlowHeader, read_time: Any, *, revision: int = 1) -> list[Write]:
+    """Return the writes that create a flow: its header, which must not exist, and its listing."""
+    address = header.address
+    missing = Snapshot(header_path(address.base), None, read_time)
+    listing = {**address.to_json(), "state": header.state, "created_at": SERVER_TIME}
+    return [header_put(missing, header.to_record(), revision), Put(address.base, listing)]
+
+
+def _child(header: FlowHeader, flow: SubFlow, wait: Wait) -> FlowAddress:
+    return FlowAddress(flow.flow, child_id(header.address, wait))
+
+
+def _checked_batch(effect: Effect, location: str) -> Effect:
+    size = len(repr(effect.payload))
+    if size > LIMITS.flow_batch_bytes_max:
+        detail = f"The calls of the batch have {size:,} bytes; the limit is {LIMITS.flow_batch_bytes_max:,}."
+        raise too_large(f"{detail} Let a step populate it (docs/flows.md).", location)
+    return effect
+
+
+# --- the commit of a turn ---
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The writes and the tasks of one commit."""
+
+    writes: Sequence[Write]
+    effects: Sequence[Effect]
+
+    def checked(self) -> "Commit":
+        """Return the commit. Raises `TooLarge` if the store would not accept it."""
+        outbox_record(self.effects)
+        size_bytes = sum(len(repr(write.data)) for write in self.writes if isinstance(write, Put))
+        if size_bytes > LIMITS.flow_commit_bytes_max or len(self.writes) > MAILBOXES_LIMITS.turn_writes_max:
+            raise TooLarge(f"One turn of a flow can write at most {LIMITS.flow_commit_bytes_max:,} bytes.")
+        return self
+
+
+def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
+    """Return the header of a flow, or None if the flow does not exist."""
+    return None if snapshot.data is None else FlowHeader.from_record(address, snapshot.data)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCommit:
+    """A turn with the records that it was made from: the header as read, the log, the messages that it has taken.
+
+    `revision` is that of the code. `more` says whether messages are left for another turn.
+    """
+
+    snapshot: Snapshot
+    turn: FlowTurn
+    log: LoadedLog
+    taken: Sequence[StoredMessage]
+    revision: int
+    more: bool
+
+    def commit(self, new_id: Callable[[], str]) -> Commit:
+        """Return the writes and tasks. Raises `Stuck`, or `TooLarge` if they exceed one commit."""
+        turn, before = self.turn, self.turn.header
+        after, chunks = extended(next_header(turn, self.revision), self.log, new_entries(turn))
+        check_log(after.log.length, after.log.held_bytes)
+        commands = CommandWrites(turn, new_id).collect()
+        gone = {message_path(before.address.base, message.id) for message in self.taken}
+        writes = [
+            header_write(self.snapshot, after, self.snapshot.read_time),
+            *taken_messages(before.address, self.taken, self.snapshot.read_time),
+            *(write for write in commands.writes if write.path not in gone),
+            *chunks,
+            *(_chunk_deletes(before) if turn.continued else ()),
+            *listing_writes(self.snapshot, before, after),
+            *end_messages(after),
+        ]
+        return Commit(writes, [*commands.effects, *self._releases(), *end_tasks(after), *self._next_wake()]).checked()
+
+    def _releases(self) -> Iterator[Effect]:
+        header = self.turn.header
+        return (release_effect(header.address.base, header.function, lease) for lease in self.turn.released)
+
+    def _next_wake(self) -> Iterator[Effect]:
+        header = self.turn.header
+        if self.more or self.turn.continued:
+            yield wake_flow(header.address.base, header.function)
+
+
+def header_write(snapshot: Snapshot, header: FlowHeader, now: datetime) -> Put:
+    """Return the write of a header over the one that was read, under its guard."""
+    return header_put(snapshot, header.to_record(), next_revision(revision_of(snapshot), now))
+
+
+def taken_messages(address: FlowAddress, taken: Sequence[StoredMessage], now: datetime) -> Iterator[Write]:
+    """Iterate over the writes that remove messages from the mailbox. An event becomes a receipt."""
+    for message in taken:
+        path = message_path(address.base, message.id)
+        if message.data["kind"] != Event.kind:
+            yield Delete(path, message.version)
+        else:
+            expires_at = now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)
+            yield Change(path, {("since",): REMOVE, ("expires_at",): expires_at}, message.version)
+
+
+def _chunk_deletes(header: FlowHeader) -> Iterator[Write]:
+    """Iterate over the deletions of the log of an execution that has ended."""
+    return (Delete(path) for path in chunk_paths(header))
+
+
+def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) -> Iterator[Put]:
+    """Iterate over the write of the listing, which changes with the flow's state only."""
+    if before.state != after.state or snapshot.data is None:
+        yield Put(after.address.base, listing_of(after, snapshot.create_time or SERVER_TIME, snapshot.read_time))
+
+
+def listing_of(header: FlowHeader, created_at: Any, now: datetime) -> dict[str, Any]:
+    """Return a listing. At `due_at`, the sweeper wakes a stuck flow and removes an ended one."""
+    listing = {**header.address.to_json(), "state": header.state, "created_at": created_at}
+    if header.end:
+        due_at = header.end.at + timedelta(seconds=LIMITS.flow_kept_seconds)
+        return listing | {"ended_at": header.end.at, "due_at": due_at}
+    return listing | ({"due_at": now + timedelta(seconds=LIMITS.flow_stuck_seconds)} if header.stuck else {})
+
+
+def end_messages(header: FlowHeader) -> Iterator[Put]:
+    """Iterate over the message to the parent flow, if the flow has ended."""
+    if header.end and header.parent:
+        message = message_to_record(Result(header.parent.wait, header.end.outcome))
+        yield message_put(header.parent.base, _end_name(header), message)
+
+
+def end_tasks(header: FlowHeader) -> Iterator[Effect]:
+    """Iterate over the tasks of an ended flow: its `on_complete`, and the wake-up of the parent flow."""
+    if header.end and header.parent:
+        yield wake_flow(header.parent.base, header.parent.function)
+    if header.end and header.on_complete:
+        outcome = {"called": header.address.to_json(), "call": header.address.key, **header.end.outcome.to_json()}
+        yield header.on_complete.effect(_end_name(header), header.end.at, outcome=outcome)
+
+
+def _end_name(header: FlowHeader) -> str:
+    return name_of("end", header.address.base, header.incarnation)

@@ -1,0 +1,148 @@
+"""The flows' part of the sweeper, and the removal of flows.
+
+The sweeper finds listings by `due_at`. It wakes a stuck flow every ten minutes, since a deployment may have fixed its
+code, and removes a flow a week after its end. It does not look for lost wake-ups: they are in the outbox of their
+commit.
+
+A removal deletes the messages, the log, and at last the header with the listing. After that the id is free. Late
+messages for the removed flow have its execution id and are dropped; leases that they granted are released.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from signalbox.core import outbox
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Contended, pause
+from signalbox.core.ports import Budget, Change, Conflict, Delete, Must, Ports, Query, Snapshot, unlimited
+from signalbox.core.problems import Unavailable
+from signalbox.core.queries import Order
+from signalbox.core.wake_ups import completed
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import SubFlow
+from signalbox.flows.machine.turns import release_effect, wake_flow
+from signalbox.flows.model import (
+    CANCELLED,
+    End,
+    FlowAddress,
+    FlowHeader,
+    Result,
+    child_id,
+    message_from_record,
+)
+from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow
+from signalbox.flows.service import cancel
+from signalbox.flows.storage import end_messages, end_tasks, header_of, header_write, listing_writes
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
+
+DUE_AT = ("due_at",)
+
+
+# --- the sweeper ---
+
+
+def sweep(ports: Ports, budget: Budget = unlimited) -> int:
+    """Wake or remove the flows that are due, within a budget of time. Return their number."""
+    out_of_time = budget()
+    due = ports.store.query(Query(FlowAddress.COLLECTION, order_by=(Order(DUE_AT),), limit=LIMITS.flows_sweep_page))
+    seen = 0
+    for listing in due:
+        if out_of_time() or listing.data is None or listing.data["due_at"] > listing.read_time:
+            break
+        seen += 1
+        address = FlowAddress.of_base(listing.path)
+        try:
+            _sweep_flow(ports, listing, address)
+        except (Conflict, Unavailable):
+            ports.log.info("flow left to the next sweep", **address.to_json())
+    return seen
+
+
+def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
+    [read] = ports.store.read(header_path(address.base))
+    header = header_of(read, address)
+    if header and header.end:
+        remove(ports, address, header)
+    elif header:
+        due_at = read.read_time + timedelta(seconds=LIMITS.flow_stuck_seconds)
+        ports.queue.create(completed([wake_flow(address.base, header.function)], read.read_time))
+        ports.store.commit([Change(listing.path, {DUE_AT: due_at}, listing.guard or Must.EXIST)])
+    else:
+        ports.store.commit([Delete(listing.path, listing.guard)])
+
+
+# --- removal ---
+
+
+def delete(ports: Ports, address: FlowAddress) -> None:
+    """Remove a flow that has ended, or end and remove one that is stuck. Raises `NoFlow` or `FlowRunning`."""
+    remove(ports, address, _ended(ports, address))
+
+
+def _ended(ports: Ports, address: FlowAddress) -> FlowHeader:
+    """Return the header of an ended flow. A stuck flow is ended here, and its leases are released."""
+    for lost in range(CORE_LIMITS.rounds_max):
+        [read] = ports.store.read(header_path(address.base))
+        header = header_of(read, address)
+        if header is None:
+            raise NoFlow(f"There is no run {address.key!r} of {address.name}.", field="id")
+        if header.end:
+            return header
+        if not header.stuck:
+            raise FlowRunning("A running flow cannot be deleted. Cancel it, or wait for its end.")
+        _cancel_sub_flows(ports, header)
+        try:
+            return _end_stuck(ports, read, header)
+        except Conflict:
+            pause(ports, lost)
+    raise Contended(f"{address.base} is being changed by too many processes at once")
+
+
+def _cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
+    """Cancel the sub-flows that a stuck flow waits for, since no turn of it will."""
+    for wait in header.pending.values():
+        kind, _, name = wait.signature.partition(" ")
+        if kind == SubFlow.kind:
+            with suppress(NoFlow):
+                cancel(ports, FlowAddress(name, child_id(header.address, wait)))
+
+
+def _end_stuck(ports: Ports, read: Snapshot, header: FlowHeader) -> FlowHeader:
+    outcome = CallOutcome.from_problem(FlowCancelled("The flow was stuck, and was deleted."))
+    after = header.ended(End(CANCELLED, outcome, read.read_time))
+    base, function = header.address.base, header.function
+    releases = [release_effect(base, function, lease["granted"]) for lease in header.leases.values()]
+    writes = [header_write(read, after, read.read_time), *listing_writes(read, header, after), *end_messages(after)]
+    outbox.commit(ports, writes, [*releases, *end_tasks(after)])
+    return after
+
+
+def remove(ports: Ports, address: FlowAddress, header: FlowHeader) -> None:
+    """Remove the records of an ended flow. The sweeper completes a removal whose process died. Raises `Conflict`."""
+    while messages := _messages(ports, collection_of(address.base)):
+        _delete_messages(ports, address, header.function, messages)
+    while chunks := ports.store.query(Query(f"{address.base}/log", limit=LIMITS.flow_removal_page)):
+        ports.store.commit([Delete(chunk.path) for chunk in chunks])
+    [read] = ports.store.read(header_path(address.base))
+    same = header_of(read, address)
+    if same and same.incarnation == header.incarnation:
+        ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
+
+
+def _messages(ports: Ports, collection: str) -> list[Snapshot]:
+    """Return a page of the records of a mailbox, without its header."""
+    page = ports.store.query(Query(collection, limit=LIMITS.flow_removal_page))
+    return [record for record in page if record.id != HEADER]
+
+
+def _delete_messages(ports: Ports, address: FlowAddress, function: str, records: Sequence[Snapshot]) -> None:
+    """Delete as many messages as one commit can, and release the leases that they granted."""
+    page = records[: MAILBOXES_LIMITS.turn_tasks_max]
+    messages = [
+        message_from_record(record.data) for record in page if record.data is not None and "since" in record.data
+    ]
+    leases = [message.lease for message in messages if isinstance(message, Result) and message.lease]
+    effects = [release_effect(address.base, function, lease) for lease in leases if lease]
+    outbox.commit(ports, [Delete(record.path) for record in page], effects)

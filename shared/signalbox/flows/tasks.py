@@ -1,0 +1,294 @@
+"""Tasks of flows: the wake-up that runs a mailbox, steps, and the kit's own tasks.
+
+    turn           applies the messages of a flow's mailbox
+    flow_command   waits for a lock, cancels such a wait, renews or releases a lease, populates a batch or cancels one
+    flow_result    posts a result: a lease was granted, a call of an object has its outcome, a batch is complete
+
+A step is a user's task with the step in its context. The value that it returns is its outcome; so is a `Problem` that
+it raises, and its last failed attempt. Any other error is retried. Then the task runs a turn itself, with the outcome
+as one more message, which schedules the next step. If its turn would often conflict with those of its siblings, or if
+the flow's code is in another function, it posts the outcome instead.
+
+A step's task that was delivered before checks first whether its outcome is known, and then only posts it: the flow's
+code may have ended the process.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import batches
+from signalbox.batches.service.batches import populate_whole
+from signalbox.core.calls import Call
+from signalbox.core.effects import Json
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
+from signalbox.core.ports import AlreadyExists, Conflict, Ports
+from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, UnknownTask
+from signalbox.core.times import rfc3339
+from signalbox.core.wake_ups import completed
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.turns import step_outcome, wake_flow
+from signalbox.flows.model import FlowAddress, Flows, Result, Wait, child_id, message_to_record
+from signalbox.flows.service import FlowMailbox, advance, mark_stuck
+from signalbox.flows.storage import header_of
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.model import CallOutcome, Delivery, header_path, message_path
+from signalbox.mailboxes.service import run
+from signalbox.mailboxes.storage import Mailbox, message_put, read_mailbox
+from signalbox.semaphores import service as semaphores
+from signalbox.semaphores.requests import WaitRequest
+from signalbox.tasks.model import Attempt, RetryLimits, Start
+from signalbox.tasks.service import runs
+
+Code = Callable[[None, Start], Json]
+"""A task's code, as `tasks` runs it. A step has no subject."""
+
+
+# --- the mailbox ---
+
+
+def run_turn(ports: Ports, flows: Flows, delivery: Delivery) -> None:
+    """Apply the messages that are due to a flow. Raises `Unavailable` if the wake-up must be delivered again."""
+    base = delivery.wake.mailbox
+
+    def turn(mailbox: Mailbox) -> bool:
+        _run_turn(ports, flows, delivery, FlowMailbox(FlowAddress.of_base(base), mailbox))
+        return False
+
+    run(ports, delivery, wake_flow(base, flows.function, delivery.wake.until), turn)
+
+
+def _run_turn(ports: Ports, flows: Flows, delivery: Delivery, read: FlowMailbox) -> None:
+    header = read.header
+    if header and not header.end and delivery.deliveries >= LIMITS.flow_deliveries_max:
+        flows.check_revision(header.written_by)
+        flows.of(header.address.name)
+        detail = (
+            f"The code ended the process, or took too long, in {LIMITS.flow_deliveries_max} deliveries of one turn."
+        )
+        mark_stuck(ports, read, header, Stuck("flow-failed", detail))
+    else:
+        advance(ports, flows, read)
+
+
+# --- steps ---
+
+
+@dataclass(frozen=True, slots=True)
+class StepOfFlow:
+    """The step that a task runs, from its context. `together` is the number of commands that its flow waits for."""
+
+    address: FlowAddress
+    function: str
+    wait: Wait
+    together: int
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> Self:
+        step = context["step"]
+        return cls(FlowAddress.of_base(step["flow"]), step["function"], Wait.from_json(step), step["together"])
+
+
+def is_step(context: Mapping[str, Any]) -> bool:
+    """Return whether a task with this context is a step of a flow."""
+    return "step" in context
+
+
+def run_step(ports: Ports, flows: Flows, attempt: Attempt, retry_limits: RetryLimits, code: Code) -> None:
+    """Run a step's code and give its outcome to the flow. Raises errors that are retried; a `Problem` is an outcome."""
+    step = StepOfFlow.from_context(attempt.context)
+    if attempt.is_repeated and _is_known(ports, step):
+        return
+    result = Result(step.wait, _outcome_of_step(ports, attempt, retry_limits, code))
+    if attempt.is_repeated or not _apply_at_once(ports, flows, step, result):
+        post_result(ports, step.address.base, step.function, result)
+
+
+def _outcome_of_step(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Code) -> CallOutcome:
+    try:
+        returned = runs.start(ports, attempt, retry_limits, lambda start: code(None, start))
+    except Problem as problem:
+        ports.log.info("step failed", flow=attempt.context["step"]["flow"], detail=problem.detail)
+        return CallOutcome.from_problem(problem)
+    return step_outcome(returned, CORE_LIMITS.result_bytes_max)
+
+
+def _is_known(ports: Ports, step: StepOfFlow) -> bool:
+    """Return whether a step is done. If its outcome is in the mailbox, wake the flow."""
+    base = step.address.base
+    message = message_path(base, Result(step.wait, CallOutcome()).id_for(step.address))
+    posted, header = ports.store.read(message, header_path(base))
+    if posted.data is not None:
+        ports.queue.create(completed([wake_flow(base, step.function)], posted.read_time))
+        return True
+    flow = header_of(header, step.address)
+    return flow is None or flow.execution_id != step.wait.execution_id or step.wait.path not in flow.pending
+
+
+def _apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) -> bool:
+    """Run a turn that applies the result; return whether it was applied, or dropped because it is not waited for."""
+    if step.address.name not in flows.definitions or step.together > LIMITS.flow_siblings_max:
+        return False
+    for _ in range(MAILBOXES_LIMITS.fast_rounds_max):
+        mailbox = read_mailbox(ports.store, step.address.base, MAILBOXES_LIMITS.mailbox_page)
+        if mailbox.more:
+            return False
+        try:
+            return advance(ports, flows, FlowMailbox(step.address, mailbox, result))
+        except Conflict:
+            continue
+        except Unavailable:
+            return False
+    return False
+
+
+# --- results ---
+
+
+def post_result(ports: Ports, base: str, function: str, result: Result) -> None:
+    """Post a result to a flow whose code `function` has, and wake it. Raises `Unavailable`.
+
+    The commit has no outbox: the task that posts the result is retried until the wake-up is enqueued.
+    """
+    message = message_put(base, result.id_for(FlowAddress.of_base(base)), message_to_record(result))
+    try:
+        commit_time = ports.store.commit([message]).commit_time
+    except AlreadyExists:
+        _wake(ports, base, function)
+    else:
+        ports.queue.create(completed([wake_flow(base, function)], commit_time))
+
+
+def _wake(ports: Ports, base: str, function: str) -> None:
+    """Wake a flow for a result that an earlier delivery may have posted. Raises `Unavailable`."""
+    [header] = ports.store.read(header_path(base), fields=())
+    ports.queue.create(completed([wake_flow(base, function)], header.read_time))
+
+
+def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Mapping[str, Any]) -> None:
+    """Post the result in the context of a task.
+
+    If the lease in it has ended, an earlier delivery may have posted it before it died, so the flow is only woken.
+    """
+    outcome = _outcome_of_context(ports, context)
+    if outcome is None:
+        _wake(ports, payload["flow"], payload["function"])
+    else:
+        post_result(ports, payload["flow"], payload["function"], Result(Wait.from_json(payload), outcome))
+
+
+def _outcome_of_context(ports: Ports, context: Mapping[str, Any]) -> CallOutcome | None:
+    """Return the outcome of a lease, a call of an object or a batch, or None for a lease that has ended."""
+    if "lease" in context:
+        granted = context["lease"]
+        claimed = semaphores.claim(ports, granted)
+        if claimed is None:
+            return None
+        lease = {"semaphore": claimed.semaphore, "id": claimed.id, "token": claimed.token}
+        return CallOutcome({**lease, "ends_at": rfc3339(claimed.ends_at), "granted": dict(granted)})
+    if "outcome" in context:
+        return CallOutcome.from_json(context["outcome"])
+    return CallOutcome(dict(context["batch"]))
+
+
+# --- commands ---
+
+
+def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Wait for a lock. If the wait is refused, the error is the lock's outcome."""
+    lease_seconds, permits = payload["lease_seconds"], payload["permits"]
+    try:
+        request = WaitRequest(_child_id(payload), _result_call(payload), lease_seconds=lease_seconds, permits=permits)
+        semaphores.wait(ports, payload["semaphore"], request)
+    except Problem as problem:
+        _post_error(ports, payload, problem)
+
+
+def _cancel_wait(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Cancel the wait for a lock. If the wait is not known yet, it may still be granted, and its lease is released."""
+    with suppress(NotFound):
+        semaphores.cancel(ports, payload["semaphore"], _child_id(payload))
+
+
+def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Renew a lease, whichever delivery has claimed it. If it has ended, the error is the renewal's outcome."""
+    try:
+        ends_at = semaphores.renew_granted(ports, payload["lease"], payload["lease_seconds"])
+        if ends_at is None:
+            raise LeaseEnded(f"The lease of {payload['lease']['semaphore']} had ended before it was renewed.")
+    except Problem as problem:
+        _post_error(ports, payload, problem)
+    else:
+        _post_outcome(ports, payload, CallOutcome(rfc3339(ends_at)))
+
+
+def _release_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
+    with suppress(NotFound):
+        semaphores.release(ports, payload["lease"])
+
+
+def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Populate a batch, whose completion is the result. If it is refused, the error is the batch's outcome."""
+    task = Call.from_record(payload["task"]) if payload["task"] else None
+    try:
+        spec = BatchSpec(task=task, on_complete=_result_call(payload), failures_max=payload["failures_max"])
+        populate_whole(ports, _child_id(payload), spec, payload["units"])
+    except Problem as problem:
+        _post_error(ports, payload, problem)
+
+
+def _cancel_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
+    with suppress(NotFound):
+        batches.cancel(ports, _child_id(payload))
+
+
+def _post_error(ports: Ports, payload: Mapping[str, Any], problem: Problem) -> None:
+    _post_outcome(ports, payload, CallOutcome.from_problem(problem))
+
+
+def _post_outcome(ports: Ports, payload: Mapping[str, Any], outcome: CallOutcome) -> None:
+    post_result(ports, payload["flow"], payload["function"], Result(Wait.from_json(payload), outcome))
+
+
+def _child_id(payload: Mapping[str, Any]) -> str:
+    """Return the id that the command's waiter or batch has."""
+    return child_id(FlowAddress.of_base(payload["flow"]), Wait.from_json(payload))
+
+
+def _result_call(payload: Mapping[str, Any]) -> Call:
+    """Return the call of the task that posts the command's result."""
+    members = ("flow", "function", "life", "path", "attempt")
+    return Call(payload["function"], FLOW_RESULT_TASK, {name: payload[name] for name in members})
+
+
+COMMANDS: Mapping[str, Callable[[Ports, Mapping[str, Any]], None]] = {
+    "wait": _wait_for_lock,
+    "leave": _cancel_wait,
+    "renew": _renew_lease,
+    "release": _release_lease,
+    "populate": _populate_batch,
+    "end_batch": _cancel_batch,
+}
+"""The commands of `flow_command`, by the member `act` of its payload."""
+
+
+def _flow_command(ports: Ports, payload: Mapping[str, Any]) -> None:
+    command = COMMANDS.get(str(payload.get("act")))
+    if command is None:
+        raise UnknownTask(f"`flow_command` has no command {payload.get('act')!r}. Its commands: {', '.join(COMMANDS)}.")
+    command(ports, payload)
+
+
+OWN_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
+
+
+def run_own_task(ports: Ports, attempt: Attempt) -> None:
+    """Run one of `OWN_TASKS`, however often it is delivered. Raises errors that are retried."""
+    if attempt.task == FLOW_RESULT_TASK:
+        _flow_result(ports, attempt.payload, attempt.context)
+    else:
+        _flow_command(ports, attempt.payload)

@@ -1,0 +1,324 @@
+"""A user's function: HTTP handlers, tasks and event handlers by decorator, and one entry point for all of them.
+
+This module connects the adapters with the subjects whose tasks a function may have. Objects, flows and events are
+imported only by functions that use them.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+import flask
+
+from signalbox.adapters import runtime
+from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
+from signalbox.adapters.http import service_part
+from signalbox.adapters.http.paths import match, segments_of_pattern
+from signalbox.adapters.http.request_log import entry_point, logged_request
+from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
+from signalbox.adapters.http.routes import Routes
+from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.settings import settings
+from signalbox.batches.api.liveness import is_live
+from signalbox.batches.model.units import PlacedUnit
+from signalbox.core import wake_ups
+from signalbox.core.effects import NO_BACKOFF
+from signalbox.core.names import CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
+from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
+from signalbox.core.problems import NotFound, Problem, Unavailable, UnknownTask
+from signalbox.documents import problems as documents_problems
+from signalbox.flows import problems as flows_problems
+from signalbox.history import problems as history_problems
+from signalbox.objects import problems as objects_problems
+from signalbox.standings import problems as standings_problems
+from signalbox.tasks.api import Task
+from signalbox.tasks.idempotency import hold, idempotent_calls
+from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
+from signalbox.tasks.machine import resumed
+from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskContext, TaskSubject
+from signalbox.tasks.service import runs
+from signalbox.transforms import problems as transforms_problems
+
+if TYPE_CHECKING:
+    from signalbox.flows.api.host import FlowHost
+    from signalbox.flows.api.runs import Flow
+    from signalbox.objects.http import ObjectHost
+
+PROBLEMS = (
+    documents_problems,
+    flows_problems,
+    history_problems,
+    objects_problems,
+    standings_problems,
+    transforms_problems,
+)
+"""Problems of subjects that a function may not use itself. They are loaded because an outcome's error can come from
+another function, and is raised again as its own class (`CallOutcome.problem`)."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Class = TypeVar("Class", bound=type)
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+TASKS = "/tasks/"
+TURNS = f"{wake_ups.PATH}/"
+RESERVED = (TASKS, "/objects/", "/flows/", TURNS)
+"""Paths of the kit's own, below each function's address."""
+
+FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
+"""Internal tasks of a function with flows."""
+
+
+class Function:
+    """A function of the catalogue. `name` is its entry's name there.
+
+    `document_pattern` is the pattern of `document_written`, or None.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.document_pattern: str | None = None
+        self._routes = Routes(name)
+        self._tasks: dict[str, Task[Any, Any]] = {}
+        self._events: Callable[..., Any] | None = None
+        self._objects: ObjectHost | None = None
+        self._flows: FlowHost | None = None
+        self._has_flow_routes = False
+
+    def http(
+        self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
+    ) -> Callable[[Handler], Handler]:
+        """Handle requests to ``{base}NAME`` + `pattern`; each ``{part}`` of it is a `str` argument, after the request.
+
+        The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
+        allowed query parameters, any other is refused with 400; None allows all.
+
+        Raises `ValueError` for a pattern without a leading slash, or under one of the kit's own paths.
+        """
+        if f"{pattern}/".startswith(RESERVED):
+            raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
+
+        route = self._routes.on(method, pattern, query=query)
+
+        def register(handler: Handler) -> Handler:
+            route(lambda request, **parts: _response(handler(request, **parts)))
+            return handler
+
+        return register
+
+    @overload
+    def task(self, code: Callable[P, R]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, *, attempts_max: int = ..., queue: str = ...) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self,
+        code: Callable[P, R] | None = None,
+        *,
+        attempts_max: int = TASKS_LIMITS.attempts_max,
+        queue: str = TASKS_QUEUE,
+    ) -> Any:
+        """Register a task under the name of its code. It is given up after its code was started `attempts_max` times.
+
+        A delivery that ended before the code was started does not count. Calls of the task use `queue`, whose backoff
+        is the pause between two attempts (`backoff_min_seconds` and the following fields in the catalogue). Raises
+        `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter whose type is not
+        JSON.
+        """
+        if attempts_max < 1:
+            raise ValueError(f"attempts_max must be at least 1, not {attempts_max}")
+
+        def register(code: Callable[P, R]) -> Task[P, R]:
+            task = Task(self.name, code, RetryLimits(attempts_max), queue)
+            if task.name in (CALL_OBJECT, *FLOW_TASKS):
+                raise ValueError(f"the task {task.name} is the kit's own: choose another name")
+            if self._tasks.setdefault(task.name, task) is not task:
+                raise ValueError(f"{self.name} has two tasks of the name {task.name}")
+            return task
+
+        return register if code is None else register(code)
+
+    def object(self, code: Class) -> Class:
+        """Register a class of durable objects under its name: see `signalbox.objects.api`.
+
+        Raises `TypeError` for a field without a default or of a type that is not JSON, `ValueError` for a second class
+        of one name.
+        """
+        self._objects = self._objects or self._new_host()
+        self._objects.add(code)
+        return code
+
+    def flow(self, code: Callable[P, Generator[Any, Any, R]]) -> "Flow[P, R]":
+        """Register a flow, a generator function, under its name: see `signalbox.flows.api.runs`.
+
+        Raises `TypeError` for code that is not a generator function or has a parameter whose type is not JSON,
+        `ValueError` for a second flow of one name.
+        """
+        self._flows = self._flows or self._new_flow_host()
+        return self._flows.add(code)
+
+    def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Handle each write of a record whose path matches `pattern` (``documents/{key}``). It needs a trigger.
+
+        The handler's arguments are the `DocumentEvent` and each ``{part}``. A function with an event handler has no
+        routes and no tasks.
+        """
+        from signalbox.adapters.http import events  # its protobuf is only for functions that have events
+
+        segments = segments_of_pattern(f"/{pattern}")
+        self.document_pattern = pattern
+
+        def register(handler: Callable[..., None]) -> Callable[..., None]:
+            def handle(event: DocumentEvent) -> None:
+                parts = match(segments, tuple(event.path.split("/")))
+                if parts is not None:
+                    handler(event, **parts)
+
+            self._events = events.document_written(self.name)(handle)
+            return handler
+
+        return register
+
+    def entry_point(self) -> Callable[..., Any]:
+        """Return the function that functions-framework calls, with a request or with an event."""
+        if self._events is not None:
+            return self._events
+        tasks = task_entry(self.name)(self._run)
+        turns = task_entry(self.name)(self._run_turn)
+        host = self._objects
+        if host and CALL_OBJECT not in self._tasks:
+            self._add_objects(host)
+        if self._flows and not self._has_flow_routes:
+            self._flows.add_routes(self._routes)
+            self._has_flow_routes = True
+        entry = _dispatch(self._routes.entry_point(), tasks, turns, _nothing_here(self.name))
+        return entry_point(self.name, _within(host.serving, entry) if host else entry)
+
+    def _add_objects(self, host: "ObjectHost") -> None:
+        """Add the routes of objects, and the task that calls a method."""
+        host.add_routes(self._routes)
+        self._tasks[CALL_OBJECT] = Task(
+            self.name, host.call_method, RetryLimits(TASKS_LIMITS.attempts_max), TASKS_QUEUE
+        )
+
+    def _new_host(self) -> "ObjectHost":
+        from signalbox.objects.http import ObjectHost  # only for functions that have objects
+
+        return ObjectHost(self.name)
+
+    def _new_flow_host(self) -> "FlowHost":
+        from signalbox.flows.api.host import FlowHost  # only for functions with flows or steps of flows
+
+        return FlowHost(self.name)
+
+    def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
+        """Use this store, queue and clock in this process from now on. For tests; see `signalbox.testing.Harness`."""
+        runtime.bind(Ports(store, queue, clock, runtime.log()))
+
+    def _run(self, request: TaskDelivery) -> None:
+        if request.name in FLOW_TASKS:
+            _to_be_retried(lambda: self._flow_host.run_own_task(_attempt(request, self.name)))
+        else:
+            self._run_task(request)
+
+    def _run_task(self, request: TaskDelivery) -> None:
+        task = self._tasks.get(request.name)
+        limits = task.retry_limits if task else RetryLimits(TASKS_LIMITS.attempts_max)
+
+        def code(subject: TaskSubject | None, begun: Start) -> Any:
+            hold(subject)
+            if task is None:
+                known = ", ".join(self._tasks) or "none"
+                raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
+            return task.run(request.payload, subject, _task_context(attempt, begun, limits, received_at))
+
+        attempt, received_at = _attempt(request, self.name), time.monotonic()
+        with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
+            if "step" in attempt.context:
+                self._flow_host.run_step(attempt, limits, code)
+            else:
+                runs.run(runtime.ports(), attempt, limits, is_live, code)
+
+    def _run_turn(self, request: TaskDelivery) -> None:
+        """Run the mailbox of an object or of a flow."""
+        flows = str(request.payload.get("mailbox", "")).startswith("flows/")
+        host: FlowHost | ObjectHost = self._flow_host if flows else self._objects or self._new_host()
+        _to_be_retried(lambda: host.run_turn(request))
+
+    @property
+    def _flow_host(self) -> "FlowHost":
+        return self._flows or self._new_flow_host()
+
+
+def _to_be_retried(run: Callable[[], None]) -> None:
+    """Run an internal task. No error is permanent: if the task were acknowledged, its messages would not be read."""
+    try:
+        run()
+    except Problem as problem:
+        runtime.log().error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)
+        raise Unavailable(problem.detail) from problem
+
+
+def _dispatch(routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint, nothing: EntryPoint) -> EntryPoint:
+    """Return an entry point that passes requests under the kit's own paths to `tasks` and `turns`, others to `routes`.
+
+    If only one part of the function is served, requests for the other part get a 404.
+    """
+
+    def entry(request: flask.Request) -> flask.Response:
+        part, path = service_part.part_served(request), f"{request.path}/"
+        if path.startswith((TASKS, TURNS)) and part != service_part.PEOPLE:
+            return tasks(request) if path.startswith(TASKS) else turns(request)
+        return nothing(request) if part == service_part.TASKS else routes(request)
+
+    return entry
+
+
+def _within(context: Callable[[], AbstractContextManager[None]], entry: EntryPoint) -> EntryPoint:
+    """Return an entry point that handles each request inside a context."""
+
+    def served(request: flask.Request) -> flask.Response:
+        with context():
+            return entry(request)
+
+    return served
+
+
+def _nothing_here(function: str) -> EntryPoint:
+    def entry(request: flask.Request) -> flask.Response:
+        with logged_request(function, request.headers, method=request.method) as log_entry:
+            response = problem_response(NotFound("Only tasks are called at this address."))
+            log_entry.status = response.status_code
+            return response
+
+    return entry
+
+
+def _response(returned: Any) -> Response:
+    if isinstance(returned, Response):
+        return returned
+    return Response(204) if returned is None else Response(200, returned)
+
+
+def _attempt(delivery: TaskDelivery, function: str) -> Attempt:
+    """Return a delivery to a function as an attempt. One that continues another task has its operation and counts."""
+    operation, earlier = resumed(delivery.operation, delivery.context)
+    executions, retries = delivery.executions + earlier, delivery.retries + earlier
+    backoff = settings().queue_backoffs.get(delivery.queue, NO_BACKOFF)
+    what = function, delivery.name, delivery.payload, delivery.queue, delivery.trace, backoff.pause_seconds(retries + 1)
+    return Attempt(operation, delivery.context, executions, retries, *what)
+
+
+def _task_context(attempt: Attempt, start: Start, limits: RetryLimits, received_at: float) -> TaskContext:
+    """Return the context of an attempt that was received at a time of this process's monotonic clock."""
+
+    def seconds_left() -> float:
+        return received_at + min(settings().timeout_seconds, DISPATCH_SECONDS_MAX) - time.monotonic()
+
+    def cancelled() -> bool:
+        unit = attempt.context.get("unit")
+        return unit is not None and not is_live(PlacedUnit.from_record(unit))
+
+    return TaskContext(attempt.operation, start.number, limits.attempts_max, attempt.trace, seconds_left, cancelled)

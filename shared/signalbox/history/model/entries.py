@@ -1,0 +1,215 @@
+"""The records of a document's log: its entries, the mark, and the JSON Patch (RFC 6902) in which entries are stored.
+
+A patch uses three operations: add, remove, replace. The path ``""`` is the whole value: it is added if there was none,
+and removed if there is none after. In a list, the common beginning and end are kept, and the items between them are
+compared one by one.
+"""
+
+import base64
+import copy
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from signalbox.core import values
+from signalbox.core.values import same
+from signalbox.history.limits import LIMITS
+
+Operation = dict[str, Any]
+Patch = list[Operation]
+
+WHOLE_VALUE = ""
+"""The pointer to the whole value."""
+
+
+def diff(before: Any, after: Any) -> Patch:
+    """Return the patch from `before` to `after`, empty if they are the same. 1 and 1.0 differ."""
+    return list(_diff(before, after, WHOLE_VALUE))
+
+
+def patch_from_nothing(value: Any) -> Patch:
+    """Return the patch that sets the whole value."""
+    return [{"op": "add", "path": WHOLE_VALUE, "value": value}]
+
+
+def patch_to_nothing() -> Patch:
+    """Return the patch that removes the whole value."""
+    return [{"op": "remove", "path": WHOLE_VALUE}]
+
+
+def patched(value: Any, patch: Patch) -> Any:
+    """Return a value after a patch; None is no value. Raises `LookupError` if a path does not exist."""
+    value = copy.deepcopy(value)
+    for operation in patch:
+        value = _applied(value, operation)
+    return value
+
+
+def _diff(before: Any, after: Any, at: str) -> Iterator[Operation]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _diff_members(before, after, at)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _diff_items(before, after, at)
+    elif not same(before, after):
+        yield {"op": "replace", "path": at, "value": after}
+
+
+def _diff_members(before: dict[str, Any], after: dict[str, Any], at: str) -> Iterator[Operation]:
+    for name, value in before.items():
+        if name in after:
+            yield from _diff(value, after[name], _pointer(at, name))
+        else:
+            yield {"op": "remove", "path": _pointer(at, name)}
+    for name, value in after.items():
+        if name not in before:
+            yield {"op": "add", "path": _pointer(at, name), "value": value}
+
+
+def _diff_items(before: list[Any], after: list[Any], at: str) -> Iterator[Operation]:
+    first = _common(before, after)
+    last = _common(before[first:][::-1], after[first:][::-1])
+    old, new = before[first : len(before) - last], after[first : len(after) - last]
+    both = min(len(old), len(new))
+    for index in range(both):
+        yield from _diff(old[index], new[index], _pointer(at, first + index))
+    for index in reversed(range(both, len(old))):
+        yield {"op": "remove", "path": _pointer(at, first + index)}
+    for index in range(both, len(new)):
+        yield {"op": "add", "path": _pointer(at, first + index), "value": new[index]}
+
+
+def _common(before: list[Any], after: list[Any]) -> int:
+    """Return how many items two lists have in common at their beginning."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((index for index, (one, other) in pairs if not same(one, other)), min(len(before), len(after)))
+
+
+def _pointer(at: str, step: str | int) -> str:
+    return f"{at}/{str(step).replace('~', '~0').replace('/', '~1')}"
+
+
+def _applied(value: Any, operation: Operation) -> Any:
+    *steps, last = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")]
+    if not steps:
+        return operation.get("value")
+    holder = value
+    for step in steps[1:]:
+        holder = holder[int(step)] if isinstance(holder, list) else holder[step]
+    place: Any = int(last) if isinstance(holder, list) else last
+    if operation["op"] == "remove":
+        del holder[place]
+    elif operation["op"] == "add" and isinstance(holder, list):
+        holder.insert(place, copy.deepcopy(operation["value"]))
+    else:
+        holder[place] = copy.deepcopy(operation["value"])
+    return value
+
+
+Content = dict[str, Any]
+
+Action = Literal["put", "delete", "restore", "found"]
+
+
+COLLECTION = "histories"
+
+ACTIONS = ("put", "delete", "restore", "found")
+
+
+LAST = 10**18 - 1
+"""More microseconds than the time of any version."""
+
+
+def header_path(key: str) -> str:
+    return f"{COLLECTION}/{key}"
+
+
+def collection_of(key: str) -> str:
+    return f"{COLLECTION}/{key}/versions"
+
+
+def id_of(version: int) -> str:
+    """Return the id of a version's entry. Later versions have smaller ids, so they are listed first."""
+    return f"{LAST - version:018d}"
+
+
+def version_of(entry_id: str) -> int:
+    return LAST - int(entry_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of the log that is read by itself: the version of its first entry, and the number of entries."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A description of the log: the last version, the digest of its content, and the segments, at least one."""
+
+    version: int
+    digest: str
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def from_record(cls, data: object) -> Self | None:
+        """Parse the mark of a reserved map; None if it has none."""
+        match data:
+            case {"version": int(version), "digest": str(digest), "firsts": list(firsts), "counts": list(counts)}:
+                return cls(version, digest, tuple(map(Segment, firsts, counts)))
+        return None
+
+    def in_header(self) -> "Mark":
+        """Return the mark for the log's header, without the digest: the document's later content is not known."""
+        return replace(self, digest="")
+
+    def to_record(self) -> dict[str, Any]:
+        firsts, counts = ([getattr(segment, name) for segment in self.segments] for name in ("first", "count"))
+        return {"version": self.version, "digest": self.digest, "firsts": firsts, "counts": counts}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version: its action, its author, and a patch against the version before, or the whole value if `whole`."""
+
+    version: int
+    action: Action
+    author: str
+    patch: Patch
+    whole: bool
+
+    @classmethod
+    def from_record(cls, entry_id: str, data: Mapping[str, Any]) -> Self:
+        text = _unpacked(data["patch"]) if data.get("packed") else data["patch"]
+        return cls(version_of(entry_id), data["action"], data["author"], json.loads(text), data["whole"])
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the record. The patch is text, so that it can be any JSON; a long one is compressed."""
+        text = values.canonical(self.patch)
+        record = {"action": self.action, "author": self.author, "whole": self.whole, "patch": text}
+        if len(text) <= LIMITS.history_text_letters_max:
+            return record
+        return {**record, "patch": _packed(text), "packed": True}
+
+
+def digest(content: Content) -> str:
+    """Return a hash of a content; different contents have different hashes."""
+    return hashlib.sha256(values.canonical(content).encode()).hexdigest()[:32]
+
+
+def mark_after(mark: Mark, version: int) -> Mark:
+    """Return the mark after one more entry in the last segment."""
+    *closed, last = mark.segments
+    return Mark(version, "", (*closed, Segment(last.first, last.count + 1)))
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def _unpacked(text: str) -> str:
+    return zlib.decompress(base64.b64decode(text)).decode()

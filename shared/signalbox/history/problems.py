@@ -1,0 +1,7 @@
+"""History: problems."""
+
+from signalbox.core.problems import Problem
+
+
+class BadVersion(Problem):
+    title = "Invalid version"

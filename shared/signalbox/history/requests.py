@@ -1,0 +1,82 @@
+"""References to a version: by its number, or by a time at which it was valid."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Self
+
+from signalbox.core.times import microseconds, rfc3339
+from signalbox.history.problems import BadVersion
+
+_NUMBER = re.compile(r"[0-9]{1,17}\Z")
+
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})\Z")
+
+_LAST = 253_402_300_799_999_999
+"""The last microsecond of the year 9999."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The version `number`, or the one that was valid at `moment`; without either, the latest."""
+
+    number: int | None = None
+    moment: datetime | None = None
+
+    @classmethod
+    def from_request(cls, version: object, field: str = "version") -> Self:
+        """Parse a number, a time, or the text of one of them. Raises `BadVersion`."""
+        if isinstance(version, datetime):
+            return cls(moment=_checked(version, field))
+        text = str(version)
+        if _NUMBER.match(text):
+            return cls(number=int(text))
+        if not _TIME.match(text):
+            raise _refused(field)
+        try:
+            return cls(moment=_checked(datetime.fromisoformat(text), field))
+        except ValueError:
+            raise _refused(field) from None
+
+    def __str__(self) -> str:
+        if self.number is not None:
+            return str(self.number)
+        return "" if self.moment is None else f"of {rfc3339(self.moment)} or before"
+
+    @property
+    def is_time(self) -> bool:
+        return self.number is None
+
+    @property
+    def latest(self) -> int:
+        """The largest version number that can match."""
+        if self.number is not None:
+            return self.number
+        return _LAST if self.moment is None else min(_LAST, max(0, microseconds(self.moment)))
+
+    def fits(self, version: int, valid_from: datetime) -> bool:
+        """Return whether a version up to `latest` matches. Of several, the latest is meant."""
+        if self.number is not None:
+            return version == self.number
+        return self.moment is None or valid_from <= self.moment
+
+
+LATEST = Reference()
+
+
+def _checked(moment: datetime, field: str) -> datetime:
+    try:
+        return moment.astimezone(UTC) if moment.tzinfo else _no_zone(field)
+    except OverflowError:
+        raise _refused(field) from None
+
+
+def _no_zone(field: str) -> datetime:
+    raise _refused(field)
+
+
+def _refused(field: str) -> BadVersion:
+    return BadVersion(
+        f"`{field}` must be a version's number or an RFC 3339 time with an offset, such as 2026-11-22T12:00:00Z.",
+        field=field,
+    )

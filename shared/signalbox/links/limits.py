@@ -1,0 +1,35 @@
+"""The limits of links, each with its reason."""
+
+from signalbox.core.limits import Limits
+
+
+class LinkLimits(Limits):
+    walk_documents_max: int = 50
+    """Documents that one task of a transform's walk refreshes. It also reads the targets of all their links."""
+
+    page_copies_first: int = 300
+    """Copies that the first task of a fan-out refreshes, before the size of the documents is known."""
+
+    page_copies_max: int = 1_500
+    """Copies that a later task refreshes, in a few seconds. Fewer and larger pages mean fewer queries."""
+
+    group_copies_max: int = 500
+    """Copies that are written in one call, between two reads of their source: the limit of BatchWrite."""
+
+    verify_page_documents_max: int = 50
+    """Documents that one task of a verification compares, if they are small (`read_bytes_max`)."""
+
+    verify_targets_max: int = 100
+    """Targets read in one call of a verification, if they are small."""
+
+    verify_moving_seconds: int = 60
+    """The age of a write up to which a difference is not counted as drift: its event may still be on its way."""
+
+    verify_abandoned_seconds: int = 3_600
+    """The time without progress after which a verification counts as abandoned, and another may begin."""
+
+    verifications_listed_max: int = 20
+    """Verifications in one answer: those of about three weeks."""
+
+
+LIMITS = LinkLimits()

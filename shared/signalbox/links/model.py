@@ -1,0 +1,101 @@
+"""Verifications, and the paths and fields of links in records.
+
+A verification is one walk over all documents. It is a chain of pages in the order of keys. Its record has the key after
+which the next page begins, so each page is counted once, however often its task is delivered.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from signalbox.core.effects import name_of
+from signalbox.documents.model import RESERVED
+from signalbox.links.limits import LIMITS
+
+LINK_KEYS = (RESERVED, "link_keys")
+LINK_FIELDS = (RESERVED, "link_fields")
+LINKED = (RESERVED, "linked")
+
+WANTED = "wanted"
+"""The collection of notes that a document embeds a key under which there is no document."""
+
+VERIFICATIONS = "verifications"
+
+CURRENT = "walks/verification"
+"""The record with the id of the verification that began last, so that two do not begin at once."""
+
+
+def wanted_path(key: str) -> str:
+    """Return the path of the note that some document embeds a missing key."""
+    return f"{WANTED}/{key}"
+
+
+def verification_path(run: str) -> str:
+    return f"{VERIFICATIONS}/{run}"
+
+
+def run_of(operation: str) -> str:
+    """Return the id of the verification that an operation begins. The same operation always has the same id."""
+    return name_of(VERIFICATIONS, operation)[:20]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Counts of documents. `looked` counts all documents of a page.
+
+    `drifted` counts documents that differed from what a put would store, and targets that were not marked as linked.
+    `moving` counts those of them that were written recently, so that their own event may still have been on its way.
+    All of them were repaired, except `refused`: another client wrote what a put would not accept.
+    """
+
+    looked: int = 0
+    drifted: int = 0
+    moving: int = 0
+    refused: int = 0
+
+    def plus(self, other: "Finding") -> "Finding":
+        """Return the sums."""
+        return Finding(*(getattr(self, count.name) + getattr(other, count.name) for count in fields(Finding)))
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """One walk. `cursor` is the last key verified, `ended_at` is None until the end. Times are the server's."""
+
+    run: str
+    begun_at: datetime
+    moved_at: datetime
+    cursor: str = ""
+    pages: int = 0
+    found: Finding = Finding()
+    ended_at: datetime | None = None
+
+    @classmethod
+    def from_record(cls, run: str, data: Mapping[str, Any] | None) -> Self | None:
+        """Return the verification of a record, or None if there is no record."""
+        return None if data is None else cls(run, **{**data, "found": Finding(**data["found"])})
+
+    def to_record(self) -> dict[str, Any]:
+        record = asdict(self)
+        del record["run"]
+        return record
+
+    def is_running(self, now: datetime) -> bool:
+        """Return whether this verification has neither ended nor been abandoned."""
+        return self.ended_at is None and now - self.moved_at < timedelta(seconds=LIMITS.verify_abandoned_seconds)
+
+    def awaits(self, cursor: str) -> bool:
+        """Return whether the next page is the one after `cursor`."""
+        return self.ended_at is None and self.cursor == cursor
+
+    def with_page(self, found: Finding, last_key: str, now: datetime, *, more: bool) -> "Verification":
+        """Return the verification after a page that ends with a key."""
+        return replace(
+            self,
+            moved_at=now,
+            cursor=last_key,
+            pages=self.pages + 1,
+            found=self.found.plus(found),
+            ended_at=None if more else now,
+        )

@@ -1,0 +1,243 @@
+"""Verification: a walk over all documents that repairs what drifted, because events may be lost.
+
+Eventarc drops an event after a day, a trigger may be missing for a while, and another client may overwrite the kit's
+metadata. So each night all documents are compared with what a put of their content would store now:
+
+    a copy that differs from its source      normalized, as a put would
+    a record without the reserved map        normalized, as a put would
+    a target that is not marked as linked    marked `linked`, or noted under `wanted`, before it is compared
+    a record that is not found by its links  written again with its link keys
+
+One page runs at a time, and the commit that counts it contains the task of the next one: a walk does not flood the
+queue, cannot run twice, and survives the death of any process. If a page dies between a repair and its count, its
+redelivery no longer finds what was repaired. So counts are lower bounds; each page's repairs are also in its log line.
+
+A target is marked as linked before it is compared with its copies. A document that differs is normalized by a write of
+its own, which reads all inputs at one instant. So a difference that is only due to a change between two reads of the
+page is not found there, and nothing is written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from signalbox.core import values
+from signalbox.core.effects import Decision
+from signalbox.core.keys import check_key
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Must, Ports, Put, Query, Snapshot
+from signalbox.core.problems import NotFound, Problem, Unavailable
+from signalbox.core.queries import Order
+from signalbox.core.reads import is_full, snapshot_bytes
+from signalbox.documents import model as documents
+from signalbox.documents.machine import links
+from signalbox.documents.model import COLLECTION, Document, contents_of, hops_of, path_of
+from signalbox.documents.storage import reads
+from signalbox.links import machine, storage
+from signalbox.links.limits import LIMITS
+from signalbox.links.model import (
+    CURRENT,
+    VERIFICATIONS,
+    Finding,
+    Verification,
+    run_of,
+    verification_path,
+    wanted_path,
+)
+from signalbox.links.service import refreshes
+
+NEWEST_FIRST = Order(("begun_at",), descending=True)
+
+NAMED_MAX = 20
+"""The keys in a page's log line."""
+
+
+# --- the walk ---
+
+
+def begin(ports: Ports, operation: str) -> Verification:
+    """Begin a verification, or return the one that is running. The same operation begins only one."""
+    run = run_of(operation)
+    [pointer] = ports.store.read(CURRENT)
+    last = str((pointer.data or {}).get("run", run))
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Verification]:
+        current, of_last, of_own = read
+        if current.guard != pointer.guard:
+            raise Unavailable("another verification began at the same moment")
+        last_walk, own = Verification.from_record(last, of_last.data), Verification.from_record(run, of_own.data)
+        decided = machine.begin(run, last_walk, own, current.read_time)
+        if decided.state is None:
+            return Decision((), decided.answer)
+        new = Put(verification_path(run), decided.state.to_record(), Must.NOT_EXIST)
+        return Decision((Put(CURRENT, {"run": run}, current.guard), new), decided.answer, decided.effects)
+
+    return perform(ports, [CURRENT, verification_path(last), verification_path(run)], decide)[0]
+
+
+def get(ports: Ports, run: str) -> Verification:
+    """Return a verification. Raises `NotFound`."""
+    [snapshot] = ports.store.read(verification_path(check_key(run)))
+    walk = Verification.from_record(run, snapshot.data)
+    if walk is None:
+        raise NotFound(f"Verification {run!r} does not exist.", field="run")
+    return walk
+
+
+def newest(ports: Ports) -> list[Verification]:
+    """Return the last verifications, newest first."""
+    found = ports.store.query(Query(VERIFICATIONS, order_by=(NEWEST_FIRST,), limit=LIMITS.verifications_listed_max))
+    walks = (Verification.from_record(snapshot.id, snapshot.data) for snapshot in found)
+    return [walk for walk in walks if walk]
+
+
+def verify_page(ports: Ports, run: str, cursor: str) -> None:
+    """Verify the documents that come after `cursor`, count them, and enqueue the next page."""
+    [snapshot] = ports.store.read(verification_path(run))
+    walk = Verification.from_record(run, snapshot.data)
+    if walk is None or not walk.awaits(cursor):
+        return
+    after = (cursor,) if cursor else ()
+    query = Query(COLLECTION, (), (), LIMITS.verify_page_documents_max, after, CORE_LIMITS.read_bytes_max)
+    page = ports.store.query(query)
+    found = inspect(ports, page)
+    last_key, more = page[-1].id if page else cursor, is_full(query, page)
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
+        [record] = read
+        walk = Verification.from_record(run, record.data)
+        decided = machine.count_page(walk, cursor, found, last_key, record.read_time, more=more)
+        if decided.state is None:
+            return Decision((), decided.answer)
+        write = Put(verification_path(run), decided.state.to_record(), record.guard)
+        return Decision((write,), decided.answer, decided.effects)
+
+    perform(ports, [verification_path(run)], decide)
+
+
+# --- one page ---
+
+
+@dataclass(slots=True)
+class _PageFindings:
+    """The keys of a page, by what was found."""
+
+    drifted: list[str] = field(default_factory=list)
+    moving: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def note(self, key: str, read: Sequence[Snapshot]) -> None:
+        """Note a difference between records. If one was written recently, its event may still be on its way."""
+        written = [snapshot.update_time for snapshot in read if snapshot.update_time]
+        recent = max(snapshot.read_time for snapshot in read) - timedelta(seconds=LIMITS.verify_moving_seconds)
+        (self.moving if any(time > recent for time in written) else self.drifted).append(key)
+
+
+def inspect(ports: Ports, page: Sequence[Snapshot]) -> Finding:
+    """Compare documents with what a put of their content would store now, and repair those that differ."""
+    found = _PageFindings()
+    targets = _marked_targets(ports, page, found)
+    transforms = _transforms(ports, page, targets)
+    for snapshot in page:
+        document = Document.from_record(snapshot.data)
+        keys = links.link_keys(document.content) if document else []
+        if not all(key in targets for key in keys):
+            _repair_large(ports, snapshot, keys, found)
+            continue
+        own_targets = [targets[key] for key in keys]
+        if document and _differs(snapshot, document, own_targets, transforms):
+            found.note(snapshot.id, (snapshot, *own_targets))
+            if not refreshes.normalize_or_report(ports, snapshot.id, _hops(own_targets), by_another=False):
+                found.refused.append(snapshot.id)
+    named = {"drifted": found.drifted[:NAMED_MAX], "refused": found.refused[:NAMED_MAX]}
+    ports.log.info("documents verified", looked=len(page), moving=len(found.moving), **named)
+    return Finding(len(page), len(found.drifted), len(found.moving), len(found.refused))
+
+
+def _marked_targets(ports: Ports, page: Sequence[Snapshot], found: _PageFindings) -> dict[str, Snapshot]:
+    """Return targets of these documents, each read under its mark: all of them, if they fit into memory together."""
+    contents = contents_of(snapshot.data for snapshot in page)
+    waiting = sorted({key for content in contents for key in links.link_keys(content)})
+    marked: dict[str, Snapshot] = {}
+    room = CORE_LIMITS.read_bytes_max
+    while waiting and room > 0:
+        group = _marked_group(ports, waiting, room, page, found)
+        marked |= group
+        room -= sum(map(snapshot_bytes, group.values()))
+        waiting = [key for key in waiting if key not in group]
+    return marked
+
+
+def _marked_group(
+    ports: Ports, waiting: Sequence[str], room: int, page: Sequence[Snapshot], found: _PageFindings
+) -> dict[str, Snapshot]:
+    """Return some of the waiting targets, each read under its mark."""
+    paths = [path_of(key) for key in waiting[: LIMITS.verify_targets_max]]
+    targets = ports.store.read_some((), paths, room)
+    unmarked = _unmarked(ports, targets)
+    for target in unmarked:
+        found.note(target.id, [target, *(snapshot for snapshot in page if _embeds(snapshot, target.id))])
+    marked = {target.id: target for target in targets}
+    for group in storage.marked_in_groups(ports, [target.id for target in unmarked]):
+        marked |= {target.id: target for target in group}
+    return marked
+
+
+def _repair_large(ports: Ports, snapshot: Snapshot, keys: Sequence[str], found: _PageFindings) -> None:
+    """Mark the targets of a document whose targets do not fit into memory together, and normalize the document."""
+    waiting = list(keys)
+    read, hops = [snapshot], 0
+    while waiting:
+        group = _marked_group(ports, waiting, CORE_LIMITS.read_bytes_max, [snapshot], found)
+        waiting = [key for key in waiting if key not in group]
+        hops = max(hops, _hops(list(group.values())))
+        read += [replace(target, data=None) for target in group.values()]
+    try:
+        if refreshes.normalize(ports, snapshot.id, hops, by_another=False):
+            found.note(snapshot.id, read)
+    except Problem as problem:
+        refreshes.report_refusal(ports, snapshot.id, problem)
+        found.note(snapshot.id, read)
+        found.refused.append(snapshot.id)
+
+
+def _embeds(snapshot: Snapshot, key: str) -> bool:
+    document = Document.from_record(snapshot.data)
+    return document is not None and key in links.link_keys(document.content)
+
+
+def _unmarked(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:
+    """Return the targets that are not marked as linked. The mark of a missing target is its note."""
+    missing = [target.id for target in targets if target.data is None]
+    notes = ports.store.read(*map(wanted_path, missing)) if missing else ()
+    noted = {note.id for note in notes if note.data is not None}
+    return [
+        target
+        for target in targets
+        if target.id not in noted and not documents.counts_as_linked(Document.from_record(target.data))
+    ]
+
+
+def _transforms(ports: Ports, page: Sequence[Snapshot], targets: Mapping[str, Snapshot]) -> Sequence[Snapshot]:
+    """Return the transforms that apply to copies of these targets in these documents."""
+    paths = refreshes.transform_paths_in(page, list(targets))
+    return ports.store.read(*paths) if paths else ()
+
+
+def _differs(
+    snapshot: Snapshot, document: Document, targets: Sequence[Snapshot], transforms: Sequence[Snapshot]
+) -> bool:
+    if not document.stamp_matches or not links.link_index_matches(snapshot.data or {}, document.content):
+        return True
+    embedding = reads.embedding_from([*targets, *transforms])
+    try:
+        expected = links.embed_links(snapshot.id, document.content, embedding, _hops(targets), refuse=False)
+    except Problem:
+        return True
+    return values.canonical(expected) != values.canonical(document.content)
+
+
+def _hops(targets: Sequence[Snapshot]) -> int:
+    """Return the hops of a refresh from these targets. More than `hops_max` leave outputs of transforms unchanged."""
+    return max((1 + hops_of(Document.from_record(target.data)) for target in targets), default=0)

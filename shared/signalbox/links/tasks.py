@@ -1,0 +1,109 @@
+"""The kit's own tasks of links, each handled by its name.
+
+Tasks of `link_refresh` have the id of the event or change that caused them, and their work:
+
+    page     refresh a page of the documents that embed a key
+    copy     refresh one document's copy of a key
+    walk     refresh a page of the documents that have links in a transform's field
+    written  do what the event of a write calls for; it is so large that its event may not arrive
+    compact  delete the versions that the log of a document no longer needs
+
+An earlier release gave all five the name `refresh`. Such a task may still be in the queue: it is recognised by its
+work.
+
+The task of `link_verify` is a page of a verification.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from signalbox.core.ports import DocumentEvent, Ports
+from signalbox.core.problems import BadValue
+from signalbox.documents.model import COLLECTION, path_of
+from signalbox.history import service as history
+from signalbox.links.service import fan_out, verifications
+
+Payload = Mapping[str, Any]
+
+EARLIER_NAME = "refresh"
+
+_BY_WORK = {"compact": "compact", "written": "written", "document": "copy", "transform": "walk", "key": "page"}
+"""The names of tasks of an earlier release, by the first of these members that their work has."""
+
+
+def run_link_task(ports: Ports, task: str, payload: Payload) -> None:
+    """Run a task of `link_refresh`. Raises `Unavailable` (transient: retry), or `BadValue` if the task is invalid."""
+    handler = TASKS.get(_name_by_work(payload) if task == EARLIER_NAME else task)
+    if handler is None:
+        raise BadValue(f"link_refresh has no task {task!r} with this payload.")
+    handler(ports, payload)
+
+
+def _name_by_work(payload: Payload) -> str:
+    work = payload.get("work")
+    members = work if isinstance(work, Mapping) else {}
+    return next((name for member, name in _BY_WORK.items() if member in members), "")
+
+
+def page(ports: Ports, payload: Payload) -> None:
+    match payload:
+        case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}, "copies": int(limit)}:
+            fan_out.refresh_page(ports, event_id, key, cursor, limit)
+        case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}}:
+            fan_out.refresh_page(ports, event_id, key, cursor)
+        case _:
+            raise _invalid("page")
+
+
+def copy(ports: Ports, payload: Payload) -> None:
+    match payload:
+        case {"work": {"key": str(key), "document": str(document)}}:
+            fan_out.refresh_copy(ports, key, document)
+        case _:
+            raise _invalid("copy")
+
+
+def walk(ports: Ports, payload: Payload) -> None:
+    match payload:
+        case {"event": str(event_id), "work": {"transform": str(name), "cursor": str(cursor)}}:
+            fan_out.walk_page(ports, event_id, name, cursor)
+        case _:
+            raise _invalid("walk")
+
+
+def written(ports: Ports, payload: Payload) -> None:
+    match payload:
+        case {"event": str(event_id), "work": {"written": str(key)}}:
+            fan_out.fan_out(ports, DocumentEvent(event_id, COLLECTION, key, path_of(key), None, None))
+        case _:
+            raise _invalid("written")
+
+
+def compact(ports: Ports, payload: Payload) -> None:
+    match payload:
+        case {"work": {"compact": str(key), "before": int(before)}}:
+            history.delete_before(ports, key, before)
+        case _:
+            raise _invalid("compact")
+
+
+def verify(ports: Ports, payload: Payload) -> None:
+    """Verify one page. Raises `Unavailable` (transient: retry), or `BadValue` if the payload is invalid."""
+    match payload:
+        case {"run": str(run), "cursor": str(cursor)}:
+            verifications.verify_page(ports, run, cursor)
+        case _:
+            raise _invalid("verification page")
+
+
+def _invalid(task: str) -> BadValue:
+    return BadValue(f"The payload of this task is not that of a {task} task of links.")
+
+
+TASKS: Mapping[str, Callable[[Ports, Payload], None]] = {
+    "page": page,
+    "copy": copy,
+    "walk": walk,
+    "written": written,
+    "compact": compact,
+}

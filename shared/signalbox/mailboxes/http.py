@@ -1,0 +1,25 @@
+"""What the routes and the tasks of objects and flows share."""
+
+from signalbox.adapters.http.routes import Request
+from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.core.problems import BadQuery
+from signalbox.core.wake_ups import WakeUp
+from signalbox.mailboxes.limits import LIMITS
+from signalbox.mailboxes.model import Delivery
+
+
+def delivery_of(request: TaskDelivery) -> Delivery:
+    """Return the delivery of a wake-up. Raises `BadTaskEnvelope`."""
+    return Delivery(WakeUp.from_payload(request.payload), request.operation, request.executions + request.retries)
+
+
+def wait_seconds(request: Request, default: float = LIMITS.call_wait_seconds_max) -> float:
+    """Return the query parameter `wait_seconds`. Raises `BadQuery`."""
+    given = request.query.get("wait_seconds")
+    try:
+        seconds = default if given is None else float(given)
+    except ValueError as error:
+        raise BadQuery("`wait_seconds` must be a number.", field="wait_seconds") from error
+    if not 0 <= seconds <= LIMITS.call_wait_seconds_max:
+        raise BadQuery(f"`wait_seconds` must be 0 to {LIMITS.call_wait_seconds_max}.", field="wait_seconds")
+    return seconds

@@ -1,0 +1,237 @@
+"""A mailbox: a header record, and the messages that wait for it, in one collection.
+
+    {base}                 the listing record of the mailbox's owner, an object or a flow
+    {base}/mailbox/!       the header: the state that messages change; `since` is 1970
+    {base}/mailbox/{id}    a message; it has `since` while it waits, and `expires_at` once it is done
+
+A query ordered by `since` returns the header first, then the waiting messages, and none that are done: one call of the
+store, one instant. What users pass is stored as text, so any JSON value fits and none of it is indexed.
+
+`machine.py` orders the messages and says what a run does, `storage.py` reads a mailbox and builds its writes, and
+`service.py` has the one run loop. What a message means is decided by objects and by flows.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Self
+
+from signalbox.core.problems import Problem
+from signalbox.core.times import EPOCH
+from signalbox.core.wake_ups import WakeUp
+from signalbox.mailboxes.problems import MethodFailed
+
+MAILBOX = "mailbox"
+HEADER = "!"
+HEADER_SINCE = EPOCH
+
+
+# --- addresses and paths ---
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """The owner of a mailbox: an object of the class `name`, or a run of the flow `name`.
+
+    A kind of owner is a subclass, with its collection and with the members that its address has in JSON.
+    """
+
+    COLLECTION: ClassVar[str]
+    MEMBERS: ClassVar[tuple[str, str]]
+
+    name: str
+    key: str
+
+    @property
+    def base(self) -> str:
+        """The path of the listing record, below which the mailbox is stored."""
+        return f"{self.COLLECTION}/{self.name}~{self.key}"
+
+    @classmethod
+    def of_base(cls, base: str) -> Self:
+        """Return the address that has this base."""
+        return cls(*base.removeprefix(f"{cls.COLLECTION}/").split("~", 1))
+
+    def to_json(self) -> dict[str, str]:
+        """Return the address as results, continuations and lists show it."""
+        return dict(zip(self.MEMBERS, (self.name, self.key), strict=True))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, str]) -> Self:
+        """Undo `to_json`."""
+        return cls(*(value[member] for member in cls.MEMBERS))
+
+
+class ObjectAddress(Address):
+    """An object: its class and its key. It exists once it has been called.
+
+    It is here and not with objects, since the outcome of a flow's step can be an object, too.
+    """
+
+    __slots__ = ()
+    COLLECTION = "objects"
+    MEMBERS = ("class", "key")
+
+
+def collection_of(base: str) -> str:
+    """Return the collection of a mailbox's records."""
+    return f"{base}/{MAILBOX}"
+
+
+def message_path(base: str, id_: str) -> str:
+    """Return the path of a message."""
+    return f"{base}/{MAILBOX}/{id_}"
+
+
+def header_path(base: str) -> str:
+    """Return the path of a mailbox's header."""
+    return message_path(base, HEADER)
+
+
+# --- messages, outcomes, deliveries ---
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A waiting message; `version` is its record's update time."""
+
+    id: str
+    data: Mapping[str, Any]
+    since: datetime
+    created_at: datetime
+    version: datetime
+
+    @classmethod
+    def from_record(cls, id_: str, data: Mapping[str, Any], created_at: datetime, version: datetime) -> Self:
+        return cls(id_, data, data["since"], created_at, version)
+
+    @property
+    def due_at(self) -> datetime | None:
+        """The time that a delayed message is for; None for any other message."""
+        return self.since if self.data.get("later") else None
+
+    @property
+    def place(self) -> tuple[datetime, str]:
+        """The position of the message: the time of its commit, or the time that a delayed one is for."""
+        return self.due_at or self.created_at, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """How a call or a step ended. `error` has the members of a problem; `object` is a result that is an object.
+
+    A stored outcome has a JSON result. Inside a flow's turn the result can be any value, and `raised` is the exception
+    that code of this process raised.
+    """
+
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+    object: ObjectAddress | None = None
+    raised: BaseException | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def from_problem(cls, problem: Problem) -> Self:
+        """Return the outcome of code that raised."""
+        shown = {"type": problem.slug(), "title": problem.title, "status": problem.status, "detail": problem.detail}
+        return cls(error=shown)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error instead of a result."""
+        return self.error is not None or self.raised is not None
+
+    @property
+    def value(self) -> Any:
+        """The result, or the object that is the result."""
+        return self.object or self.result
+
+    def exception(self) -> BaseException | None:
+        """Return the error as the exception that is raised where the outcome is waited for."""
+        return self.raised or self.problem()
+
+    def problem(self) -> Problem | None:
+        """Return the error as a problem of the class that was raised, if this process has that class."""
+        if self.error is None:
+            return None
+        kind = _problem_classes().get(str(self.error.get("type")), MethodFailed)
+        problem = kind(str(self.error.get("detail")))
+        problem.status, problem.title = int(self.error["status"]), str(self.error["title"])
+        return problem
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as callers and continuations receive it."""
+        if self.error is not None:
+            return {"error": dict(self.error)}
+        return {"object": self.object.to_json()} if self.object else {"result": self.result}
+
+    def to_text(self) -> str:
+        """Return the outcome as records contain it."""
+        return json.dumps(self.to_json())
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Undo `to_json`."""
+        address = ObjectAddress.from_json(value["object"]) if "object" in value else None
+        return cls(value.get("result"), value.get("error"), address)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Undo `to_text`."""
+        return cls.from_json(json.loads(text))
+
+
+def _problem_classes() -> dict[str, type[Problem]]:
+    """Return all classes of problems by slug, those of users' functions included."""
+    by_slug, pending = {}, [Problem]
+    while pending:
+        kind = pending.pop()
+        by_slug[kind.slug()] = kind
+        pending += kind.__subclasses__()
+    return by_slug
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The context of a continuation: how the call `call` of an object ended; `called` is the object's class and key.
+
+    It has either an `error`, with the members of a problem, or a `result`. A result that is an object is in `object`,
+    by its class and key. For a flow, `called` is its name and id, and `call` its id.
+    """
+
+    called: Mapping[str, str]
+    call: str
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+    object: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One delivery of a wake-up, the task `id`; `deliveries` counts the earlier ones."""
+
+    wake: WakeUp
+    id: str
+    deliveries: int = 0
+
+
+class CodeRegistry:
+    """The functions that have the code of classes, or of flows, by name.
+
+    The catalogue lists them. In tests there is no catalogue, so the functions of a process also declare what they have.
+    If both have a name, a registry that `prefers_catalogue` uses the catalogue's function, else the declared one.
+    """
+
+    def __init__(self, *, prefers_catalogue: bool) -> None:
+        self._prefers_catalogue = prefers_catalogue
+        self._declared: dict[str, str] = {}
+
+    def declare(self, names: Iterable[str], function: str) -> None:
+        """Note that a function of this process has the code of these names."""
+        self._declared.update(dict.fromkeys(names, function))
+
+    def functions(self, catalogue: Mapping[str, str]) -> dict[str, str]:
+        """Return the function of each name that is declared or in the catalogue."""
+        if self._prefers_catalogue:
+            return {**self._declared, **catalogue}
+        return {**catalogue, **self._declared}

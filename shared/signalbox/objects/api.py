@@ -1,0 +1,312 @@
+"""Durable objects, for users' functions.
+
+    counter = objects("Counter", "a")
+    placeholder = counter.add(amount=5)       # returns at once; applied at once if nothing waits and the class is here
+    placeholder.result()
+
+An object's calls run one at a time, in order, each taking effect exactly once. Inside a method there is only the state
+and what the kit sends with the call: `objects(…).method()`, `send(task.call())`, `later(seconds).method()`.
+"""
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import check_deployed, deployed
+from signalbox.adapters.settings import settings
+from signalbox.core import flow_hooks
+from signalbox.core.calls import Call
+from signalbox.core.effects import Json
+from signalbox.core.names import CALL_OBJECT
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.model import CallOutcome, CodeRegistry, ObjectAddress
+from signalbox.objects import service
+from signalbox.objects.machine.classes import (
+    ObjectClass,
+    Reference,
+    is_running,
+    running_object,
+    send_post,
+    send_task,
+)
+from signalbox.objects.model import (
+    AT_ONCE,
+    Applied,
+    CallPlace,
+    CallRecord,
+    Message,
+    Post,
+    Timing,
+    call_on_result,
+    call_payload,
+    check_call_id,
+    continuation_message,
+    deletion,
+    method_call,
+    object_address,
+)
+from signalbox.objects.problems import BadObjectCall, NotReady
+from signalbox.objects.service import Code
+from signalbox.tasks.idempotency import idempotency_key
+
+# --- classes ---
+
+_NO_PORTS = BadObjectCall(
+    "A method of an object has only its state and what it sends. Read and write in a task or a flow instead."
+)
+
+REGISTRY = CodeRegistry(prefers_catalogue=True)
+"""The functions that have the code of classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClasses:
+    """The classes of a function by name: this process has their code."""
+
+    function: str
+    classes: Mapping[str, ObjectClass]
+
+    @property
+    def code(self) -> Code:
+        """The code as the service runs it."""
+        return Code(self.function, self.apply, self.function_of, self._check)
+
+    def function_of(self, class_name: str) -> str:
+        """Return the function that has a class. Raises `BadObjectCall` if none has."""
+        if class_name in self.classes:
+            return self.function
+        functions = REGISTRY.functions(settings().object_classes)
+        if class_name not in functions:
+            names = ", ".join(sorted({*functions, *self.classes})) or "none"
+            raise BadObjectCall(f"The catalogue has no class {class_name!r}. Known: {names}.", field="class")
+        return functions[class_name]
+
+    def read(self, address: ObjectAddress, message: Message) -> CallOutcome:
+        """Return the outcome of a read-only call, on the last state. Raises `Unavailable`."""
+        state, now = service.read_state(runtime.ports().store, address)
+        return self.apply(address, state, message, now).outcome
+
+    def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
+        """Run a method with nothing but its state: the kit's other reads and writes are refused."""
+        with runtime.ports_refused(_NO_PORTS):
+            applied = self.classes[address.name].apply(address, state, message, now)
+        try:
+            if applied.outcome.object:
+                self.function_of(applied.outcome.object.name)
+        except BadObjectCall as problem:
+            return Applied(state, CallOutcome.from_problem(problem))
+        return applied
+
+    def _check(self, address: ObjectAddress, state: str | None) -> None:
+        self.classes[address.name].check_state(state)
+
+
+NO_CLASSES = LocalClasses("", {})
+local_classes: ContextVar[LocalClasses] = ContextVar("local_classes", default=NO_CLASSES)
+"""The classes of the function that handles the request. In tests, one process serves many functions."""
+
+
+# --- calls ---
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """The options of a call: its id, the tasks that follow it, and its timing."""
+
+    id: str | None = None
+    then: tuple[Call, ...] = ()
+    timing: Timing = AT_ONCE
+
+
+class Placeholder:
+    """The result of a call, which may not exist yet."""
+
+    def __init__(self, place: CallPlace, call: CallRecord) -> None:
+        self._place = place
+        self._call = call
+
+    @property
+    def id(self) -> str:
+        """The call's id."""
+        return self._place.id
+
+    def ready(self) -> bool:
+        """Return whether the call has its outcome: a result or an error."""
+        return self._outcome() is not None
+
+    def result(self) -> Any:
+        """Return the result. Raises the call's `Problem`, or `NotReady`."""
+        outcome = self._outcome()
+        if outcome is None:
+            raise NotReady(f"The call {self.id} has no result yet: wait for it, or continue with a task (`then`).")
+        if problem := outcome.problem():
+            raise problem
+        return Object(outcome.object) if outcome.object else outcome.result
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most `seconds` for the outcome; return whether the call has one. It reads once a second."""
+        if self._call.outcome is None:
+            self._call = service.wait_for_call(runtime.ports(), self._place, seconds)
+        return self._call.outcome is not None
+
+    def then(self, call: Call) -> None:
+        """Run a task with the `Outcome`, now or as soon as the call has one. Several run in the order they were set."""
+        check_deployed(then=call)
+        address = self._place.address
+        id_ = idempotency_key("then", address.base, self.id, call.function, call.task) or runtime.ports().store.new_id()
+        message = continuation_message(self.id, call)
+        function_of = local_classes.get().function_of
+        service.post_call(runtime.ports(), function_of, CallPlace(address, id_), message)
+
+    @property
+    def object(self) -> "Methods":
+        """The object that is the result. Calls of its methods wait until it is known, and keep their order."""
+        return Methods(self._place.address, CallOptions(), on_result_of=self.id)
+
+    def _outcome(self) -> CallOutcome | None:
+        if self._call.outcome is None:
+            self._call = service.get_call(runtime.ports(), self._place)
+        return self._call.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of an object. It takes named arguments, which travel as JSON."""
+
+    address: ObjectAddress
+    name: str
+    options: CallOptions
+    on_result_of: str | None = None
+
+    def __call__(self, **arguments: Json) -> Any:
+        """Call the method; return a `Placeholder`.
+
+        Inside a method the call is sent with the running call, and None is returned. In a flow's code the command is
+        returned, to be yielded. Raises `BadObjectCall` for a class that no function has, `OtherBody` for an id that is
+        in use with another call.
+        """
+        if is_running():
+            return self._send(arguments)
+        if command := flow_hooks.object_command(self.address, self.name, arguments):
+            return self._in_flow(command)
+        local = local_classes.get()
+        local.function_of(self.address.name)
+        place = CallPlace(self.address, self._id(arguments))
+        if self.address.name in local.classes and self.on_result_of is None and self.options.timing == AT_ONCE:
+            if (code := local.classes[self.address.name].methods.get(self.name)) and code.reads:
+                message = self._message(arguments)
+                return Placeholder(place, CallRecord(message, local.read(self.address, message)))
+            call = service.call_at_once(runtime.ports(), local.code, place, self._message(arguments))
+            return Placeholder(place, call)
+        posted = service.post_call(
+            runtime.ports(), local.function_of, place, self._message(arguments), self.options.timing
+        )
+        return Placeholder(place, posted)
+
+    def call(self, **arguments: Json) -> Call:
+        """Return the call as a task: a continuation of a semaphore, a batch or another call."""
+        payload = call_payload(self.address, self.name, arguments)
+        function = local_classes.get().function_of(self.address.name)
+        return Call(function, CALL_OBJECT, payload).checked(self.name)
+
+    def _message(self, arguments: Mapping[str, Json], *, receipt: bool = True) -> Message:
+        if self.on_result_of is not None:
+            return call_on_result(self.on_result_of, self.name, arguments, then=self.options.then, receipt=receipt)
+        return method_call(self.name, arguments, then=self.options.then, receipt=receipt)
+
+    def _send(self, arguments: Mapping[str, Json]) -> None:
+        if self.options.id or self.options.timing.not_after_seconds is not None or self.on_result_of is not None:
+            raise BadObjectCall("A call from inside a method has no id of its own, no time limit and no placeholder.")
+        local_classes.get().function_of(self.address.name)
+        delay = self.options.timing.delay_seconds
+        send_post(Post(self.address, self._message(arguments, receipt=False), delay))
+
+    def _in_flow(self, command: Any) -> Any:
+        if self.options != CallOptions() or self.on_result_of is not None:
+            raise BadObjectCall(
+                "A flow yields the plain call of a method, without options: it receives the result, not a placeholder."
+            )
+        return command
+
+    def _id(self, arguments: Mapping[str, Json]) -> str:
+        key = idempotency_key("call", self.address.base, self.name, self.on_result_of, sorted(arguments.items()))
+        return self.options.id or key or runtime.ports().store.new_id()
+
+
+class Methods:
+    """The methods of an object as attributes."""
+
+    def __init__(self, address: ObjectAddress, options: CallOptions, on_result_of: str | None = None) -> None:
+        self._address = address
+        self._options = options
+        self._on_result_of = on_result_of
+
+    def __getattr__(self, name: str) -> Method:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Method(self._address, name, self._options, self._on_result_of)
+
+
+class Object(Reference, Methods):
+    """An object, which exists once it has been called. Its methods are called by their names."""
+
+    def __init__(self, address: ObjectAddress, options: CallOptions | None = None) -> None:
+        Methods.__init__(self, address, options or CallOptions())
+
+    def with_(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002  the word of the HTTP API
+        then: Call | None = None,
+        delay_seconds: float = 0,
+        not_after_seconds: float | None = None,
+    ) -> Methods:
+        """Return the object's methods, to be called with these options.
+
+        `id` identifies a repeated call; `then` is a task that receives the `Outcome`; the call runs after
+        `delay_seconds`, and its outcome is an error if its turn comes later than `not_after_seconds` from now.
+        """
+        limit = None if not_after_seconds is None else _checked_seconds("not_after_seconds", not_after_seconds)
+        timing = Timing(_checked_seconds("delay_seconds", delay_seconds), limit)
+        follow = () if then is None else (deployed(then, "then"),)
+        return Methods(self._address, CallOptions(id and check_call_id(id), follow, timing))
+
+    def delete(self) -> None:
+        """Delete the object in its turn: earlier calls are applied first."""
+        local = local_classes.get()
+        if is_running():
+            local.function_of(self._address.name)
+            send_post(Post(self._address, deletion(receipt=False)))
+            return
+        id_ = idempotency_key("delete", self._address.base)
+        service.delete(runtime.ports(), local.function_of, self._address, id_)
+
+
+def objects(class_name: str, key: str) -> Object:
+    """Return an object by its class and its key. Raises `BadObjectCall` or `BadKey`."""
+    return Object(object_address(class_name, key))
+
+
+def later(seconds: float) -> Methods:
+    """Return the methods of the object whose method is running; calls of them run after `seconds`."""
+    timing = Timing(delay_seconds=_checked_seconds("seconds", seconds))
+    return Methods(running_object("later"), CallOptions(timing=timing))
+
+
+def send(call: Call) -> None:
+    """Send a task from inside a method: it runs if and only if the method's call takes effect."""
+    send_task(deployed(call, "send"))
+
+
+def _checked_seconds(name: str, seconds: float) -> float:
+    if not 0 <= seconds <= MAILBOXES_LIMITS.call_later_seconds_max:
+        raise BadObjectCall(f"`{name}` must be 0 to {MAILBOXES_LIMITS.call_later_seconds_max:,}.", field=name)
+    return seconds
+
+
+def call_object(class_name: str, key: str, method: str, arguments: dict[str, Any]) -> None:
+    """Call a method of an object: the code of the task that does so in a continuation."""
+    Method(object_address(class_name, key), method, CallOptions())(**arguments)

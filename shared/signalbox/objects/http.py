@@ -1,0 +1,196 @@
+"""The objects of a user's function: its classes, their routes, and the deliveries of their wake-ups."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from signalbox.adapters import runtime
+from signalbox.adapters.clock import time_budget
+from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.routes import Request, Routes
+from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.core.calls import Call
+from signalbox.core.keys import check_key
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import NotFound
+from signalbox.mailboxes.http import delivery_of, wait_seconds
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.objects import service
+from signalbox.objects.api import REGISTRY, LocalClasses, call_object, local_classes
+from signalbox.objects.limits import LIMITS
+from signalbox.objects.machine.classes import ObjectClass
+from signalbox.objects.model import (
+    CallPlace,
+    CallRecord,
+    Message,
+    call_on_result,
+    check_call_id,
+    continuation_message,
+    method_call,
+    object_address,
+)
+from signalbox.objects.problems import BadObjectCall
+
+# --- routes ---
+
+OBJECT = "/objects/{class_name}/{key}"
+WAIT = ("wait_seconds",)
+
+
+def add_routes(routes: Routes, local: Callable[[], LocalClasses]) -> None:
+    """Add the routes of the objects whose classes `local` has."""
+    handlers = ObjectRoutes(local)
+    routes.on("GET", "/objects/{class_name}", query=("page_token",))(handlers.list)
+    routes.on("GET", OBJECT)(handlers.get)
+    routes.on("DELETE", OBJECT)(handlers.delete)
+    routes.on("POST", f"{OBJECT}/{{method}}", query=WAIT)(handlers.call)
+    routes.on("GET", f"{OBJECT}/calls/{{call_id}}", query=WAIT)(handlers.get_call)
+    routes.on("POST", f"{OBJECT}/calls/{{call_id}}/then")(handlers.follow)
+    routes.on("POST", f"{OBJECT}/calls/{{call_id}}/object/{{method}}")(handlers.call_on_result)
+
+
+class ObjectRoutes:
+    """The handlers of one function's objects."""
+
+    def __init__(self, local: Callable[[], LocalClasses]) -> None:
+        self._local = local
+
+    def call(self, request: Request, class_name: str, key: str, method: str) -> Response:
+        """Call a method: 200 with its result, 202 if it has none in time, or the problem that it raised."""
+        kind, address = self._class(class_name), object_address(class_name, key)
+        arguments = request.json_object(CORE_LIMITS.task_bytes_max)
+        code, seconds = kind.method(method), wait_seconds(request)
+        code.signature.bind(arguments, None)
+        message = method_call(method, arguments)
+        if code.reads:
+            outcome = self._local().read(address, message)
+            return Response(200, _raised(outcome).to_json())
+        place = CallPlace(address, _id(request))
+        call = self._called(place, message, seconds)
+        return _shown(place, replace(call, outcome=call.outcome and _raised(call.outcome)))
+
+    def _called(self, place: CallPlace, message: Message, seconds: float) -> CallRecord:
+        ports, local = runtime.ports(), self._local()
+        if not seconds:
+            return service.post_call(ports, local.function_of, place, message)
+        call = service.call_at_once(ports, local.code, place, message)
+        return service.wait_for_posted(ports, place, call, seconds)
+
+    def get_call(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
+        """Return a call's result or its error; 202 while it has neither."""
+        place = self._place(class_name, key, call_id)
+        return _shown(place, service.wait_for_call(runtime.ports(), place, wait_seconds(request, default=0)))
+
+    def follow(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
+        """Run a task with the outcome of a call."""
+        place = self._place(class_name, key, call_id)
+        body = request.json_object()
+        continuation = deployed(Call.from_request(body.get("continuation"), "continuation"))
+        return self._after(place, request, continuation_message(call_id, continuation))
+
+    def call_on_result(self, request: Request, class_name: str, key: str, call_id: str, method: str) -> Response:
+        """Call a method of the object that is a call's result."""
+        place = self._place(class_name, key, call_id)
+        arguments = request.json_object(CORE_LIMITS.task_bytes_max)
+        return self._after(place, request, call_on_result(call_id, method, arguments))
+
+    def _after(self, place: CallPlace, request: Request, message: Message) -> Response:
+        """Post a message that follows a call, which must exist."""
+        service.get_call(runtime.ports(), place)
+        own = CallPlace(place.address, _id(request))
+        service.post_call(runtime.ports(), self._local().function_of, own, message)
+        return Response(202, {"call": own.id, "ready": False})
+
+    def get(self, _: Request, class_name: str, key: str) -> Response:
+        """Return whether an object exists, its revision, and its number of waiting messages."""
+        self._class(class_name)
+        return Response(200, service.get_object(runtime.ports(), object_address(class_name, key)).to_json())
+
+    def delete(self, request: Request, class_name: str, key: str) -> Response:
+        """Delete an object in its turn."""
+        self._class(class_name)
+        address = object_address(class_name, key)
+        service.delete(runtime.ports(), self._local().function_of, address, _id(request))
+        return Response(204)
+
+    def list(self, request: Request, class_name: str) -> Response:
+        """List objects of a class by their keys."""
+        self._class(class_name)
+        token = request.query.get("page_token")
+        page = service.list_objects(runtime.ports(), class_name, token and check_key(token))
+        more = {"next_page_token": page[-1].key} if len(page) == LIMITS.objects_listed_max else {}
+        return Response(200, {"objects": [address.to_json() for address in page]} | more)
+
+    def _class(self, class_name: str) -> ObjectClass:
+        classes = self._local().classes
+        if class_name not in classes:
+            raise NotFound(f"This function has no class {class_name!r}. Its classes: {', '.join(sorted(classes))}.")
+        return classes[class_name]
+
+    def _place(self, class_name: str, key: str, call_id: str) -> CallPlace:
+        self._class(class_name)
+        return CallPlace(object_address(class_name, key), check_call_id(call_id))
+
+
+def _raised(outcome: CallOutcome) -> CallOutcome:
+    """Return an outcome that is not an error. Raises one that is, as the method did."""
+    if problem := outcome.problem():
+        raise problem
+    return outcome
+
+
+def _shown(place: CallPlace, call: CallRecord) -> Response:
+    if call.outcome is None:
+        return Response(202, {"call": place.id, "ready": False})
+    return Response(200, {"call": place.id, "ready": True} | call.outcome.to_json())
+
+
+def _id(request: Request) -> str:
+    return check_call_id(request.header("Idempotency-Key") or runtime.ports().store.new_id())
+
+
+# --- classes and wake-ups ---
+
+
+class ObjectHost:
+    """The classes of a user's function. A function without classes has a host, too, if a wake-up is delivered to it."""
+
+    call_method = staticmethod(call_object)
+    """The code of the task that calls a method."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._classes: dict[str, ObjectClass] = {}
+
+    def add(self, code: type) -> None:
+        """Add a class under its name. Raises `TypeError`, or `ValueError` for a second class of one name."""
+        if code.__name__ in self._classes:
+            raise ValueError(f"{self._function} has two classes of the name {code.__name__}")
+        self._classes[code.__name__] = ObjectClass.from_class(code)
+        REGISTRY.declare(self._classes, self._function)
+
+    def add_routes(self, routes: Routes) -> None:
+        """Add the routes of the objects."""
+        add_routes(routes, lambda: self._local)
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Let the code inside the context find the classes of this function."""
+        token = local_classes.set(self._local)
+        try:
+            yield
+        finally:
+            local_classes.reset(token)
+
+    def run_turn(self, request: TaskDelivery) -> None:
+        """Run an object's mailbox. Raises `BadObjectCall` for a class that is not here, and what a run raises."""
+        delivery = delivery_of(request)
+        class_name = ObjectAddress.of_base(delivery.wake.mailbox).name
+        if class_name not in self._classes:
+            raise BadObjectCall(f"{self._function} has no class {class_name!r}. Is this an older deployment?")
+        service.run(runtime.ports(), self._local.code, delivery, time_budget(LIMITS.turn_seconds))
+
+    @property
+    def _local(self) -> LocalClasses:
+        return LocalClasses(self._function, self._classes)

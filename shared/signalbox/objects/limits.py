@@ -1,0 +1,38 @@
+"""The limits of objects, each with its reason."""
+
+from signalbox.core.limits import Limits
+
+
+class ObjectLimits(Limits):
+    turn_seconds: float = 10
+    """The time after which a turn begins no further call. The next turn applies what is left."""
+
+    turn_bytes_max: int = 2 * 1024 * 1024
+    """The bytes that one turn reads, in addition to the state, and that it writes."""
+
+    turn_task_bytes_max: int = 800_000
+    """Payloads of the tasks of one turn, with the outcomes that continuations receive: they share an outbox record."""
+
+    object_state_bytes_max: int = 900_000
+    """An object's state as JSON, which is stored in one record."""
+
+    object_key_bytes_max: int = 800
+    """An object's key. Together with its class it is an id in Firestore, and part of the paths of its messages."""
+
+    call_attempts_max: int = 10
+    """Starts of one call that end the process or raise a transient error, before the call is given up."""
+
+    careful_deliveries: int = 2
+    """Earlier deliveries of a wake-up from which on its run applies one call at a time and counts its starts."""
+
+    call_mark_seconds: int = 60
+    """The time that a run may take for a call that it has marked, before another run may start the call."""
+
+    call_continuations_max: int = 20
+    """Continuations of one call, which are enqueued in the commit that has its outcome."""
+
+    objects_listed_max: int = 100
+    """Objects in one response."""
+
+
+LIMITS = ObjectLimits()

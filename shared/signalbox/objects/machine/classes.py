@@ -1,0 +1,230 @@
+"""A user's class of objects: annotated fields with defaults are its state, its methods are the calls.
+
+    class Counter:
+        total: int = 0
+
+        def add(self, amount: int) -> int: ...
+
+        @read_only
+        def show(self) -> int: ...
+
+State, arguments and results are JSON. A class whose state changes its shape gets a higher `version`, and a static
+method ``upgrade(state, version)`` that returns the fields of an older state. An instance that reads a newer state than
+its own does not touch it: older code would drop fields that it does not have.
+
+A method changes its state, calls objects and sends tasks; what it sends is sent if its call takes effect. A turn may
+lose its race and be applied again, so everything else is refused inside a method: the kit's documents, semaphores and
+batches.
+"""
+
+import copy
+import inspect
+import json
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from signalbox.core.calls import Call
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.problems import MethodFailed
+from signalbox.objects.limits import LIMITS
+from signalbox.objects.model import Applied, Message, Post, Sent
+from signalbox.objects.problems import BadObjectCall, NoSuchMethod
+from signalbox.tasks.requests.signatures import Signature, is_json_type, type_errors
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+READ_ONLY = "_signalbox_read_only"
+RESERVED = {"key", "now", "version", "upgrade"}
+
+
+# --- what a running method sends ---
+
+_running: ContextVar[tuple[ObjectAddress, Sent] | None] = ContextVar("running_method", default=None)
+
+
+class Reference:
+    """An object by its address: what a method returns for a result that is an object."""
+
+    def __init__(self, address: ObjectAddress) -> None:
+        self._address = address
+
+
+@contextmanager
+def running(address: ObjectAddress) -> Iterator[Sent]:
+    """Collect what a method of the object at `address` sends."""
+    sent = Sent()
+    token = _running.set((address, sent))
+    try:
+        yield sent
+    finally:
+        _running.reset(token)
+
+
+def is_running() -> bool:
+    """Return whether a method of an object is running."""
+    return _running.get() is not None
+
+
+def running_object(what: str) -> ObjectAddress:
+    """Return the object whose method is running. Raises `BadObjectCall`, naming `what` was called, outside a method."""
+    return _method(what)[0]
+
+
+def send_task(call: Call) -> None:
+    """Send a task if the call takes effect. Raises `BadObjectCall` outside a method."""
+    _method("send")[1].tasks.append(call)
+
+
+def send_post(post: Post) -> None:
+    """Send a message to an object if the call takes effect. Raises `BadObjectCall` outside a method."""
+    _method("A message")[1].posts.append(post)
+
+
+def _method(what: str) -> tuple[ObjectAddress, Sent]:
+    method = _running.get()
+    if method is None:
+        raise BadObjectCall(f"`{what}` belongs inside a method of an object.")
+    return method
+
+
+# --- classes ---
+
+
+def read_only(method: Method) -> Method:
+    """Mark a method that changes nothing: calls of it are answered from the last state and bypass the mailbox."""
+    setattr(method, READ_ONLY, True)
+    return method
+
+
+@dataclass(frozen=True, slots=True)
+class MethodCode:
+    """A method of a class: its code, its signature without `self`, and whether it only reads."""
+
+    code: Callable[..., Any]
+    signature: Signature
+    reads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectClass:
+    """A class as the kit runs it. `fields` are the defaults of the state by name, `types` their annotations."""
+
+    name: str
+    code: type
+    version: int
+    fields: Mapping[str, Any]
+    types: Mapping[str, Any]
+    methods: Mapping[str, MethodCode] = field(default_factory=dict)
+
+    @classmethod
+    def from_class(cls, code: type) -> Self:
+        """Inspect a user's class. Raises `TypeError` for a field or a parameter whose type is not JSON."""
+        hints = typing.get_type_hints(code)
+        types = {name: hint for name, hint in hints.items() if name not in RESERVED and not name.startswith("_")}
+        for name, hint in types.items():
+            _check_field(code, name, hint)
+        fields = {name: getattr(code, name) for name in types}
+        return cls(code.__name__, code, int(getattr(code, "version", 1)), fields, types, dict(_methods(code)))
+
+    def method(self, name: str) -> MethodCode:
+        """Return a method. Raises `NoSuchMethod`, naming the methods that exist."""
+        if name not in self.methods:
+            known = ", ".join(sorted(self.methods)) or "none"
+            raise NoSuchMethod(f"{self.name} has no method {name!r}. It has: {known}.", field="method")
+        return self.methods[name]
+
+    def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
+        """Run a method on a state's text. If it raises, the error is the outcome, the state is unchanged, and nothing
+        is sent.
+
+        Raises `Unavailable` for a state of a newer version.
+        """
+        instance = self._instance(address, state, now)
+        with running(address) as sent:
+            try:
+                method = self.method(message.body["method"])
+                result = method.code(instance, **method.signature.bind(message.body["arguments"], None))
+                if method.reads:
+                    return Applied(state, _outcome(_sent_nothing(result, sent)))
+                return Applied(self._text(instance), _outcome(result), sent)
+            except Problem as problem:
+                return Applied(state, CallOutcome.from_problem(problem))
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - any error is the call's outcome, and must not block other calls
+                return Applied(state, _failed(error))
+
+    def check_state(self, state: str | None) -> None:
+        """Raise `Unavailable` for a state of a newer version."""
+        if state is not None:
+            self._check_version(json.loads(state)["version"])
+
+    def _check_version(self, version: int) -> None:
+        if version > self.version:
+            raise Unavailable(f"the state of {self.name} was written by a newer version of the class")
+
+    def _instance(self, address: ObjectAddress, state: str | None, now: datetime) -> Any:
+        instance: Any = object.__new__(self.code)
+        fields = {**copy.deepcopy(dict(self.fields)), **({} if state is None else self._fields(json.loads(state)))}
+        instance.__dict__.update(fields, key=address.key, now=now)
+        return instance
+
+    def _fields(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_version(stored["version"])
+        if stored["version"] < self.version:
+            upgrade: Callable[..., dict[str, Any]] = getattr(self.code, "upgrade", lambda fields, _: fields)
+            return upgrade(stored["fields"], stored["version"])
+        return dict(stored["fields"])
+
+    def _text(self, instance: Any) -> str:
+        fields = {name: getattr(instance, name) for name in self.fields}
+        for name, value in fields.items():
+            if error := next(type_errors(value, self.types[name], f"{self.name}.{name}"), None):
+                raise BadArgument(f"The method left a state that cannot be stored: {error}.")
+        text = json.dumps({"version": self.version, "fields": fields})
+        if len(text) > LIMITS.object_state_bytes_max:
+            raise TooLarge(f"A state has at most {LIMITS.object_state_bytes_max:,} bytes; this has {len(text):,}.")
+        return text
+
+
+def _methods(code: type) -> list[tuple[str, MethodCode]]:
+    return [
+        (name, MethodCode(function, Signature.from_method(function), hasattr(function, READ_ONLY)))
+        for name, function in inspect.getmembers(code, inspect.isfunction)
+        if not name.startswith("_") and name not in RESERVED
+    ]
+
+
+def _check_field(code: type, name: str, annotation: Any) -> None:
+    if not is_json_type(annotation):
+        raise TypeError(f"{code.__name__}.{name} is a {annotation}: annotate it with a JSON type")
+    if not hasattr(code, name):
+        raise TypeError(f"{code.__name__}.{name} needs a default: an object exists from its first call on")
+
+
+def _sent_nothing(result: Any, sent: Sent) -> Any:
+    if sent.posts or sent.tasks:
+        raise BadObjectCall("A read-only method must send nothing, since its call is not recorded.")
+    return result
+
+
+def _outcome(result: Any) -> CallOutcome:
+    if isinstance(result, Reference):
+        return CallOutcome(object=result._address)
+    if error := next(type_errors(result, Any, "the result"), None):
+        raise BadArgument(f"The method's result cannot be stored: {error}.")
+    outcome = CallOutcome(result)
+    if len(outcome.to_text()) > CORE_LIMITS.result_bytes_max:
+        raise TooLarge(f"A result has at most {CORE_LIMITS.result_bytes_max:,} bytes.")
+    return outcome
+
+
+def _failed(error: Exception) -> CallOutcome:
+    detail = f"{type(error).__name__}: {error}"[: CORE_LIMITS.error_letters_max]
+    return CallOutcome.from_problem(MethodFailed(detail))

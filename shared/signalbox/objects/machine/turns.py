@@ -1,0 +1,243 @@
+"""A turn of an object: messages applied in order, in memory, to be committed together under the header's guard.
+
+Calls change the state, deletions empty it. A message that follows a call (a continuation, a call on its result) is
+resolved with the call's outcome: at once if the call has one, else the message is kept with the call until then.
+
+    message     if                             record     outcome        sends
+    ----------  -----------------------------  ---------  -------------  -----------------------------------
+    any         started ten times              done       gave-up        -
+    call        after its time limit           done       call-too-late  -
+    call        the method returns             done       result         what it sent
+    call        the method raises              done       its error      -
+    call        it sends more than a turn may  done       too-large      -
+    delete      -                              done       no result      -
+    then        the target has an outcome      done       no result      its task
+    then        the target is unknown          done       no result      its task, with not-found
+    then        the target was forwarded       done       no result      the message, to that object
+    then        the target is pending          done       no result      -, the target keeps the task
+    then        the target keeps twenty tasks  done       no result      its task, with too-large
+    on result   the result is an object        forwarded  -              the call, to that object
+    on result   the result is not an object    done       no-object      -
+    on result   the target failed              done       its error      -
+    on result   the target is unknown          done       not-found      -
+    on result   the target was forwarded       forwarded  -              the call on its result, to that object
+    on result   the target is pending          held       -              -, the target keeps the call
+    on result   the target keeps twenty calls  done       too-large      -
+
+"done": the message's continuations run with its outcome, and the calls that it holds wait again, before all later ones.
+If it holds any, the turn ends there, since the rest of the page could overtake them. A turn also ends before a message
+whose effects do not fit into its commit any more, and before a call whose method raises `Unavailable`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.problems import GaveUp, NotFound, Problem, TooLarge
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.objects.limits import LIMITS
+from signalbox.objects.model import (
+    Applied,
+    Apply,
+    CallPlace,
+    CallRecord,
+    Kind,
+    Message,
+    Post,
+    Size,
+    call_on_result,
+    continuation_message,
+    method_call,
+)
+from signalbox.objects.problems import CallTooLate, NoObject
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that the turn's commit creates in the mailbox of `address`."""
+
+    address: ObjectAddress
+    id: str
+    message: Message
+    due_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn of the object at `address`: `state` is its text, `calls` the calls that it has read, by id.
+
+    `revision` is that of the header it will write. `changed` are the calls that it has changed; those of them in `held`
+    wait for another call's outcome from now on. `resumed` were held and wait again, each with its `since`. `posted` are
+    the messages and `tasks` the tasks that the turn sends.
+    """
+
+    address: ObjectAddress
+    state: str | None
+    revision: int
+    now: datetime
+    calls: dict[str, CallRecord]
+    changed: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    resumed: dict[str, datetime] = field(default_factory=dict)
+    posted: list[Posted] = field(default_factory=list)
+    tasks: list[Effect] = field(default_factory=list)
+    size: Size = field(default_factory=Size)
+    _ids: int = 0
+
+    def take(self, id_: str, since: datetime, apply: Apply, *, gave_up: bool = False) -> bool:
+        """Apply one message, which has waited since then. Return False, and do nothing, if the turn ends before it."""
+        if self._is_cut():
+            return False
+        message = self.calls[id_].message
+        applied = self._applied(message, apply, gave_up=gave_up)
+        size = self.size + Size.of(applied, self._continuations(message))
+        if self.changed and not size.fits:
+            return False
+        self.size = size
+        match message.kind:
+            case _ if gave_up:
+                self._resolve(id_, since, applied.outcome)
+            case Kind.CALL | Kind.DELETE:
+                self._send(applied)
+                self._resolve(id_, since, applied.outcome)
+            case Kind.THEN:
+                self._follow(message.target, message.continuation)
+                self._resolve(id_, since, CallOutcome())
+            case Kind.ON_RESULT:
+                self._call_result_of(message.target, id_, since)
+        return True
+
+    def _is_cut(self) -> bool:
+        """Return whether held calls wait again. They precede the rest of the page, which could overtake them."""
+        return bool(self.resumed)
+
+    # --- calls and deletions ---
+
+    def _applied(self, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
+        """Return what a call or a deletion leaves; for a message that follows a call, that call's outcome."""
+        if refused := self._refused(message, gave_up=gave_up):
+            return Applied(self.state, CallOutcome.from_problem(refused))
+        if message.kind is Kind.DELETE:
+            return Applied(None, CallOutcome())
+        if message.kind is not Kind.CALL:
+            target = self.calls.get(message.target)
+            return Applied(self.state, (target and target.outcome) or CallOutcome())
+        applied = apply(self.address, self.state, message, self.now)
+        if Size.of(applied, message.then).fits:
+            return applied
+        return Applied(self.state, CallOutcome.from_problem(TooLarge("The call sends more than one turn may.")))
+
+    def _continuations(self, message: Message) -> tuple[Call, ...]:
+        return (*message.then, message.continuation) if message.kind is Kind.THEN else message.then
+
+    def _refused(self, message: Message, *, gave_up: bool) -> Problem | None:
+        if gave_up:
+            return GaveUp(f"Gave up after {LIMITS.call_attempts_max} attempts.")
+        if message.not_after is not None and self.now > message.not_after:
+            return CallTooLate("Its turn came after `not_after`.")
+        return None
+
+    def _send(self, applied: Applied) -> None:
+        self.state = applied.state
+        for post in applied.sent.posts:
+            self._post(post)
+        for task in applied.sent.tasks:
+            self.tasks.append(task.effect(self._task_name(), self.now))
+
+    def _post(self, post: Post) -> None:
+        due_at = self.now + timedelta(seconds=post.delay_seconds) if post.delay_seconds else None
+        self.posted.append(Posted(post.address, self._message_id(), post.message, due_at))
+
+    def _task_name(self) -> str:
+        """Return a name that no other turn uses: under the header's guard, one turn has the revision."""
+        self._ids += 1
+        return name_of(self.address.base, self.revision, self._ids)
+
+    def _message_id(self) -> str:
+        """Return an id that sorts after the turn's earlier messages: all of a commit have the same create time."""
+        self._ids += 1
+        return f"{name_of(self.address.base, self.revision)}-{self._ids:04}"
+
+    # --- ends of calls ---
+
+    def _resolve(self, id_: str, since: datetime, outcome: CallOutcome) -> None:
+        """Record a call's outcome, run its continuations in order, and let the calls on its result wait again."""
+        call = self.calls[id_]
+        self._end(id_, since, replace(call, outcome=outcome))
+        for continuation in call.message.then:
+            self._run(id_, continuation, outcome)
+
+    def _end(self, id_: str, since: datetime, call: CallRecord) -> None:
+        """Record how a call ended. The calls that it held get its `since`, in order, so they precede later ones."""
+        self.resumed |= {held: since + timedelta(microseconds=place) for place, held in enumerate(call.held)}
+        self.calls[id_] = replace(call, held=())
+        self.changed.add(id_)
+
+    def _run(self, id_: str, continuation: Call, outcome: CallOutcome) -> None:
+        context = {"called": self.address.to_json(), "call": id_, **outcome.to_json()}
+        self.tasks.append(continuation.effect(self._task_name(), self.now, outcome=context))
+
+    # --- messages that follow a call ---
+
+    def _follow(self, target: str, continuation: Call) -> None:
+        """Run a task with the outcome of a call: now, once it exists, or where the call was forwarded."""
+        call = self.calls.get(target)
+        if call is None:
+            self._run(target, continuation, _unknown(target))
+        elif call.forwarded is not None:
+            following = continuation_message(call.forwarded.id, continuation, receipt=False)
+            self._post(Post(call.forwarded.address, following))
+        elif call.outcome is not None:
+            self._run(target, continuation, call.outcome)
+        elif len(call.message.then) >= LIMITS.call_continuations_max:
+            self._run(target, continuation, _too_many())
+        else:
+            self.calls[target] = call.following(continuation)
+            self.changed.add(target)
+
+    def _call_result_of(self, target: str, id_: str, since: datetime) -> None:
+        """Call the object that a call results in: now, once it exists, or where the call was forwarded."""
+        call = self.calls.get(target)
+        if call is None:
+            self._resolve(id_, since, _unknown(target))
+        elif call.forwarded is not None:
+            self._forward(id_, since, call.forwarded.address, call_on_result, call.forwarded.id)
+        elif call.outcome is not None:
+            self._call_object(call.outcome, id_, since)
+        elif len(call.held) >= LIMITS.call_continuations_max:
+            self._resolve(id_, since, _too_many())
+        else:
+            self.calls[target] = call.holding(id_)
+            self.changed |= {target, id_}
+            self.held.add(id_)
+
+    def _call_object(self, outcome: CallOutcome, id_: str, since: datetime) -> None:
+        """Forward a call to the object that an outcome is. An error is also the outcome of the calls on it."""
+        if outcome.error is not None:
+            self._resolve(id_, since, outcome)
+        elif outcome.object is None:
+            no_object = NoObject("Only a result that is an object has methods.")
+            self._resolve(id_, since, CallOutcome.from_problem(no_object))
+        else:
+            self._forward(id_, since, outcome.object, method_call)
+
+    def _forward(
+        self, id_: str, since: datetime, address: ObjectAddress, message: Callable[..., Message], *target: str
+    ) -> None:
+        """Post a call to another object. Its record names the place, and messages that follow it are sent there."""
+        call, place = self.calls[id_], CallPlace(address, self._message_id())
+        body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}
+        self.posted.append(Posted(address, place.id, message(*target, body["method"], body["arguments"], **others)))
+        self._end(id_, since, replace(call, forwarded=place))
+
+
+def _too_many() -> CallOutcome:
+    detail = f"At most {LIMITS.call_continuations_max} messages may wait for one call's outcome."
+    return CallOutcome.from_problem(TooLarge(detail))
+
+
+def _unknown(target: str) -> CallOutcome:
+    detail = f"No call {target!r} is known: it never existed, or its receipt has expired."
+    return CallOutcome.from_problem(NotFound(detail))

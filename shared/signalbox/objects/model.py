@@ -1,0 +1,328 @@
+"""The messages of an object's mailbox, what a method's run leaves, and the records of both.
+
+A record holds one message through its whole life, so it is the call's placeholder, its receipt and its place in the
+queue:
+
+    waiting    it has `since`                       it is applied in order; for a delayed call `since` is its time
+    held       it has no `since` and no outcome     a call on a result that does not exist yet; later it waits again
+    done       it has `outcome` or `forwarded`      kept as a receipt until `expires_at`
+
+What a method leaves counts as a whole or not at all: the state after it, its outcome, and what it sent. A method that
+raises leaves the state as it was and sends nothing; its error is the outcome. `Unavailable` is not an outcome: the call
+is applied again.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
+from signalbox.core.keys import check_key, valid_key
+from signalbox.core.names import CALL_OBJECT
+from signalbox.core.problems import BadKey, GaveUp, Unavailable
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.objects.limits import LIMITS
+from signalbox.objects.problems import BadObjectCall
+from signalbox.tasks.model import ErrorText, Failure
+
+CALL_ID_BYTES_MAX = 128
+CLASS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+
+
+# --- places ---
+
+
+def object_address(class_name: Any, key: Any) -> ObjectAddress:
+    """Return the address of an object. Raises `BadObjectCall` or `BadKey`."""
+    if not isinstance(class_name, str) or not CLASS_NAME.fullmatch(class_name):
+        raise BadObjectCall(f"The name of a class of objects must match {CLASS_NAME.pattern}.", field="class")
+    if len(check_key(key).encode()) > LIMITS.object_key_bytes_max:
+        raise BadKey(f"An object's key has at most {LIMITS.object_key_bytes_max:,} bytes.", field="key")
+    return ObjectAddress(class_name, key)
+
+
+def check_call_id(id_: Any) -> str:
+    """Return the id of a call. Raises `BadKey`."""
+    if not valid_key(id_) or len(id_.encode()) > CALL_ID_BYTES_MAX or id_.startswith("!"):
+        raise BadKey(
+            f"A call's id has 1 to {CALL_ID_BYTES_MAX} bytes, without '/', and does not begin with '!'.", field="id"
+        )
+    return str(id_)
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlace:
+    """The call `id` of the object at `address`. It can be read for as long as its receipt is kept."""
+
+    address: ObjectAddress
+    id: str
+
+    def to_record(self) -> dict[str, str]:
+        return {**self.address.to_json(), "id": self.id}
+
+    @classmethod
+    def from_record(cls, value: Mapping[str, str]) -> Self:
+        return cls(ObjectAddress.from_json(value), value["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The time at which a call may run, in seconds from now: after a delay, and not later than a limit."""
+
+    delay_seconds: float = 0
+    not_after_seconds: float | None = None
+
+
+AT_ONCE = Timing()
+
+
+# --- messages ---
+
+
+class Kind(Enum):
+    """What a message asks for."""
+
+    CALL = "call"
+    DELETE = "delete"
+    THEN = "then"
+    """Run a task with the outcome of `target`, once it exists."""
+    ON_RESULT = "on_result"
+    """Call a method of the object that is the result of `target`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it is posted. Repeats must have the same `body`; `receipt`: the sender may repeat it."""
+
+    kind: Kind
+    body: Mapping[str, Any] = field(default_factory=dict)
+    then: tuple[Call, ...] = ()
+    not_after: datetime | None = None
+    receipt: bool = True
+
+    @property
+    def target(self) -> str:
+        """The id of the call that this message follows."""
+        return str(self.body["target"])
+
+    @property
+    def continuation(self) -> Call:
+        """The task that a `THEN` asks for."""
+        return Call.from_record(self.body["continuation"])
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the record's fields, except for `since`."""
+        return {
+            "kind": self.kind.value,
+            "body": json.dumps(self.body, sort_keys=True),
+            "then": [call.to_record() for call in self.then],
+            "not_after": self.not_after,
+            "receipt": self.receipt,
+        }
+
+    @classmethod
+    def from_record(cls, data: Mapping[str, Any]) -> Self:
+        then = tuple(Call.from_record(call) for call in data["then"])
+        return cls(Kind(data["kind"]), json.loads(data["body"]), then, data["not_after"], data["receipt"])
+
+
+def method_call(method: str, arguments: Mapping[str, Any], **others: Any) -> Message:
+    """Return the message that calls a method."""
+    return Message(Kind.CALL, {"method": method, "arguments": dict(arguments)}, **others)
+
+
+def deletion(*, receipt: bool = True) -> Message:
+    """Return the message that deletes an object."""
+    return Message(Kind.DELETE, receipt=receipt)
+
+
+def continuation_message(target: str, continuation: Call, *, receipt: bool = True) -> Message:
+    """Return the message that runs a task with the outcome of the call `target`."""
+    return Message(Kind.THEN, {"target": target, "continuation": continuation.to_record()}, receipt=receipt)
+
+
+def call_on_result(target: str, method: str, arguments: Mapping[str, Any], **others: Any) -> Message:
+    """Return the message that calls a method of the object that is the result of the call `target`."""
+    return Message(Kind.ON_RESULT, {"target": target, "method": method, "arguments": dict(arguments)}, **others)
+
+
+def targets_of(messages: Sequence[Message]) -> set[str]:
+    """Return the ids of the calls that messages follow."""
+    return {message.target for message in messages if message.kind in (Kind.THEN, Kind.ON_RESULT)}
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call as its record shows it: with its outcome, or with the place it was forwarded to, or with neither yet.
+
+    `held` are the ids of calls on its result that wait for its outcome.
+    """
+
+    message: Message
+    outcome: CallOutcome | None = None
+    forwarded: CallPlace | None = None
+    held: tuple[str, ...] = ()
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the call has not ended here."""
+        return self.outcome is None and self.forwarded is None
+
+    def following(self, call: Call) -> Self:
+        """Return the call with one more continuation."""
+        return replace(self, message=replace(self.message, then=(*self.message.then, call)))
+
+    def holding(self, id_: str) -> Self:
+        """Return the call with one more call on its result."""
+        return replace(self, held=(*self.held, id_))
+
+    @classmethod
+    def from_record(cls, data: Mapping[str, Any]) -> Self:
+        outcome, forwarded = data.get("outcome"), data.get("forwarded")
+        return cls(
+            Message.from_record(data),
+            None if outcome is None else CallOutcome.from_text(outcome),
+            None if forwarded is None else CallPlace.from_record(forwarded),
+            tuple(data.get("held", ())),
+        )
+
+
+# --- what a method leaves ---
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A message that a method sends to an object, perhaps to its own, `delay_seconds` after the turn."""
+
+    address: ObjectAddress
+    message: Message
+    delay_seconds: float = 0
+
+
+@dataclass(slots=True)
+class Sent:
+    """What a method has sent so far, in order."""
+
+    posts: list[Post] = field(default_factory=list)
+    tasks: list[Call] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a call leaves. `state` is text, or None if the object is deleted."""
+
+    state: str | None
+    outcome: CallOutcome
+    sent: Sent = field(default_factory=Sent)
+
+
+Apply = Callable[[ObjectAddress, str | None, Message, datetime], Applied]
+"""Run a method on a state, at the server's time: a pure function of these. Raises `Unavailable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A share of a commit. `task_bytes` is the part of the tasks alone, which share an outbox record."""
+
+    writes: int = 0
+    tasks: int = 0
+    size_bytes: int = 0
+    task_bytes: int = 0
+
+    def __add__(self, other: "Size") -> "Size":
+        return Size(
+            self.writes + other.writes,
+            self.tasks + other.tasks,
+            self.size_bytes + other.size_bytes,
+            self.task_bytes + other.task_bytes,
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Whether one turn may commit this much."""
+        return (
+            self.writes <= MAILBOXES_LIMITS.turn_writes_max
+            and self.tasks <= MAILBOXES_LIMITS.turn_tasks_max
+            and self.size_bytes <= LIMITS.turn_bytes_max
+            and self.task_bytes <= LIMITS.turn_task_bytes_max
+        )
+
+    @classmethod
+    def of(cls, applied: Applied, then: Sequence[Call]) -> Self:
+        """Return the largest share that a call takes, with its continuations, which each receive the outcome."""
+        outcome, sent = len(applied.outcome.to_text()), applied.sent
+        posts = sum(map(_post_bytes, sent.posts))
+        tasks = sum(map(_call_bytes, sent.tasks)) + sum(_call_bytes(call) + outcome for call in then)
+        count = len(sent.tasks) + len(then) + len(sent.posts)  # each post may need a wake-up
+        return cls(1 + len(sent.posts), count, outcome + posts + tasks, tasks)
+
+
+def _post_bytes(post: Post) -> int:
+    return len(json.dumps(post.message.body)) + sum(map(_call_bytes, post.message.then))
+
+
+def _call_bytes(call: Call) -> int:
+    return len(json.dumps(call.payload))
+
+
+# --- calls that may end their process ---
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The starts of a call that may end its process: `attempts`, the last one by the run `run`, which has the call to
+    itself until `until`.
+
+    The mark is in the call's own record. If deliveries of the run were counted instead, an innocent call at the head of
+    the mailbox would be given up for the deaths of another on its page. In the header, each mark would make the run
+    before it lose its race.
+    """
+
+    attempts: int = 0
+    run: str = ""
+    until: datetime | None = None
+
+    @classmethod
+    def from_record(cls, data: Mapping[str, Any]) -> Self | None:
+        """Return the mark in a message's record, or None."""
+        mark = data.get("mark")
+        return None if mark is None else cls(mark["attempts"], mark["run"], mark["until"])
+
+    def to_record(self) -> dict[str, Any]:
+        return {"attempts": self.attempts, "run": self.run, "until": self.until}
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the call has been started as often as is allowed."""
+        return self.attempts >= LIMITS.call_attempts_max
+
+    def next(self, run: str, now: datetime) -> "Mark":
+        """Return the mark of one more start. Raises `Unavailable` while another run has the call."""
+        if self.until is not None and self.run != run and now < self.until:
+            raise Unavailable("another run may still be applying this call")
+        return Mark(self.attempts + 1, run, now + timedelta(seconds=LIMITS.call_mark_seconds))
+
+
+def failure_of(function: str, address: ObjectAddress, id_: str, message: Message, error: Mapping[str, Any]) -> Failure:
+    """Return the failure that keeps a call which was given up: its task calls the method again on retry."""
+    call = Call(function, CALL_OBJECT, call_payload(address, message.body["method"], message.body["arguments"]))
+    failure_id = name_of("call given up", address.base, id_)
+    text = ErrorText("each start of the call ended its process or raised a transient error")
+    return Failure(failure_id, call, {}, error["type"], error["detail"], text, LIMITS.call_attempts_max, "")
+
+
+def call_payload(address: ObjectAddress, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload of the kit's task that calls a method."""
+    place = {"class_name": address.name, "key": address.key}
+    return {**place, "method": method, "arguments": dict(arguments)}
+
+
+def is_call_given_up(failure: Mapping[str, Any]) -> bool:
+    """Return whether the record of a failure is of a call that was given up."""
+    return bool(failure["call"]["task"] == CALL_OBJECT and failure["problem"] == GaveUp.slug())

@@ -1,0 +1,297 @@
+"""Call an object, run its mailbox, read and delete objects.
+
+A call is applied at once if no message waits before it and the process has the class. That takes two round trips: read
+the header with the waiting messages, commit the header with the call's own record. Otherwise the call is posted: it
+becomes a message in the mailbox, the caller receives its placeholder, and a run applies it.
+
+A run (`mailboxes.service.run`) applies a page of messages in a turn. A call that ends its process would end every run.
+So from the third delivery of a wake-up on, or if the first call has a mark already, a run is careful: it marks one
+call, applies it, and continues with the next one.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core import outbox
+from signalbox.core.ports import SERVER_TIME, Budget, Change, Conflict, OutOfTime, Ports, Put, Query, Snapshot, Store
+from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.queries import ID, Condition, Order
+from signalbox.core.reads import poll, poll_again
+from signalbox.mailboxes import service as mailboxes
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.machine import next_revision
+from signalbox.mailboxes.model import Delivery, ObjectAddress, StoredMessage, collection_of, header_path, message_path
+from signalbox.mailboxes.service import check_same_body, post
+from signalbox.mailboxes.storage import Mailbox, message_put, read_if_free, revision_of
+from signalbox.objects.limits import LIMITS
+from signalbox.objects.machine.turns import Turn
+from signalbox.objects.model import (
+    AT_ONCE,
+    Apply,
+    CallPlace,
+    CallRecord,
+    Kind,
+    Mark,
+    Message,
+    Timing,
+    deletion,
+    failure_of,
+    targets_of,
+)
+from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, state_of, wake_object
+from signalbox.tasks.model import failure_path
+
+POSTED_PAUSES_SECONDS = (0.2, 0.1, 0.1, 0.3)
+"""The pauses before the first reads of a call that was just posted: its run begins after 0.1 to 0.3 seconds."""
+
+FORWARDS_MAX = 20
+"""The number of places that a call on a result is followed through to answer one request."""
+
+AFTER_KEYS = "\x7f"
+"""Sorts right after the ``~`` between class and key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of a function's classes: it runs methods, and knows which function has which class.
+
+    `check` raises `Unavailable` for a state that is newer than the code.
+    """
+
+    function: str
+    apply: Apply
+    function_of: FunctionOf
+    check: Callable[[ObjectAddress, str | None], None] = lambda _, __: None
+
+
+# --- calls ---
+
+
+def call_at_once(ports: Ports, code: Code, place: CallPlace, message: Message) -> CallRecord:
+    """Apply a call if no message waits before it, else post it.
+
+    Raises `OtherBody` if the id is in use, `Unavailable` if the outcome is unknown.
+    """
+    for attempt in range(MAILBOXES_LIMITS.fast_rounds_max):
+        if attempt and (stored := _stored(ports, place, message)):
+            return stored
+        header, free = read_if_free(ports.store, place.address.base)
+        if not free:
+            break
+        try:
+            return _applied(ports, code, header, place, message)
+        except (Conflict, Unavailable):
+            continue
+    return post_call(ports, code.function_of, place, message)
+
+
+def _applied(ports: Ports, code: Code, header: Snapshot, place: CallPlace, message: Message) -> CallRecord:
+    revision = next_revision(revision_of(header), header.read_time)
+    turn = Turn(place.address, state_of(header), revision, header.read_time, {place.id: CallRecord(message)})
+    turn.take(place.id, header.read_time, code.apply)
+    writes = TurnWrites(header, {place.id: message}).writes(turn)
+    outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=False))
+    return turn.calls[place.id]
+
+
+def _stored(ports: Ports, place: CallPlace, message: Message) -> CallRecord | None:
+    """Return the call if the commit of an earlier attempt succeeded, although its answer was lost."""
+    [snapshot] = ports.store.read(message_path(place.address.base, place.id))
+    check_same_body(snapshot, message.to_record())
+    return None if snapshot.data is None else CallRecord.from_record(snapshot.data)
+
+
+def post_call(
+    ports: Ports, function_of: FunctionOf, place: CallPlace, message: Message, timing: Timing = AT_ONCE
+) -> CallRecord:
+    """Post a call to the mailbox, with its wake-up.
+
+    Raises `OtherBody` if the id is in use, `Unavailable` if the outcome is unknown.
+    """
+    function = function_of(place.address.name)
+    message, due_at = _timed(ports, place.address, message, timing)
+    put = message_put(place.address.base, place.id, message.to_record(), due_at)
+    stored = post(ports, put, wake_object(place.address, function, due_at))
+    return CallRecord(message) if stored is None or stored.data is None else CallRecord.from_record(stored.data)
+
+
+def _timed(ports: Ports, address: ObjectAddress, message: Message, timing: Timing) -> tuple[Message, datetime | None]:
+    """Return the message with its time limit, and its due time. Only a call with a timing reads the server's time."""
+    if timing == AT_ONCE:
+        return message, None
+    now = ports.store.read(header_path(address.base), fields=())[0].read_time
+    due_at = now + timedelta(seconds=timing.delay_seconds) if timing.delay_seconds else None
+    if timing.not_after_seconds is not None:
+        message = replace(message, not_after=now + timedelta(seconds=timing.not_after_seconds))
+    return message, due_at
+
+
+def get_call(ports: Ports, place: CallPlace) -> CallRecord:
+    """Return a call as it is now; a forwarded one, as it is in the place it was forwarded to. Raises `NotFound`."""
+    call = _read_call(ports, place)
+    for _ in range(FORWARDS_MAX):
+        if call.forwarded is None:
+            return call
+        call = _read_call(ports, call.forwarded)
+    return call
+
+
+def _read_call(ports: Ports, place: CallPlace) -> CallRecord:
+    [snapshot] = ports.store.read(message_path(place.address.base, place.id))
+    if snapshot.data is None:
+        raise NotFound("No such call is known: it never existed, or its receipt has expired.", field="call")
+    return CallRecord.from_record(snapshot.data)
+
+
+def wait_for_call(ports: Ports, place: CallPlace, seconds: float) -> CallRecord:
+    """Return a call once it has its outcome, or as it is after `seconds`. Raises `NotFound`."""
+    return poll(ports.clock, lambda: get_call(ports, place), _has_outcome, seconds)
+
+
+def wait_for_posted(ports: Ports, place: CallPlace, posted: CallRecord, seconds: float) -> CallRecord:
+    """Return a call that was just posted, as `wait_for_call` does, but do not read before its run can be over."""
+    return poll_again(ports.clock, posted, lambda: get_call(ports, place), _has_outcome, seconds, POSTED_PAUSES_SECONDS)
+
+
+def _has_outcome(call: CallRecord) -> bool:
+    return call.outcome is not None
+
+
+# --- runs ---
+
+
+def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
+    """Apply what is due to an object. Raises `Unavailable` if the wake-up must be delivered again."""
+    out_of_time, wake = budget(), delivery.wake
+    next_wake = wake_object(ObjectAddress.of_base(wake.mailbox), code.function, wake.until)
+
+    def turn(mailbox: Mailbox) -> bool:
+        return bool(mailbox.waiting) and _turn(ports, code, delivery, mailbox, out_of_time)
+
+    mailboxes.run(ports, delivery, next_wake, turn)
+
+
+def _turn(ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, out_of_time: OutOfTime) -> bool:
+    """Commit one turn; return whether this run continues. Otherwise, what is left has a wake-up of its own.
+
+    Raises `Conflict` if another process was faster.
+    """
+    address = ObjectAddress.of_base(delivery.wake.mailbox)
+    careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
+    page = _page(mailbox, careful=careful)
+    if careful:  # before a mark: older code must wait, however often it is woken
+        code.check(address, state_of(mailbox.header))
+    begun = _marked(ports, delivery, mailbox, page[0]) if careful else page[0]
+    spent, page = begun is None, (begun or page[0], *page[1:])
+    turn = begin_turn(ports, address, mailbox, page)
+    taken = take_all(turn, page, code.apply, out_of_time, gave_up=spent)
+    more = mailbox.more or taken < len(mailbox.waiting)
+    versions = {message.id: message.version for message in page}
+    writes = [
+        *(_failures(code, turn, page[0]) if spent else ()),
+        *TurnWrites(mailbox.header, {}, versions).writes(turn),
+    ]
+    outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
+    return careful and more and not out_of_time()
+
+
+def _page(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
+    """Return the messages of one turn. A careful turn has only the first one, which it has marked."""
+    return mailbox.waiting[:1] if careful else mailbox.waiting
+
+
+def _marked(ports: Ports, delivery: Delivery, mailbox: Mailbox, message: StoredMessage) -> StoredMessage | None:
+    """Mark the start of a call and return it with its new version, or return None if it was started too often.
+
+    Raises `Unavailable` or `Conflict`.
+    """
+    before = Mark.from_record(message.data) or Mark()
+    if before.is_spent:
+        ports.log.error("call given up", object=delivery.wake.mailbox, call=message.id)
+        return None
+    mark = before.next(delivery.id, mailbox.read_time).to_record()
+    path = message_path(delivery.wake.mailbox, message.id)
+    committed = ports.store.commit([Change(path, {("mark",): mark}, message.version)])
+    return replace(message, version=committed.commit_time)
+
+
+def _failures(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Put]:
+    """Iterate over the record of a method's call that was given up, from which it can be called again."""
+    call = turn.calls[message.id]
+    if call.message.kind is Kind.CALL and call.outcome and call.outcome.error:
+        failure = failure_of(code.function, turn.address, message.id, call.message, call.outcome.error)
+        times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
+        yield Put(failure_path(failure.id), failure.to_record() | times)
+
+
+def begin_turn(ports: Ports, address: ObjectAddress, mailbox: Mailbox, page: tuple[StoredMessage, ...]) -> Turn:
+    """Return a turn before its first message. It reads the calls that messages follow and that are not on the page."""
+    calls = {message.id: CallRecord.from_record(message.data) for message in page}
+    targets = sorted(targets_of([call.message for call in calls.values()]) - calls.keys())
+    paths = [message_path(address.base, target) for target in targets]
+    for snapshot in ports.store.read(*paths) if paths else ():
+        if snapshot.data is not None:
+            calls[snapshot.id] = CallRecord.from_record(snapshot.data)
+    revision = next_revision(revision_of(mailbox.header), mailbox.read_time)
+    return Turn(address, state_of(mailbox.header), revision, mailbox.read_time, calls)
+
+
+def take_all(
+    turn: Turn, page: tuple[StoredMessage, ...], apply: Apply, out_of_time: OutOfTime, *, gave_up: bool = False
+) -> int:
+    """Apply messages while they fit and there is time, at least one; return how many. Raises `Unavailable`."""
+    taken = 0
+    try:
+        for message in page:
+            if (taken and out_of_time()) or not turn.take(message.id, message.since, apply, gave_up=gave_up):
+                break
+            taken += 1
+    except Unavailable:
+        if not taken:
+            raise
+    return taken
+
+
+# --- objects ---
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStatus:
+    """An object's existence, the revision of its state, and its number of waiting messages, delayed ones included."""
+
+    address: ObjectAddress
+    exists: bool
+    revision: int
+    waiting: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.address.to_json(), "exists": self.exists, "revision": self.revision, "waiting": self.waiting}
+
+
+def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
+    """Return the status of an object. One that was never called does not exist and has revision 0."""
+    [header] = ports.store.read(header_path(address.base))
+    waiting = ports.store.count(Query(collection_of(address.base), order_by=(Order(("since",)),)))
+    return ObjectStatus(address, state_of(header) is not None, revision_of(header), waiting - (header.data is not None))
+
+
+def read_state(store: Store, address: ObjectAddress) -> tuple[str | None, datetime]:
+    """Return an object's state as text, or None if it does not exist, as of its last turn; and the server's time."""
+    [header] = store.read(header_path(address.base))
+    return state_of(header), header.read_time
+
+
+def delete(ports: Ports, function_of: FunctionOf, address: ObjectAddress, id_: str | None = None) -> None:
+    """Delete an object in its turn, after the messages that wait. A repeat with the same `id_` changes nothing."""
+    post_call(ports, function_of, CallPlace(address, id_ or ports.store.new_id()), deletion())
+
+
+def list_objects(ports: Ports, class_name: str, after_key: str | None = None) -> list[ObjectAddress]:
+    """Return objects of a class in the order of their keys, starting after a key."""
+    first = Condition(ID, ">=", f"{class_name}~")
+    last = Condition(ID, "<", f"{class_name}{AFTER_KEYS}")
+    after = () if after_key is None else (f"{class_name}~{after_key}",)
+    query = Query(ObjectAddress.COLLECTION, (first, last), limit=LIMITS.objects_listed_max, after=after)
+    return [ObjectAddress(class_name, snapshot.id.split("~", 1)[1]) for snapshot in ports.store.query(query)]

@@ -1,0 +1,127 @@
+"""The records of an object (its header, its listing record, its calls) and the writes of a turn."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.effects import Effect
+from signalbox.core.names import OBJECTS_QUEUE
+from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Must, Put, Snapshot, Write
+from signalbox.core.queries import Field
+from signalbox.core.wake_ups import wake_up
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.model import ObjectAddress, message_path
+from signalbox.mailboxes.storage import header_put, message_put
+from signalbox.objects.machine.turns import Turn
+from signalbox.objects.model import CallRecord, Message
+
+FunctionOf = Callable[[str], str]
+"""Return the function that has the code of a class. Raises a `Problem` if none has."""
+
+
+def wake_object(address: ObjectAddress, function: str, until: datetime | None = None) -> Effect:
+    """Return the wake-up of an object."""
+    return wake_up(address.base, function, OBJECTS_QUEUE, until)
+
+
+def state_of(header: Snapshot) -> str | None:
+    """Return the state in a header as text, or None if the object does not exist."""
+    return None if header.data is None else header.data["state"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWrites:
+    """The writes of a turn. `header` is the header it read, `new` has the messages of calls without a record yet.
+
+    `versions` are the update times of the messages that it read with the header: they must not have changed.
+    """
+
+    header: Snapshot
+    new: Mapping[str, Message]
+    versions: Mapping[str, datetime] = field(default_factory=dict)
+
+    def writes(self, turn: Turn) -> list[Write]:
+        """Return the writes: calls, sent messages, the listing record if it changes, and last the header.
+
+        The header is last since the emulator applies the writes of a commit one by one: a reader that sees part of a
+        commit sees the old header, so its own commit fails.
+        """
+        header = header_put(self.header, {"state": turn.state}, turn.revision)
+        posted = (
+            message_put(post.address.base, post.id, post.message.to_record(), post.due_at) for post in turn.posted
+        )
+        return [*self._calls(turn), *_resumptions(turn), *posted, *self._listing(turn), header]
+
+    def _calls(self, turn: Turn) -> Iterator[Write]:
+        for id_ in sorted(turn.changed):
+            path, call, guard = message_path(turn.address.base, id_), turn.calls[id_], self.guard_of(id_)
+            if id_ in self.new:
+                yield Put(path, self.new[id_].to_record() | _done(call, turn.now), Must.NOT_EXIST)
+            elif call.is_pending:
+                waits = _resumed(turn, id_) or (_held() if id_ in turn.held else {})
+                yield Change(path, _kept(call) | waits, guard)
+            elif call.message.receipt:
+                done = {(name,): value for name, value in _done(call, turn.now).items()}
+                yield Change(path, done | _no_longer_waits(), guard)
+            else:
+                yield Delete(path, guard)
+
+    def guard_of(self, id_: str) -> Guard:
+        """Return the precondition on the record of a call that the turn changes."""
+        return self.versions.get(id_, Must.EXIST)
+
+    def _listing(self, turn: Turn) -> Iterator[Write]:
+        existed, exists = state_of(self.header) is not None, turn.state is not None
+        if exists and not existed:
+            yield Put(turn.address.base, {**turn.address.to_json(), "created_at": SERVER_TIME})
+        elif existed and not exists:
+            yield Delete(turn.address.base)
+
+
+def effects_of(turn: Turn, function_of: FunctionOf, function: str, *, more: bool) -> list[Effect]:
+    """Return the tasks of a turn, and the wake-ups of the objects that it sent messages to.
+
+    The turn's own object is woken if `more` messages are due or held calls wait again.
+    """
+    addresses = {post.address for post in turn.posted if post.due_at is None}
+    own = {turn.address} if more or turn.resumed else set()
+    later = [
+        wake_object(post.address, function_of(post.address.name), post.due_at) for post in turn.posted if post.due_at
+    ]
+    now = [
+        wake_object(address, function if address == turn.address else function_of(address.name))
+        for address in sorted(addresses | own)
+    ]
+    return [*turn.tasks, *now, *later]
+
+
+def _done(call: CallRecord, now: datetime) -> dict[str, Any]:
+    place = {"forwarded": call.forwarded.to_record()} if call.forwarded else {}
+    outcome = {"outcome": call.outcome.to_text()} if call.outcome else {}
+    return {**place, **outcome, "expires_at": now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)}
+
+
+def _no_longer_waits() -> dict[Field, Any]:
+    return dict.fromkeys([("since",), ("mark",), ("held",)], REMOVE)
+
+
+def _held() -> dict[Field, Any]:
+    """Return the fields of a call that waits for another's outcome: not in the mailbox, and without a start."""
+    return dict.fromkeys([("since",), ("mark",)], REMOVE)
+
+
+def _resumptions(turn: Turn) -> Iterator[Write]:
+    """Iterate over the writes of calls that wait again and are otherwise unchanged."""
+    for id_ in sorted(turn.resumed.keys() - turn.changed):
+        yield Change(message_path(turn.address.base, id_), _resumed(turn, id_))
+
+
+def _kept(call: CallRecord) -> dict[Field, Any]:
+    """Return the fields of a call with the messages that wait for its outcome."""
+    return {("then",): [task.to_record() for task in call.message.then], ("held",): list(call.held)}
+
+
+def _resumed(turn: Turn, id_: str) -> dict[Field, Any]:
+    """Return the fields with which a held call waits in the mailbox again; none if the call was not held."""
+    return {("since",): turn.resumed[id_], ("later",): REMOVE} if id_ in turn.resumed else {}

@@ -1,0 +1,86 @@
+"""`resource` and `add_resource`, as users import them from `signalbox`: a model, and its items under ``{base}NAME``.
+
+class ToDo:
+    text: str
+    done: bool = False
+
+todos = resource("todos", ToDo)
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypedDict, Unpack
+
+from signalbox.adapters.http.routes import Request
+from signalbox.core.queries import Operator
+from signalbox.functions import Function
+from signalbox.resources.http import Action, Fields, Hooks, ResourceRoutes
+from signalbox.resources.model.classes import Model
+from signalbox.resources.model.fields import Hidden, ReadOnly, RefersTo
+from signalbox.resources.model.items import Resource
+
+__all__ = ["Hidden", "Options", "ReadOnly", "RefersTo", "add_resource", "resource"]
+
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,99}")
+
+
+class Options(TypedDict, total=False):
+    """Options of a resource. Hooks are called with the request first; items are dicts with their `id`.
+
+    each_user         users see and change only their own items; needs ``auth: firebase``
+    ids_from_clients  a PUT under an id that has no item creates it
+    authorise         ``(request, action, item)``; False refuses: 404 for an item, 403 for "list" and "create"
+    narrow            ``(request)``: returns conditions for each list, such as ``("done", "==", False)``
+    prepare           ``(request, action, item)``: returns the item to store, with hidden and read-only fields
+    decorate          ``(request, item)``: returns the answer instead of the item
+    cascade           ``(request, item)``: returns keys of documents to delete with the item
+    """
+
+    each_user: bool
+    ids_from_clients: bool
+    authorise: Callable[[Request, Action, Fields | None], bool | None]
+    narrow: Callable[[Request], Iterable[tuple[str, Operator, Any]]]
+    prepare: Callable[[Request, Action, Fields], Fields]
+    decorate: Callable[[Request, Fields], Fields]
+    cascade: Callable[[Request, Fields], Iterable[str]]
+
+
+def resource(name: str, model: type, **options: Unpack[Options]) -> Callable[..., Any]:
+    """Return the entry point of a function that serves one resource, and nothing else, at ``{base}NAME``.
+
+    Raises `TypeError` for a model with an unsupported field, and `ValueError` for an invalid name.
+    """
+    app = Function(name)
+    add_resource(app, model, **options)
+    return app.entry_point()
+
+
+def add_resource(app: Function, model: type, at: str = "/", **options: Unpack[Options]) -> None:
+    """Serve a resource at ``{base}NAME`` + `at`, in a function that may have other routes and tasks.
+
+    The resource has the name of the last part of `at`, or that of the function; references use this name. Raises the
+    same errors as `resource`.
+    """
+    name = at.rstrip("/").rpartition("/")[2] or app.name
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a valid name of a resource: use lower-case letters, digits, - and _, "
+            "and begin with a letter"
+        )
+    kind = Resource(name, Model.from_class(model), owned=options.get("each_user", False))
+    hooks: dict[str, Any] = {name: option for name, option in options.items() if name != "each_user"}
+    _route(app, ResourceRoutes(kind, Hooks(**hooks), app.name, at))
+
+
+def _route(app: Function, handlers: ResourceRoutes) -> None:
+    at = handlers.at.rstrip("/")
+    for collection in {f"{at}/", at or "/"}:
+        app.http("GET", collection)(handlers.list)
+        app.http("POST", collection, query=())(handlers.create)
+    app.http("GET", f"{at}/meta", query=())(handlers.meta)
+    app.http("GET", f"{at}/openapi.json", query=())(handlers.description)
+    app.http("GET", f"{at}/{{id}}", query=())(handlers.read)
+    app.http("PUT", f"{at}/{{id}}", query=())(handlers.update)
+    app.http("PATCH", f"{at}/{{id}}", query=())(handlers.update)
+    app.http("DELETE", f"{at}/{{id}}", query=())(handlers.delete)

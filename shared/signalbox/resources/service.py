@@ -1,0 +1,332 @@
+"""Write, read, list and delete items. An item is a document: writing one is one guarded commit with its links embedded.
+
+An item that its caller may not see is treated as one that does not exist.
+
+Lists: Firestore serves equality conditions, and one order without conditions, from indexes that it keeps by itself. An
+order with a condition needs a composite index, and every list has a condition, the name of its resource. If that index
+is missing and the items are few, all of them are read, and filtered and sorted here.
+
+Deletion: dependent items are deleted before the item itself, so a deletion that is interrupted can be repeated. They
+are found by `goes_with` in their documents, so they may belong to any resource of any function. An item that is created
+during the deletion of the item that it refers to may remain, with a missing reference.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from signalbox.core import listings, outbox
+from signalbox.core.effects import Decision
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Contended, Writes, pause, perform
+from signalbox.core.ports import Conflict, Delete, Ports, Query, Snapshot, WriteResult
+from signalbox.core.problems import BadQuery, NeedsIndex, NotFound, Unavailable
+from signalbox.core.queries import Condition
+from signalbox.documents.model import COLLECTION, Content, StoredDocument, path_of
+from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
+from signalbox.documents.service import documents
+from signalbox.documents.service.documents import check_precondition
+from signalbox.documents.storage import reads
+from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, log_header
+from signalbox.documents.storage.writes import Deletion, deletion, put_write
+from signalbox.history.model.declarations import HISTORY
+from signalbox.resources import machine, requests
+from signalbox.resources.limits import LIMITS
+from signalbox.resources.model import items
+from signalbox.resources.model.fields import META, SEPARATOR, key_of
+from signalbox.resources.model.items import Item, Resource, Values
+from signalbox.resources.requests import ListRequest
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """An item with its entity tag; `created` is true if this call has created it."""
+
+    item: Item
+    etag: str
+    created: bool = False
+
+
+Change = Callable[[Item | None], Values | None]
+"""Returns the new fields of an item, given the item or None. None means no change. Raises a `Problem`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemWrite:
+    """A write of an item. The targets of references in `set_fields` are read together with the item."""
+
+    resource: Resource
+    id: str
+    owner: str | None
+    set_fields: Values
+    change: Change
+    precondition: Precondition = UNCONDITIONAL
+
+    @property
+    def key(self) -> str:
+        """The key of the item's document."""
+        return key_of(self.resource.name, self.id)
+
+
+def get_item(ports: Ports, resource: Resource, id_: str, owner: str | None) -> StoredItem:
+    """Return an item. Raises `NotFound`."""
+    read = Found.of(ports.store.read(path_of(key_of(resource.name, id_)))[0])
+    item = existing(resource, id_, own_item(resource, read, owner))
+    return StoredItem(item, read.stored.etag)
+
+
+def existing(resource: Resource, id_: str, item: Item | None) -> Item:
+    """Return the item, or raise `NotFound` if it is None."""
+    if item is None:
+        raise NotFound(f"{resource.name} has no item {id_[:100]!r}.", field="id")
+    return item
+
+
+def own_item(resource: Resource, read: Found, owner: str | None) -> Item | None:
+    """Return the item of a record, or None if this owner may not see it."""
+    item = items.from_content(resource, read.key, read.content)
+    return None if item is None or (resource.owned and item.owner != owner) else item
+
+
+def write_item(ports: Ports, request: ItemWrite) -> StoredItem:
+    """Write an item, and return it as stored. Raises a `Problem` if it cannot be stored."""
+    needed = reads.input_paths(request.set_fields)
+    for _ in range(CORE_LIMITS.rounds_max):
+        stored, needed = _attempt(ports, request, needed)
+        if stored is not None:
+            return stored
+    raise Unavailable(f"too many clients change the references of {request.key} at once")
+
+
+def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[StoredItem | None, list[str]]:
+    """Write the item if all inputs of its links are among `paths`; return the inputs that it needs."""
+
+    def content_of(own: Found) -> Content:
+        return _changed(request, own)[1]
+
+    def decide(read: Loaded) -> Decision[Writes, tuple[StoredItem | None, list[str]]]:
+        before, content = _changed(request, read.own)
+        if before is not None and not content:
+            return Decision((), (_stored(request.resource, read.own.stored), []))
+        check_precondition(request.precondition, read.own)
+        needed = reads.input_paths(content)
+        if read.embedded is None and not set(needed) <= set(paths):
+            return Decision((), (None, needed))
+        embedded = read.embed(content)
+        _check_references(request, before, read, embedded)
+        made = put_write(read.own, embedded, header=read.header)
+        return Decision(made.writes, (_stored(request.resource, made.stored), needed), made.effects)
+
+    return perform(ports, DocumentRead(request.key, paths, content_of), decide)[0]
+
+
+def _changed(request: ItemWrite, own: Found) -> tuple[Item | None, Content]:
+    """Return the item before, and its document after the change, which is empty if nothing changes."""
+    before = own_item(request.resource, own, request.owner)
+    if own.document is not None:
+        before = existing(request.resource, request.id, before)
+    values = request.change(before)
+    if values is None:
+        return before, {}
+    owner = before.owner if before else request.owner
+    content = items.to_content(request.resource, values, before, owner, own.record.read_time)
+    return before, PutRequest.from_request(request.key, content).content
+
+
+def _check_references(request: ItemWrite, before: Item | None, read: Loaded, embedded: Content) -> None:
+    """Check new references by their targets or, if these were too large to hold, by their copies."""
+    model = request.resource.model
+    values = {name: embedded[name] for name in model.fields if name in embedded}
+    changes = machine.changes_between(before.values if before else {}, values)
+    targets: Mapping[str, Content | None] = read.embedding.sources
+    if read.embedded is not None:
+        targets = {copy["key"]: copy for value in changes.values() for copy in _copies(value)}
+    machine.check_references(model, changes, targets, request.owner)
+
+
+def _copies(value: Any) -> list[Content]:
+    return [link for link in (value if isinstance(value, list) else [value]) if isinstance(link, dict)]
+
+
+def _stored(resource: Resource, stored: StoredDocument) -> StoredItem:
+    content = {name: value for name, value in stored.document.items() if name != "key"}
+    item = items.from_content(resource, stored.document["key"], content)
+    assert item is not None, "an item was read or written"
+    return StoredItem(item, stored.etag, stored.created)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """A page of items, the token of the next page (empty on the last), and the total if it was requested."""
+
+    items: list[Item]
+    next_page_token: str = ""
+    total: int | None = None
+
+
+def list_items(ports: Ports, resource: Resource, request: ListRequest) -> ItemPage:
+    """Return a page of items. Raises `NeedsIndex` if a large resource lacks the index for the query."""
+    if request.by_id_descending:
+        refusal = BadQuery(
+            "A list of this size cannot be sorted by `id` descending. Sort by another field, or ascending.",
+            field="_sort",
+        )
+        return _sorted_here(ports, resource, request, refusal)
+    try:
+        return _indexed(ports, resource, request)
+    except NeedsIndex as refusal:
+        return _sorted_here(ports, resource, request, refusal)
+
+
+def _indexed(ports: Ports, resource: Resource, request: ListRequest) -> ItemPage:
+    total = documents.count(ports, CountRequest(request.where)) if request.wants_total else None
+    after = _skipped(ports, request)
+    if after is None or not request.limit:
+        return ItemPage([], total=total)
+    page = documents.find(ports, request.find(request.limit, after))
+    return ItemPage(_items(resource, page.documents), page.next_page_token, total)
+
+
+def _skipped(ports: Ports, request: ListRequest) -> tuple[object, ...] | None:
+    """Return the position after the items to skip, or None if there are no further items."""
+    after, left = request.after, request.start
+    while left:
+        page = documents.find(ports, request.find(min(left, CORE_LIMITS.query_limit_max), after))
+        left -= len(page.documents)
+        if not page.next_page_token:
+            return None
+        after = request.cursor(page.next_page_token)
+    return after
+
+
+def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal: BadQuery) -> ItemPage:
+    """Return a page after filtering and sorting all items here. Raises `refusal` if there are too many."""
+    every = documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
+    if every.next_page_token:
+        raise refusal
+    found = requests.matching(every.documents, request)
+    rest = requests.behind(found, request) if request.after else found
+    shown = rest[request.start : request.start + request.limit]
+    is_last = len(rest) <= request.start + request.limit
+    token = "" if is_last or not shown else _token(shown[-1], request)
+    return ItemPage(_items(resource, shown), token, len(found) if request.wants_total else None)
+
+
+def _token(document: Content, request: ListRequest) -> str:
+    *values, key = requests.position_of(document, request)
+    return listings.write_page_token(request.mark, values, key)
+
+
+def _items(resource: Resource, found: Sequence[Content]) -> list[Item]:
+    """Return the items of the documents that a query found."""
+    contents = [
+        (document["key"], {name: value for name, value in document.items() if name != "key"}) for document in found
+    ]
+    read = (items.from_content(resource, key, content) for key, content in contents)
+    return [item for item in read if item is not None]
+
+
+GOES_WITH = (META, "goes_with")
+
+DEPENDENTS_PAGE = 100
+"""Dependent items that are read together."""
+
+
+def delete_item(
+    ports: Ports,
+    resource: Resource,
+    id_: str,
+    owner: str | None,
+    precondition: Precondition,
+    check: Callable[[Item], Iterable[str]],
+) -> None:
+    """Delete an item. `check` raises a `Problem` to refuse, and returns keys of documents to delete with the item.
+
+    Raises `NotFound`, `PreconditionFailed`, and `Unavailable` if more items depend on it than one call deletes; then
+    repeat the call.
+    """
+    path = path_of(key_of(resource.name, id_))
+    for attempt in range(CORE_LIMITS.rounds_max):
+        read = Found.of(ports.store.read(path)[0])
+        item = existing(resource, id_, own_item(resource, read, owner))
+        more = list(check(item))
+        check_precondition(precondition, read)
+        _Cascade(ports).run(read.key)
+        try:
+            _commit(ports, [*_deletions(ports, more), deletion(read, log_header(ports.store, read, None))])
+        except Conflict:
+            pause(ports, attempt)
+        else:
+            return
+    raise Contended(f"{path} is written by many clients at once")
+
+
+def _deletions(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
+    """Iterate over the deletions of documents. Only those that may have versions are read."""
+    logged = [path_of(key) for key in keys if HISTORY.may_apply(key)]
+    records = ports.store.read(*logged) if logged else ()
+    read = {record.id: Found.of(record) for record in records if record.data is not None}
+    for key in keys:
+        if found := read.get(key):
+            yield deletion(found, log_header(ports.store, found, None))
+        else:
+            yield Deletion((Delete(path_of(key)),), ())
+
+
+def _commit(ports: Ports, deletions: Sequence[Deletion]) -> None:
+    writes = [write for made in deletions for write in made.writes]
+    outbox.commit(ports, writes, [effect for made in deletions for effect in made.effects])
+
+
+class _Cascade:
+    """The deletion of all items that depend on an item, the most distant first."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._left = LIMITS.cascade_items_max
+        self._resources: dict[str, bool] = {}
+
+    def run(self, key: str, above: frozenset[str] = frozenset()) -> None:
+        """Delete the items that depend on a document; `above` are the documents whose deletion led to it."""
+        above |= {key}
+        while found := [dependent for dependent in self._going_with(key) if dependent.id not in above]:
+            self._left -= len(found)
+            if self._left < 0:
+                raise Unavailable(
+                    "more items depend on this one than one call deletes; repeat the call", retry_after_seconds=1
+                )
+            for dependent in found:
+                if self._has_dependents(dependent.id.partition(SEPARATOR)[0]):
+                    self.run(dependent.id, above)
+            self._delete(found)
+
+    def _going_with(self, key: str, limit: int = DEPENDENTS_PAGE) -> tuple[Snapshot, ...]:
+        where = (Condition(GOES_WITH, "array_contains", key),)
+        return self._ports.store.query(Query(COLLECTION, where, limit=limit, bytes_max=CORE_LIMITS.read_bytes_max))
+
+    def _has_dependents(self, resource: str) -> bool:
+        """Return whether any item depends on an item of a resource, with one query for each resource."""
+        if resource not in self._resources:
+            self._resources[resource] = bool(self._going_with(key_of(resource, ""), limit=1))
+        return self._resources[resource]
+
+    def _delete(self, found: Sequence[Snapshot]) -> None:
+        """Delete the items that have not changed since they were read; the others are read again.
+
+        A deletion that needs a task or creates a version is a commit of its own.
+        """
+        dependents = map(Found.of, found)
+        deletions = [deletion(dependent, log_header(self._ports.store, dependent, None)) for dependent in dependents]
+        plain = [made.writes[0] for made in deletions if _is_one_write(made)]
+        for outcome in self._ports.store.write_each(plain) if plain else ():
+            if not isinstance(outcome, WriteResult | Conflict):
+                raise outcome
+        for made in deletions:
+            if not _is_one_write(made):
+                with suppress(Conflict):  # the item is read again
+                    _commit(self._ports, [made])
+
+
+def _is_one_write(made: Deletion) -> bool:
+    return len(made.writes) == 1 and not made.effects

@@ -1,0 +1,113 @@
+"""`semaphore`, as users import it from `signalbox`."""
+
+from dataclasses import dataclass, replace
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
+from signalbox.core.problems import LeaseEnded
+from signalbox.semaphores import service
+from signalbox.semaphores.model import Lease
+from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.tasks.idempotency import content_of, hold, idempotency_key
+
+LEASE_SECONDS_DEFAULT = 600.0
+"""The time that a task of Cloud Tasks may run, unless the semaphore sets another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Semaphore:
+    """A number of permits under one name. A `Lease` is a permit that is held."""
+
+    name: str
+
+    def ensure(
+        self,
+        permits: int,
+        *,
+        lease_seconds: float = LEASE_SECONDS_DEFAULT,
+        delete_after_seconds: float | None = None,
+    ) -> None:
+        """Create the semaphore, or set its settings; idempotent. Raises `BadSemaphore`."""
+        settings = SemaphoreSettings(permits, lease_seconds, delete_after_seconds)
+        service.put(runtime.ports(), self.name, settings)
+
+    def wait(
+        self,
+        call: Call,
+        *,
+        id: str | None = None,  # noqa: A002 - the word of the HTTP API
+        permits: int = 1,
+        lease_seconds: float | None = None,
+        deadline_seconds: float | None = None,
+        on_timeout: Call | None = None,
+        release_on_return: bool = False,
+        release_on_failure: bool = False,
+        holder: str = "",
+    ) -> bool:
+        """Enqueue the task for the time when the permits are granted; return whether they already are.
+
+        No process waits. `id` makes a repeat recognisable; in a task, the kit derives one that a second delivery
+        repeats. The task can declare a parameter of type `Lease`. With `release_on_return` the kit releases the lease
+        when the task has returned; otherwise the task must signal, or the lease expires. With `release_on_failure`, a
+        task that raises an error that is retried releases its permits until its next attempt, which waits for them in
+        the queue. `holder` names the caller: waits of several semaphores under one holder let the kit find deadlocks.
+        Raises `NoSemaphore`, `BadSemaphore` or `BadCall`.
+        """
+        check_deployed(continuation=call, on_timeout=on_timeout)
+        request = WaitRequest(
+            id=self._wait_id(id, content_of(call)),
+            continuation=call,
+            lease_seconds=lease_seconds,
+            permits=permits,
+            deadline_seconds=deadline_seconds,
+            on_timeout=on_timeout,
+            release_on_return=release_on_return,
+            release_on_failure=release_on_failure,
+            holder=holder,
+        )
+        return service.wait(runtime.ports(), self.name, request).acquired
+
+    def acquire(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 - the word of the HTTP API
+        permits: int = 1,
+        lease_seconds: float | None = None,
+    ) -> Lease | None:
+        """Acquire permits if they are free now. If not, return None and write nothing.
+
+        A repeat returns the lease while it is held. After that, a task's second delivery acquires again; with an `id`
+        that the caller chose, `LeaseEnded` is raised. Raises `NoSemaphore` or `BadSemaphore`.
+        """
+        request = WaitRequest(self._wait_id(id, "acquire"), lease_seconds=lease_seconds, permits=permits)
+        answer = service.wait(runtime.ports(), self.name, request)
+        while answer.ended:
+            if id is not None:
+                raise LeaseEnded(f"The lease that {id!r} acquired has ended. Acquire with a new id.", field="id")
+            request = replace(request, id=name_of(request.id, "anew"))
+            answer = service.wait(runtime.ports(), self.name, request)
+        hold(answer.lease)
+        return answer.lease
+
+    def signal(self, lease: Lease | str) -> bool:
+        """Release a lease, given as such or by its id; return whether it was still held."""
+        request = SignalRequest(_id_of(lease), idempotency_key("signal", self.name, _id_of(lease)) or "")
+        return service.signal(runtime.ports(), self.name, request)
+
+    def renew(self, lease: Lease | str, lease_seconds: float | None = None) -> bool:
+        """Extend a lease; return whether it is still held. A lost lease stays lost."""
+        return service.renew(runtime.ports(), self.name, RenewRequest(_id_of(lease), lease_seconds)) is not None
+
+    def _wait_id(self, id_: str | None, what_for: str) -> str:
+        return id_ or idempotency_key("wait", self.name, what_for) or runtime.ports().store.new_id()
+
+
+def semaphore(name: str) -> Semaphore:
+    """Return the semaphore of a name; it does not have to exist yet."""
+    return Semaphore(name)
+
+
+def _id_of(lease: Lease | str) -> str:
+    return lease if isinstance(lease, str) else lease.id

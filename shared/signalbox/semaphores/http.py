@@ -1,0 +1,152 @@
+"""The HTTP of semaphores. Each function mounts its own routes.
+
+`{base}semaphores`, `{base}semaphore-wait`, `{base}semaphore-signal` and `{base}semaphore-renew`.
+"""
+
+from typing import Any
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.routes import Request, Routes
+from signalbox.core.listings import PARAMETERS
+from signalbox.semaphores import service, sweep
+from signalbox.semaphores.model import Lease, LeaseRecord, SemaphoreView, WaitAnswer, Waiter
+from signalbox.semaphores.requests import (
+    RenewRequest,
+    SemaphoreSettings,
+    SemaphoresQuery,
+    SettingsPatch,
+    SignalRequest,
+    WaitRequest,
+)
+
+semaphores = Routes("semaphores")
+semaphore_wait = Routes("semaphore_wait")
+semaphore_signal = Routes("semaphore_signal")
+semaphore_renew = Routes("semaphore_renew")
+
+Json = dict[str, Any]
+
+
+# --- waits and leases ---
+
+
+@semaphore_wait.on("POST", "/{name}")
+def wait(request: Request, name: str) -> Response:
+    ports = runtime.ports()
+    id_ = request.header("Idempotency-Key") or ports.store.new_id()
+    wanted = WaitRequest.from_request(request.json_object(), id_)
+    check_deployed(continuation=wanted.continuation, on_timeout=wanted.on_timeout)
+    return Response(202 if wanted.continuation else 200, _answer(service.wait(ports, name, wanted)))
+
+
+@semaphore_wait.on("DELETE", "/{name}/{id}")
+def cancel(_: Request, name: str, id: str) -> Response:  # noqa: A002 - the word of the HTTP API
+    return Response(200, {"cancelled": service.cancel(runtime.ports(), name, id)})
+
+
+@semaphore_signal.on("POST", "/{name}")
+def signal(request: Request, name: str) -> Response:
+    signalled = SignalRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
+    return Response(200, {"released": service.signal(runtime.ports(), name, signalled)})
+
+
+@semaphore_renew.on("POST", "/{name}")
+def renew(request: Request, name: str) -> Response:
+    ends_at = service.renew(runtime.ports(), name, RenewRequest.from_request(request.json_object()))
+    return Response(200, {"renewed": True, "ends_at": ends_at} if ends_at else {"renewed": False})
+
+
+# --- semaphores ---
+
+
+@semaphores.on("PUT", "/{name}")
+def put(request: Request, name: str) -> Response:
+    stored = service.put(runtime.ports(), name, SemaphoreSettings.from_request(request.json_object()))
+    return Response(201 if stored.created else 200, _changed(stored))
+
+
+@semaphores.on("PATCH", "/{name}")
+def patch(request: Request, name: str) -> Response:
+    changes = SettingsPatch.from_request(request.json_object())
+    return Response(200, _changed(service.patch(runtime.ports(), name, changes)))
+
+
+@semaphores.on("GET", "/{name}")
+def get(_: Request, name: str) -> Response:
+    return Response(200, _semaphore(service.get(runtime.ports(), name)))
+
+
+@semaphores.on("GET", "/", query=("waiting", "deadlocks", *PARAMETERS))
+def find(request: Request) -> Response:
+    query = SemaphoresQuery.from_request(request.query)
+    if query.deadlocks:
+        return Response(200, service.find_deadlocks(runtime.ports()))
+    page = service.find(runtime.ports(), query)
+    return Response(200, {"semaphores": [_semaphore(view) for view in page.semaphores], **page.more})
+
+
+@semaphores.on("DELETE", "/{name}")
+def delete(_: Request, name: str) -> Response:
+    sweep.delete(runtime.ports(), name)
+    return Response(204)
+
+
+@semaphores.on("DELETE", "/{name}/leases/{id}", query=("reason",))
+def end(request: Request, name: str, id: str) -> Response:  # noqa: A002 - the word of the HTTP API
+    reason = request.query.get("reason", "")
+    return Response(200, {"released": service.end_by_hand(runtime.ports(), name, SignalRequest(id), reason)})
+
+
+# --- renderings ---
+
+
+def _answer(answer: WaitAnswer) -> Json:
+    """Render the answer of a wait; only the states that hold are members."""
+    if answer.lease:
+        return {"acquired": True, "lease": _lease(answer.lease)}
+    states = {"waiting": answer.waiting, "ended": answer.ended}
+    return {"acquired": False} | {name: True for name, holds in states.items() if holds}
+
+
+def _lease(lease: Lease) -> Json:
+    return {"id": lease.id, "token": lease.token, "ends_at": lease.ends_at}
+
+
+def _changed(changed: service.ChangedSettings) -> Json:
+    return _semaphore(changed.view) | ({"waits_ended": changed.waits_ended} if changed.waits_ended else {})
+
+
+def _semaphore(view: SemaphoreView) -> Json:
+    """Render a semaphore; the parts of its wait queue that were not read are absent."""
+    semaphore = view.semaphore
+    waiters = None if view.waiters is None else [_waiter(waiter) for waiter in view.waiters]
+    return {
+        "name": view.name,
+        "permits": semaphore.permits,
+        "free": view.free,
+        "lease_seconds": semaphore.lease_seconds,
+        **_given({"delete_after_seconds": semaphore.delete_after_seconds}),
+        "leases": [_held(view, lease) for lease in view.leases],
+        **_given({"waiters": waiters, "waiting": view.waiting}),
+    }
+
+
+def _held(view: SemaphoreView, lease: LeaseRecord) -> Json:
+    """Render a lease; its task and holder are known if its wait's receipt was read."""
+    holder = view.holders.get(lease.lease_id)
+    return _lease(lease.held(view.name)) | {"permits": lease.permits} | (_task(holder) if holder else {})
+
+
+def _waiter(waiter: Waiter) -> Json:
+    return {"id": waiter.id, "since": waiter.since, "permits": waiter.permits} | _task(waiter)
+
+
+def _task(waiter: Waiter) -> Json:
+    """Render the task of a wait, without its payload, which may be large, and the holder that the wait names."""
+    return {"task": waiter.continuation.shown()} | ({"holder": waiter.holder} if waiter.holder else {})
+
+
+def _given(values: Json) -> Json:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,86 @@
+"""The limits of semaphores, each with its reason."""
+
+from signalbox.core.limits import Limits
+
+
+class SemaphoreLimits(Limits):
+    """The limits by name; units come last in a name."""
+
+    semaphore_name_bytes_max: int = 1_000
+    """A semaphore's name. Paths below its record must fit within Firestore's limits, too."""
+
+    permits_max: int = 1_000
+    """Permits of a semaphore: its one record contains all leases, about 200 bytes each with an ordinary id."""
+
+    wait_id_bytes_max: int = 128
+    """A wait's id. A thousand leases with ids of this length fit into one record."""
+
+    delete_after_seconds_max: int = 366 * 24 * 3600
+    """One year until an unused semaphore is deleted."""
+
+    deadline_seconds_max: int = 30 * 24 * 3600
+    """Cloud Tasks schedules at most 30 days ahead."""
+
+    claim_seconds: int = 30
+    """The time in which a granted continuation must start. Cold starts and a busy queue take seconds."""
+
+    ended_leases_max: int = 50
+    """Ended leases that the record keeps, to recognise a repeated call."""
+
+    expired_leases_max: int = 100
+    """Expired leases of continuations that the record keeps for their tasks. Others are evicted, and noted in their
+    waiters' records."""
+
+    guarded_attempts_max: int = 2
+    """Guarded commits of a wait or a signal that may fail before it takes the combining path."""
+
+    grants_page_max: int = 90
+    """Waiters that one admit run grants. With an alarm they fit into one outbox record of 100 tasks."""
+
+    known_head_max: int = 32
+    """Waiters whose order is known before they are granted. Their ids are stored in the semaphore's record, so the next
+    grant reads only these waiters."""
+
+    releases_page_max: int = 100
+    """Releases that one admit run applies."""
+
+    grant_bytes_max: int = 600_000
+    """Payloads of the continuations granted in one commit, so that they fit into its outbox record."""
+
+    admit_slot_seconds: float = 0.2
+    """Waits and signals of one slot share one admit run: about the time of a guarded commit under load."""
+
+    admit_margin_seconds: float = 0.1
+    """The time from a slot's end until its admit task is due. A queue whose clock is ahead would otherwise deliver the
+    task early, and it would be retried."""
+
+    admission_lost_seconds: int = 10
+    """The time for which permits may be free while waiters exist. After it, the sweeper assumes that the admit task was
+    lost."""
+
+    semaphores_sweep_page: int = 50
+    """Semaphores that a sweep reads in one query."""
+
+    sweep_pause_seconds: int = 10
+    """The pause after a visit of the sweeper that did not change the semaphore. It doubles after each such visit."""
+
+    sweep_pause_seconds_max: int = 120
+    """The longest such pause. For this time permits may stay free while waiters exist whose admit task was lost."""
+
+    waiters_shown_max: int = 100
+    """Waiters of a semaphore in one answer."""
+
+    semaphores_listed_max: int = 50
+    """Semaphores in one answer. Each requires a count of its waiters."""
+
+    deadlock_semaphores_max: int = 200
+    """Semaphores with waiters that are searched for deadlocks. Each takes two calls, all of them a few seconds."""
+
+    receipts_page_max: int = 200
+    """Receipts that one commit of a clean-up deletes."""
+
+    clean_pages_max: int = 20
+    """Commits that one visit of the sweeper spends on a semaphore's old receipts: 4,000 receipts in a few seconds."""
+
+
+LIMITS = SemaphoreLimits()

@@ -1,0 +1,91 @@
+"""Deadlocks among waits that name their holder: a circle of holders, each waiting for permits of the next.
+
+The wait-for graph is reduced. A holder that waits for nothing will end and release its permits; so will a holder for
+which these permits are enough. The holders that are left over wait until a lease expires. A lease without a holder
+counts as one that ends, and so does a lease whose continuation has not started, so nothing is reported that could
+resolve itself. The reads of a graph are not of one instant, but a deadlock stays until a lease expires, so every later
+graph shows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPermits:
+    """Permits of a semaphore that a holder has until a time."""
+
+    semaphore: str
+    holder: str
+    permits: int
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPermits:
+    """Permits of a semaphore that a holder waits for."""
+
+    semaphore: str
+    holder: str
+    permits: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForGraph:
+    """The permits of each semaphore, and those that holders have and want. The others are free or will become free."""
+
+    permits: Mapping[str, int]
+    held: tuple[HeldPermits, ...]
+    wanted: tuple[WantedPermits, ...]
+
+    def free(self, semaphore: str, stuck: Iterable[str]) -> int:
+        """Return the number of permits of a semaphore that the `stuck` holders do not have."""
+        kept = (held.permits for held in self.held if held.semaphore == semaphore and held.holder in stuck)
+        return self.permits[semaphore] - sum(kept)
+
+
+def stuck_holders(graph: WaitForGraph) -> frozenset[str]:
+    """Return the holders that wait for each other. Without them the graph could be worked off, with them it cannot."""
+    stuck = frozenset(wanted.holder for wanted in graph.wanted)
+    while True:
+        granted = {wanted.holder for wanted in graph.wanted if wanted.permits <= graph.free(wanted.semaphore, stuck)}
+        if not granted & stuck:
+            return stuck
+        stuck -= granted
+
+
+def cycles(graph: WaitForGraph) -> list[list[dict[str, Any]]]:
+    """Return the circles: each holder with the leases it has, the semaphore it waits for, and the holder of that."""
+    stuck = stuck_holders(graph)
+    found: list[list[str]] = []
+    for holder in sorted(stuck):
+        if not any(holder in cycle for cycle in found):
+            cycle = _cycle_from(graph, holder, stuck)
+            if not any(set(cycle) & set(other) for other in found):
+                found.append(cycle)
+    return [[_step(graph, holder, cycle[(at + 1) % len(cycle)]) for at, holder in enumerate(cycle)] for cycle in found]
+
+
+def _cycle_from(graph: WaitForGraph, holder: str, stuck: frozenset[str]) -> list[str]:
+    """Follow the waits until a holder is reached a second time; return the holders from its first occurrence."""
+    path = [holder]
+    while (next_ := _waited_for(graph, path[-1], stuck)) not in path:
+        path.append(next_)
+    return path[path.index(next_) :]
+
+
+def _waited_for(graph: WaitForGraph, holder: str, stuck: frozenset[str]) -> str:
+    """Return a stuck holder of a semaphore that `holder` waits for; `holder` itself if only it has too many permits."""
+    names = {wanted.semaphore for wanted in graph.wanted if wanted.holder == holder}
+    others = sorted(held.holder for held in graph.held if held.semaphore in names and held.holder in stuck - {holder})
+    return others[0] if others else holder
+
+
+def _step(graph: WaitForGraph, holder: str, next_: str) -> dict[str, Any]:
+    own = sorted((held for held in graph.held if held.holder == holder), key=lambda held: held.semaphore)
+    names = {held.semaphore for held in graph.held if held.holder == next_}
+    waits = sorted(wanted.semaphore for wanted in graph.wanted if wanted.holder == holder and wanted.semaphore in names)
+    leases = [{"semaphore": held.semaphore, "ends_at": held.ends_at} for held in own]
+    return {"holder": holder, "holds": leases, "waits_for": waits[0], "held_by": next_}

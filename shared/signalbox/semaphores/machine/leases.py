@@ -1,0 +1,225 @@
+"""The decisions about a lease: a continuation claims it, its holder renews it, a signal ends it.
+
+The commit that ends a lease also grants its permits to the head of the wait queue, continuations included.
+
+    command  its lease                mode     queue    answer           then     waiter   admit run  release
+    -------  -----------------------  -------  -------  ---------------  -------  -------  ---------  -------
+    end      absent, held-late        any      any      None             same     -        -          -
+    end      live                     open     empty    its end          open     -        -          none
+    end      live                     opening  empty    its end          open     -        -          none
+    end      live                     opening  waiters  its end          closed   granted  -          none
+    end      live                     closed   empty    its end          opening  -        nudge      none
+    end      live                     closed   waiters  its end          closed   granted  -          none
+    end      continued-late           open     empty    None             open     -        -          -
+    end      continued-late           opening  empty    None             open     -        -          -
+    end      continued-late           opening  waiters  None             closed   granted  -          -
+    end      continued-late           closed   empty    None             opening  -        nudge      -
+    end      continued-late           closed   waiters  None             closed   granted  -          -
+
+    renew    live                     any      any      renewed          same     -        -          none
+    renew    absent, late             any      any      None             same     -        -          -
+
+    claim    granted                  any      any      its lease        same     -        -          -
+    claim    claimed                  any      any      a new token      same     -        nudge      created
+    claim    absent, continued-late   any      any      READ_WAITER      same     -        -          -
+
+`held` is the lease of a wait without a continuation. A continuation's lease is `granted`, and `claimed` once its task
+has claimed it. `live` is any of the three, `late` any that has expired, `continued-late` a continuation's that has
+expired. The answer of `end` is the lease's end: the commit must come before it for the lease to count as released.
+
+A release of a lease that was left for an admit run has ended it already. So the commit of a row with `none` requires
+that there is no such release under the lease's token, and that of `created` creates one for the token that it voids. If
+one was left, the commit fails. A renewal is then decided with the release, and an end is left to the record of the
+release, which names the signal that created it:
+
+    command  its lease        answer  then  admit run
+    -------  ---------------  ------  ----  ---------
+    renew    live, released   None    same  nudge
+
+After READ_WAITER the claim is decided again with the waiter's record:
+
+    command  its lease                its record     answer       then     waiter     admit run
+    -------  -----------------------  -------------  -----------  -------  ---------  ---------
+    claim    granted                  granted        its lease    same     -          -
+    claim    claimed                  granted        a new token  same     -          nudge
+    claim    absent                   granted        None         same     -          -
+    claim    absent                   lost           None         closed   requeued   nudge
+    claim    continued-late           granted        None         closed   requeued   nudge
+    claim    continued-late           granted, late  None         same     timed_out  -
+    claim    absent                   cancelled      None         same     -          -
+    claim    absent, continued-late   another grant  None         same     -          -
+    claim    absent, continued-late   deleted        None         same     -          -
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.machine.transitions import (
+    Loaded,
+    QueueReads,
+    Transition,
+    Undecided,
+    WaiterTransition,
+    deadline_task,
+    leave,
+    timeout_task,
+    unchanged,
+)
+from signalbox.semaphores.machine.wait_queue import grant_waiters, mode_after
+from signalbox.semaphores.model import NOTHING_KNOWN, LeaseRecord, Release, Semaphore
+
+# --- end ---
+
+
+@dataclass(frozen=True, slots=True)
+class EndLease:
+    """The command to end a lease. `token` is the current token, or with `by_grant` the token of the grant.
+
+    `operation` identifies the signal, so that a repeat is answered the same.
+    """
+
+    id: str
+    token: int
+    operation: str
+    by_grant: bool = False
+
+    def lease(self, semaphore: Semaphore) -> LeaseRecord | None:
+        """Return the lease; it may have expired."""
+        return find_lease(semaphore, self.id, self.token, by_grant=self.by_grant)
+
+
+def find_lease(semaphore: Semaphore, id_: str, token: int, *, by_grant: bool) -> LeaseRecord | None:
+    """Return a lease by its current token, or with `by_grant` by the token of its grant; it may have expired."""
+    return semaphore.granted_as(id_, token) if by_grant else semaphore.lease(id_, token)
+
+
+def end_reads(loaded: Loaded, command: EndLease) -> QueueReads:
+    """Read as many waiters as there are permits once the lease has ended."""
+    lease = command.lease(loaded.semaphore)
+    if lease is None or loaded.semaphore.mode == "open":
+        return QueueReads()
+    free = loaded.semaphore.end(lease).free(loaded.now)
+    return QueueReads(waiters=max(0, min(free, LIMITS.grants_page_max)), in_order=True)
+
+
+def end_lease(loaded: Loaded, command: EndLease) -> Transition[datetime | None]:
+    """End a lease and grant its permits to the head of the wait queue; the answer is None if it was lost before.
+
+    If a release of the lease was left for an admit run, the commit fails: that release has ended it.
+    """
+    lease = command.lease(loaded.semaphore)
+    if lease is None:
+        return unchanged(loaded, _ended_before(loaded, command))
+    live = lease.live(loaded.now)
+    if not live and not lease.continued:
+        return unchanged(loaded, None)
+    ended = loaded.semaphore.end(lease, command.operation if live else "")
+    passed_on = _pass_on(loaded, ended, lease.ends_at if live else None)
+    return replace(passed_on, unreleased=(lease,)) if live else passed_on
+
+
+def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
+    """Return the lease's end if an earlier commit of the same operation is known to have come before it.
+
+    The answer of that commit was lost. The commit came no later than the record's last write. If that write is after
+    the end of the lease, the order cannot be known, and the answer is that the lease was lost.
+    """
+    ended = loaded.semaphore.ended_lease(command.id, command.token)
+    if ended is None or ended.operation != command.operation:
+        return None
+    in_time = ended.in_time or (loaded.update_time is not None and loaded.update_time < ended.ends_at)
+    return ended.ends_at if in_time else None
+
+
+def _pass_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
+    """Grant the free permits. There may be more waiters than were read, so only an empty read starts to open.
+
+    If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read.
+    """
+    granted = grant_waiters(loaded, semaphore)
+    mode = semaphore.mode
+    if loaded.reads.waiters:
+        mode = mode_after(mode, found=False, remaining=bool(loaded.waiters))
+    more = bool(loaded.waiters) and not granted.remaining and granted.semaphore.free(loaded.now) > 0
+    return Transition(
+        granted.semaphore.moved_to(mode, loaded.now),
+        answer,
+        granted.transitions,
+        effects=granted.tasks(loaded),
+        nudge=mode == "opening" or more or bool(granted.stale or granted.refused),
+        evicted=granted.evicted,
+    )
+
+
+# --- renew ---
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A lease before and after its renewal. If the commit comes after the end of `before`, the lease was lost."""
+
+    before: LeaseRecord
+    after: LeaseRecord
+
+
+def renew(
+    loaded: Loaded, id_: str, token: int, lease_seconds: float | None, *, by_grant: bool = False
+) -> Transition[Renewal | None]:
+    """Extend a lease. None if it was lost: it is not reacquired.
+
+    If a release of the lease was left for an admit run, it is lost. If that release was not loaded, the commit fails.
+    """
+    lease = find_lease(loaded.semaphore, id_, token, by_grant=by_grant)
+    if lease is None or not lease.live(loaded.now):
+        return unchanged(loaded, None)
+    if lease.is_ended_by(loaded.release):
+        return Transition(loaded.semaphore, None, nudge=True)
+    semaphore, renewed = loaded.semaphore.renew(lease, lease_seconds or lease.seconds, loaded.now)
+    return Transition(semaphore, Renewal(lease, renewed), unreleased=(lease,))
+
+
+# --- claim ---
+
+Claimed = LeaseRecord | Undecided | None
+
+
+def claim(loaded: Loaded, id_: str, grant: int) -> Transition[Claimed]:
+    """Start the lease that a continuation was granted; None if it must not run under this grant.
+
+    A second delivery takes the lease over, in a commit that also prevents the first one from leaving a release.
+    """
+    lease = loaded.semaphore.granted_as(id_, grant)
+    if lease and lease.live(loaded.now):
+        semaphore, claimed = loaded.semaphore.claim(lease, loaded.now)
+        taken = take_over(loaded, lease)
+        return Transition(semaphore, claimed, releases_created=taken, nudge=lease.claimed)
+    return claim_lost(loaded, lease, grant) if loaded.wait_read else unchanged(loaded, Undecided.READ_WAITER)
+
+
+def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transition[Claimed]:
+    """Put the wait back into its old place if this grant expired unclaimed. Do nothing if a signal ended it."""
+    waiter = loaded.wait
+    if waiter is None or waiter.incarnation != loaded.incarnation or waiter.grant != grant:
+        return unchanged(loaded, None)
+    if lease is None and waiter.state != "lost":
+        return unchanged(loaded, None)
+    semaphore = loaded.semaphore.end(lease) if lease else loaded.semaphore
+    taken = take_over(loaded, lease) if lease else ()
+    if waiter.is_late(loaded.now):
+        timeout = timeout_task(loaded.name, waiter, loaded.now)
+        return Transition(semaphore, None, (leave(waiter, "timed_out"),), taken, effects=timeout)
+    back = WaiterTransition("requeued", replace(waiter, state="waiting", grant=None, since=waiter.joined))
+    deadline = deadline_task(loaded.name, waiter)
+    closed = replace(semaphore.moved_to("closed", loaded.now), known=NOTHING_KNOWN)
+    return Transition(closed, None, (back,), taken, effects=deadline, nudge=True)
+
+
+def take_over(loaded: Loaded, lease: LeaseRecord) -> tuple[Release, ...]:
+    """Create the release of a claimed lease's old token. If the other delivery has left one, this commit fails."""
+    return (release_of(loaded, lease, "another delivery"),) if lease.claimed else ()
+
+
+def release_of(loaded: Loaded, lease: LeaseRecord, operation: str) -> Release:
+    """Return the record that ends a token."""
+    return Release(lease.id, lease.token, operation, loaded.incarnation)

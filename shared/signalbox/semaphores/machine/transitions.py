@@ -1,0 +1,219 @@
+"""The input and output of every decision about a semaphore, and the tasks that a decision asks for.
+
+A decision is a pure function from `Loaded` to `Transition`. `storage.py` loads the one, and commits the other under the
+preconditions of the records that were loaded. The decisions are in the other modules of this folder:
+
+    waits        acquire, wait, confirm, cancel, time out
+    leases       claim, renew, end
+    wait_queue   who is granted next; the admit run
+    settings     create, change, clean up, delete when unused
+    deadlocks    circles among waits of several semaphores
+
+A task is named after its purpose, so that the queue recognises a repeat: the semaphore's path and incarnation, and then
+the time of the alarm, the slot of the nudge, or the wait and its grant.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Generic, Literal, TypeVar
+
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
+from signalbox.core.times import microseconds, slot_end
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.model import (
+    NOTHING_KNOWN,
+    KnownHead,
+    LeaseRecord,
+    Release,
+    Semaphore,
+    State,
+    Waiter,
+    path_of,
+)
+
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+# --- what a decision takes ---
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReads:
+    """The number of waiters and receipts that a decision needs in addition to the semaphore's record.
+
+    With `in_order` the waiters are those at the head of the queue, in their order; otherwise the first ones by `since`,
+    behind the place `after` (a time and an id).
+    """
+
+    waiters: int = 0
+    receipts: int = 0
+    in_order: bool = False
+    after: tuple[datetime, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The records that a decision rests on.
+
+    `wait` is the record of the wait in question, if `wait_read`. `release` is the release of its lease, if one was left
+    for an admit run; all three were read at one instant. `releases`, and then `waiters` and `receipts`, were read after
+    that. `more_waiters` means that there may be others behind those. `known` is what is known of their order.
+    `update_time` is the time of the semaphore's last commit.
+    """
+
+    name: str
+    semaphore: Semaphore
+    incarnation: int
+    read_time: datetime
+    update_time: datetime | None = None
+    wait: Waiter | None = None
+    wait_read: bool = False
+    release: Release | None = None
+    reads: QueueReads = QueueReads()
+    waiters: tuple[Waiter, ...] = ()
+    more_waiters: bool = False
+    known: KnownHead = NOTHING_KNOWN
+    releases: tuple[Release, ...] = ()
+    receipts: tuple[Waiter, ...] = ()
+
+    @property
+    def now(self) -> datetime:
+        """The time of the decision: the read time of the load, never the clock of a process."""
+        return self.read_time
+
+
+# --- what a decision returns ---
+
+
+class Undecided(Enum):
+    """The reason why a command is not decided yet. The service acts on it, and no caller receives it."""
+
+    READ_WAITER = "the waiter's record must be read, too, and the command decided again"
+    STALE_RECORD = "the waiter's record is of an earlier semaphore and is deleted; the wait must be decided again"
+    JOIN_ALONE = "the waiter must be created without the semaphore's record, which already says that others wait"
+
+
+@dataclass(frozen=True, slots=True)
+class WaiterTransition:
+    """A change of a waiter's record, under the version of `waiter` as its precondition. `waiter` is the new state.
+
+    ``created``: written whole, at the end of the wait queue or as the receipt of an immediate grant. ``left``: taken
+    out of the wait queue, kept as a receipt. ``requeued``: put back into its old place. ``kept``: a receipt that is
+    kept for longer. ``removed``: deleted.
+    """
+
+    kind: Literal["created", "left", "requeued", "kept", "removed"]
+    waiter: Waiter
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[Answer_co]):
+    """A decision: the new state of the semaphore, the answer, and all other changes.
+
+    `unreleased` are leases of which no release may have been left: if there is one, the commit fails. `nudge` asks for
+    an admit run. `evicted` are expired leases that the record has no room for; their loss is noted in their waiters'
+    records. A transition that changes nothing commits nothing.
+    """
+
+    semaphore: Semaphore
+    answer: Answer_co
+    waiters: tuple[WaiterTransition, ...] = ()
+    releases_created: tuple[Release, ...] = ()
+    releases_applied: tuple[Release, ...] = ()
+    unreleased: tuple[LeaseRecord, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    nudge: bool = False
+    evicted: tuple[LeaseRecord, ...] = ()
+
+    def commits(self, loaded: Loaded) -> bool:
+        """Return whether there is anything to commit. Knowledge of the queue's order alone is not committed."""
+        others = self.waiters or self.releases_created or self.releases_applied or self.effects
+        return bool(others) or replace(self.semaphore, known=loaded.semaphore.known) != loaded.semaphore
+
+
+Rule = Callable[[Loaded], Transition[Answer]]
+
+
+def unchanged(loaded: Loaded, answer: Answer) -> Transition[Answer]:
+    """Return the transition that commits nothing."""
+    return Transition(loaded.semaphore, answer)
+
+
+def leave(waiter: Waiter, state: State) -> WaiterTransition:
+    """Return the transition that takes a waiter out of the wait queue."""
+    return WaiterTransition("left", replace(waiter, state=state))
+
+
+def with_alarm(transition: Transition[Answer], now: datetime) -> Transition[Answer]:
+    """Return the transition with the alarm that its semaphore needs."""
+    return replace(transition, semaphore=transition.semaphore.with_alarm(now))
+
+
+def new_alarm(loaded: Loaded, after: Semaphore) -> tuple[Effect, ...]:
+    """Return the task of the alarm, if the alarm has a new time."""
+    if after.alarm_at is None or after.alarm_at == loaded.semaphore.alarm_at:
+        return ()
+    return (alarm_task(loaded.name, loaded.incarnation, after.alarm_at),)
+
+
+# --- tasks ---
+
+
+def nudge_task(name: str, incarnation: int, moment: datetime) -> Effect:
+    """Return the admit run that sees the commits made at `moment`. All nudges of one time slot are one task."""
+    ends_at = slot_end(moment, LIMITS.admit_slot_seconds)
+    task = name_of(path_of(name), incarnation, "admit", microseconds(ends_at))
+    return _admit_task(task, name, ends_at, ends_at + timedelta(seconds=LIMITS.admit_margin_seconds))
+
+
+def alarm_task(name: str, incarnation: int, at: datetime) -> Effect:
+    """Return the admit run that is due when a lease ends."""
+    return _admit_task(name_of(path_of(name), incarnation, "alarm", microseconds(at)), name, at, at)
+
+
+def deadline_task(name: str, waiter: Waiter) -> tuple[Effect, ...]:
+    """Return the task that ends a wait at its deadline; none if it has no deadline."""
+    if waiter.deadline_at is None:
+        return ()
+    task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "deadline")
+    payload = {"semaphore": name, "id": waiter.id}
+    return (Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "deadline", payload, not_before=waiter.deadline_at),)
+
+
+def clean_up_task(name: str, incarnation: int) -> Effect:
+    """Return the task that deletes the records below a deleted semaphore."""
+    payload = {"semaphore": name, "incarnation": incarnation}
+    return Effect(name_of(path_of(name), incarnation, "clean"), ADMIT_QUEUE, SEMAPHORE_ADMIT, "clean", payload)
+
+
+def continuation_task(name: str, waiter: Waiter, lease: LeaseRecord, now: datetime) -> Effect:
+    """Return the continuation of a grant. Its name is different for each grant."""
+    task = name_of(path_of(name), waiter.incarnation, waiter.id, lease.grant, "continuation")
+    held = lease.held(name)
+    context = {part: getattr(held, part) for part in held.__slots__} | waiter.options()
+    return waiter.continuation.effect(task, now, lease=context)
+
+
+def refuse_task(name: str, incarnation: int, last: Waiter, now: datetime) -> Effect:
+    """Return the task that ends the waits behind the waiter `last` that can never be granted."""
+    assert last.since is not None, "a waiter in the wait queue has its place"
+    payload = {"semaphore": name, "after": [last.since.isoformat(), last.id]}
+    task = name_of(path_of(name), incarnation, "refuse", microseconds(now), last.id)
+    return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload)
+
+
+def timeout_task(name: str, waiter: Waiter, now: datetime, reason: str = "deadline") -> tuple[Effect, ...]:
+    """Return the `on_timeout` task of a wait that ends without a grant, with the `reason` in its context."""
+    if waiter.on_timeout is None:
+        return ()
+    task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "timeout")
+    return (waiter.on_timeout.effect(task, now, reason=reason),)
+
+
+def _admit_task(task: str, name: str, at: datetime, due: datetime) -> Effect:
+    payload: Mapping[str, Any] = {"semaphore": name, "at": at.isoformat()}
+    return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "admit", payload, not_before=due)

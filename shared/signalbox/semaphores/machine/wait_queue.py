@@ -1,0 +1,242 @@
+"""The wait queue: free permits go to the waiters at its head, in the order of their records' create times.
+
+One function grants, whatever frees the permits: a signal grants its own in the commit that ends its lease, and an admit
+run grants all that are free. Both also end the waits that need more permits than the semaphore has, because these would
+block all waiters behind them.
+
+**The admit run.** Under contention, waits and signals are records of their own, whose commits cannot conflict. One run,
+named after a slot of the server's time, applies up to a hundred of each in one guarded commit. The alarm of an expiring
+lease is such a run, too.
+
+    command  mode     permits  queue    then     waiter   admit run
+    -------  -------  -------  -------  -------  -------  ---------
+    admit    open     any      empty    open     -        -
+    admit    opening  any      empty    open     -        -
+    admit    opening  free     waiters  opening  granted  nudge
+    admit    opening  held     waiters  closed   -        -
+    admit    closed   free     empty    opening  -        nudge
+    admit    closed   free     waiters  opening  granted  nudge
+    admit    closed   held     any      closed   -        -
+
+`permits` are those that are free once the releases are applied. The row "opening, free, waiters" assumes that all
+waiters that were read are granted; if some are left, the semaphore is closed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import reduce
+from itertools import accumulate
+
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import Unavailable
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.machine.transitions import (
+    Loaded,
+    QueueReads,
+    Transition,
+    WaiterTransition,
+    continuation_task,
+    leave,
+    refuse_task,
+    timeout_task,
+)
+from signalbox.semaphores.model import LeaseRecord, Mode, Release, Semaphore, Waiter
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A waiter with its new lease."""
+
+    waiter: Waiter
+    lease: LeaseRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The semaphore after the grants, and the outcome for each waiter that was read.
+
+    `stale` waiters wait for an earlier semaphore of this name. `evicted` is as in `Transition`.
+    """
+
+    semaphore: Semaphore
+    grants: tuple[Grant, ...]
+    refused: tuple[Waiter, ...]
+    remaining: tuple[Waiter, ...]
+    stale: tuple[Waiter, ...]
+    evicted: tuple[LeaseRecord, ...]
+
+    @property
+    def transitions(self) -> tuple[WaiterTransition, ...]:
+        """The transitions of the waiters that are granted or refused."""
+        left = tuple(WaiterTransition("left", grant.waiter) for grant in self.grants)
+        return left + tuple(leave(waiter, "refused") for waiter in self.refused)
+
+    def tasks(self, loaded: Loaded) -> tuple[Effect, ...]:
+        """Return the continuations of the grants, and the `on_timeout` tasks of the waiters that are refused."""
+        granted = tuple(continuation_task(loaded.name, grant.waiter, grant.lease, loaded.now) for grant in self.grants)
+        return granted + refusals(loaded, self.refused)
+
+
+def head_of(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
+    """Return the head of the queue by create time, given the first page by `since`.
+
+    If there may be `more` waiters behind the page, those created close to its end are left out: a waiter behind the
+    page may have been created before them.
+    """
+    in_order = sorted(page, key=lambda waiter: (waiter.created_at, waiter.id))
+    if not more or page[-1].since is None:
+        return tuple(in_order)
+    certain_until = page[-1].since - timedelta(seconds=CORE_LIMITS.since_ahead_seconds)
+    return tuple(waiter for waiter in in_order if waiter.created_at is not None and waiter.created_at < certain_until)
+
+
+def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
+    """Grant the free permits of `semaphore` to the waiters that were read, from the head of the queue."""
+    semaphore, evicted = semaphore.expire_leases(loaded.now)
+    stale = tuple(waiter for waiter in loaded.waiters if waiter.incarnation != loaded.incarnation)
+    waiting = tuple(waiter for waiter in loaded.waiters if waiter.incarnation == loaded.incarnation)
+    refused = _within_one_commit([waiter for waiter in waiting if is_hopeless(waiter, semaphore)])
+    room_bytes = LIMITS.grant_bytes_max - sum(map(_refusal_bytes, refused))
+    others = tuple(waiter for waiter in waiting if waiter not in refused)
+    semaphore, grants = _grant_in_order(semaphore, others, loaded.now, room_bytes, first=not refused)
+    remaining = others[len(grants) :]
+    if loaded.reads.in_order and loaded.reads.waiters:
+        semaphore = replace(semaphore, known=loaded.known.after(remaining))
+    return Granted(semaphore, grants, refused, remaining, stale, evicted)
+
+
+def _grant_in_order(
+    semaphore: Semaphore, waiters: Iterable[Waiter], now: datetime, room_bytes: int, *, first: bool
+) -> tuple[Semaphore, tuple[Grant, ...]]:
+    """Grant until a waiter needs more permits than are free. No waiter behind it overtakes it."""
+    grants: list[Grant] = []
+    for waiter in waiters:
+        room_bytes -= len(waiter.continuation.to_record()["payload"])
+        if waiter.permits > semaphore.free(now) or (room_bytes < 0 and (grants or not first)):
+            break
+        semaphore, grant = grant_permits(semaphore, waiter, now)
+        grants.append(grant)
+    return semaphore, tuple(grants)
+
+
+def grant_permits(semaphore: Semaphore, waiter: Waiter, now: datetime) -> tuple[Semaphore, Grant]:
+    """Grant a waiter its permits. Its continuation must claim them shortly after it is due."""
+    seconds = waiter.lease_seconds or semaphore.lease_seconds
+    claim_seconds = LIMITS.claim_seconds + waiter.continuation.delay_seconds
+    after, lease = semaphore.grant(waiter.id, waiter.permits, seconds, now, claim_seconds=claim_seconds)
+    return after, Grant(replace(waiter, state="granted", grant=lease.grant), lease)
+
+
+def mode_after(mode: Mode, *, found: bool, remaining: bool) -> Mode:
+    """Return the mode after a read of the wait queue that `found` waiters, of which some are `remaining` in it."""
+    if remaining:
+        return "closed"
+    return "opening" if mode == "closed" or found else "open"
+
+
+# --- waits that can never be granted ---
+
+
+def is_hopeless(waiter: Waiter, semaphore: Semaphore) -> bool:
+    """Return whether a waiter needs more permits than the semaphore has."""
+    return waiter.permits > semaphore.permits
+
+
+def refuse(loaded: Loaded, after: Semaphore) -> Transition[Semaphore]:
+    """End the waits of this page that `after` can never grant; a task does the same for the next page."""
+    waiting = [waiter for waiter in loaded.waiters if waiter.incarnation == loaded.incarnation]
+    hopeless = [waiter for waiter in waiting if is_hopeless(waiter, after)]
+    refused = _within_one_commit(hopeless)
+    left = tuple(leave(waiter, "refused") for waiter in refused)
+    tasks = refusals(loaded, refused)
+    if len(refused) < len(hopeless):
+        tasks += (refuse_task(loaded.name, loaded.incarnation, refused[-1], loaded.now),)
+    elif loaded.waiters and loaded.more_waiters:
+        tasks += (refuse_task(loaded.name, loaded.incarnation, loaded.waiters[-1], loaded.now),)
+    return Transition(after, after, left, effects=tasks, nudge=bool(refused))
+
+
+def refuse_page(loaded: Loaded) -> Transition[Semaphore]:
+    """End the waits of a page behind the first that can never be granted."""
+    return refuse(loaded, loaded.semaphore)
+
+
+def refusals(loaded: Loaded, refused: Iterable[Waiter]) -> tuple[Effect, ...]:
+    """Return the `on_timeout` tasks of waiters that are refused."""
+    return tuple(task for waiter in refused for task in timeout_task(loaded.name, waiter, loaded.now, "permits"))
+
+
+def _within_one_commit(hopeless: list[Waiter]) -> tuple[Waiter, ...]:
+    """Return the first of these waiters: as many as one outbox record has room for, and at least one."""
+    sizes = accumulate(map(_refusal_bytes, hopeless))
+    fits = sum(size <= LIMITS.grant_bytes_max for size in sizes)
+    return tuple(hopeless[: max(1, fits)])
+
+
+def _refusal_bytes(waiter: Waiter) -> int:
+    return 0 if waiter.on_timeout is None else len(waiter.on_timeout.to_record()["payload"])
+
+
+# --- the admit run ---
+
+
+def admit_reads(loaded: Loaded) -> QueueReads:
+    """Read a page of waiters; if their order is known, only as many as can be granted; none if all permits are held."""
+    semaphore = _after_releases(loaded)
+    free = semaphore.free(loaded.now)
+    if free <= 0 and semaphore.mode == "closed":
+        return QueueReads()
+    known = 0 < free <= len(semaphore.known.ids)
+    return QueueReads(free if known else LIMITS.grants_page_max, in_order=True)
+
+
+def check_due(now: datetime, not_before: datetime | None) -> None:
+    """Raise `Unavailable` for an early run: the commits that it should see may not have been made yet."""
+    if not_before is not None and now < not_before:
+        raise Unavailable("the commits that this run should see may not have been made yet")
+
+
+def admit(loaded: Loaded) -> Transition[None]:
+    """Apply releases, grant from the head of the wait queue, delete stale waiters, and set the new mode.
+
+    A run that leaves work, or a semaphore in the mode `opening`, asks for the next run.
+    """
+    granted = grant_waiters(loaded, _after_releases(loaded))
+    free = granted.semaphore.free(loaded.now)
+    fits = granted.remaining and granted.remaining[0].permits <= free
+    more_waiters = (loaded.more_waiters and not granted.remaining and free > 0) or bool(granted.refused)
+    mode = _mode(loaded, granted)
+    more_releases = len(loaded.releases) == LIMITS.releases_page_max
+    removed = tuple(WaiterTransition("removed", waiter) for waiter in granted.stale)
+    return Transition(
+        granted.semaphore.moved_to(mode, loaded.now),
+        None,
+        (*granted.transitions, *removed),
+        releases_applied=loaded.releases,
+        effects=granted.tasks(loaded),
+        nudge=bool(mode == "opening" or more_releases or more_waiters or fits),
+        evicted=granted.evicted,
+    )
+
+
+def _mode(loaded: Loaded, granted: Granted) -> Mode:
+    """Return the new mode. Without a read of the queue it stays as it was."""
+    if not loaded.reads.waiters:
+        return loaded.semaphore.mode
+    remaining = loaded.more_waiters or bool(granted.remaining)
+    return mode_after(loaded.semaphore.mode, found=bool(loaded.waiters), remaining=remaining)
+
+
+def _after_releases(loaded: Loaded) -> Semaphore:
+    return reduce(_apply, loaded.releases, loaded.semaphore)
+
+
+def _apply(semaphore: Semaphore, release: Release) -> Semaphore:
+    """End a lease. A release that was created in time counts as a signal, however late this run is."""
+    lease = semaphore.lease(release.id, release.token)
+    if lease is None or release.created_at is None:
+        return semaphore
+    in_time = release.created_at < lease.ends_at
+    return semaphore.end(lease, release.operation if in_time else "", in_time=in_time)

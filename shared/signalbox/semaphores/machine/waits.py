@@ -1,0 +1,243 @@
+"""The decisions about a wait: it takes permits, joins the wait queue, is repeated, is cancelled, or times out.
+
+A new wait is decided by the mode, by whether its permits are free, and by whether others are in the wait queue:
+
+    command  mode             permits  queue    answer        then    waiter   admit run
+    -------  ---------------  -------  -------  ------------  ------  -------  ---------
+    acquire  open             free     empty    a lease       same    -        -
+    acquire  opening, closed  free     empty    a lease       same    -        -
+    acquire  opening, closed  free     waiters  not acquired  same    -        -
+    acquire  any              held     any      not acquired  same    -        -
+
+    wait     open             free     empty    a lease       same    created  -
+    wait     opening, closed  free     empty    a lease       same    created  -
+    wait     opening, closed  free     waiters  waiting       closed  created  nudge
+    wait     open, opening    held     any      waiting       closed  created  -
+    wait     closed           held     any      JOIN_ALONE    same    -        -
+
+    confirm  open, opening    any      any      waiting       closed  -        nudge
+    confirm  closed           free     any      waiting       same    -        nudge
+    confirm  closed           held     any      waiting       same    -        -
+
+`acquire` is a wait without a continuation; if it fails, it writes nothing. `wait` has a continuation. `confirm` is the
+second half of a wait that was created alone. An acquire or a wait for more permits than the semaphore has is refused.
+
+A wait is identified by its id. A repeated wait changes nothing: one with a continuation finds its waiter's record, and
+one without finds its lease, held or remembered. The answer is the state at the time of the repeat:
+
+    command  its record               its lease           answer        then    waiter     admit run
+    -------  -----------------------  ------------------  ------------  ------  ---------  ---------
+    acquire  none                     live                its lease     same    -          -
+    acquire  none                     live, released      ended         same    -          -
+    acquire  none                     expired             ended         same    -          -
+    acquire  none                     remembered          ended         same    -          -
+
+    wait     waiting                  absent              waiting       closed  -          nudge
+    wait     granted                  live                its lease     same    -          -
+    wait     granted                  live, released      ended         same    -          -
+    wait     granted                  expired, unclaimed  waiting       same    -          -
+    wait     granted                  expired             ended         same    -          -
+    wait     granted                  absent              ended         same    -          -
+    wait     lost                     absent              waiting       same    -          -
+    wait     cancelled                absent              ended         same    -          -
+    wait     timed_out                absent              ended         same    -          -
+    wait     refused                  absent              ended         same    -          -
+    wait     of an earlier semaphore  any                 STALE_RECORD  same    removed    -
+
+    cancel   waiting                  absent              leaves        same    cancelled  -
+    cancel   any other                any                 None          same    -          -
+    timeout  waiting, late            absent              leaves        same    timed_out  -
+    timeout  waiting, early           absent              Unavailable
+    timeout  waiting, no deadline     absent              None          same    -          -
+    timeout  any other                any                 None          same    -          -
+
+`released` means that a release of the lease was left for an admit run. A grant that expired unclaimed returns to the
+wait queue when its task arrives, so the answer to its repeat is "waiting".
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from signalbox.core.effects import Effect
+from signalbox.core.problems import Unavailable
+from signalbox.semaphores.machine.transitions import (
+    Loaded,
+    QueueReads,
+    Transition,
+    Undecided,
+    WaiterTransition,
+    continuation_task,
+    deadline_task,
+    leave,
+    timeout_task,
+    unchanged,
+)
+from signalbox.semaphores.machine.wait_queue import grant_permits
+from signalbox.semaphores.model import ENDED, NOT_ACQUIRED, WAITING, LeaseRecord, Semaphore, WaitAnswer, Waiter
+from signalbox.semaphores.problems import BadSemaphore
+from signalbox.semaphores.requests import WaitRequest
+
+Decided = WaitAnswer | Undecided
+
+
+def wait_reads(loaded: Loaded, request: WaitRequest) -> QueueReads:
+    """Read the head of the wait queue, if the permits are free and the mode allows that others wait."""
+    enough = loaded.semaphore.free(loaded.now) >= request.permits
+    return QueueReads(waiters=1) if enough and loaded.semaphore.mode != "open" else QueueReads()
+
+
+# --- repeated ---
+
+
+def granted_before(loaded: Loaded, request: WaitRequest) -> LeaseRecord | None:
+    """Return the lease that an earlier call of this wait was granted, if the record has it; it may have expired."""
+    if request.continuation is None:
+        leases = (lease for lease in loaded.semaphore.leases if not lease.continued)
+        return next((lease for lease in leases if lease.id == request.id), None)
+    waiter = loaded.wait
+    if waiter is None or waiter.grant is None or waiter.incarnation != loaded.incarnation:
+        return None
+    return loaded.semaphore.granted_as(waiter.id, waiter.grant)
+
+
+def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
+    """Return the current state of a lease as an answer. A lease whose release was left for an admit run has ended."""
+    if lease.live(loaded.now) and not lease.is_ended_by(loaded.release):
+        return WaitAnswer(lease.held(loaded.name))
+    return ENDED if lease.claimed else WAITING
+
+
+# --- without a continuation ---
+
+
+def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
+    """Take permits if they are free and the wait queue is empty. Raises `BadSemaphore`."""
+    if lease := granted_before(loaded, request):
+        return unchanged(loaded, answer_of(loaded, lease))
+    if loaded.semaphore.ended_lease(request.id):
+        return unchanged(loaded, ENDED)
+    check_permits(loaded, request)
+    semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
+    if loaded.waiters or request.permits > semaphore.free(loaded.now):
+        return unchanged(loaded, NOT_ACQUIRED)
+    seconds = request.lease_seconds or semaphore.lease_seconds
+    after, lease = semaphore.grant(request.id, request.permits, seconds, loaded.now, claim_seconds=None)
+    return Transition(after, WaitAnswer(lease.held(loaded.name)), evicted=evicted)
+
+
+def check_permits(loaded: Loaded, request: WaitRequest) -> None:
+    """Raise `BadSemaphore` for a wait that could never be granted."""
+    if request.permits > loaded.semaphore.permits:
+        raise BadSemaphore(f"`permits` must be at most {loaded.semaphore.permits:,}: the semaphore's.", field="permits")
+
+
+# --- with a continuation ---
+
+
+def wait(loaded: Loaded, request: WaitRequest) -> Transition[Decided]:
+    """Grant the permits, or append the waiter to the wait queue. Raises `BadSemaphore`.
+
+    A record of an earlier semaphore of this name is deleted first, and the wait is decided again: a record that is
+    written over keeps its create time, which is a place in the wait queue.
+    """
+    if loaded.wait and loaded.wait.incarnation == loaded.incarnation:
+        return _repeat(loaded, loaded.wait, granted_before(loaded, request))
+    if loaded.wait:
+        removed = WaiterTransition("removed", loaded.wait)
+        return Transition(loaded.semaphore, Undecided.STALE_RECORD, (removed,))
+    check_permits(loaded, request)
+    enough = request.permits <= loaded.semaphore.free(loaded.now)
+    if loaded.semaphore.mode == "closed" and not enough:
+        return unchanged(loaded, Undecided.JOIN_ALONE)
+    semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
+    waiter = new_waiter(loaded, request)
+    if enough and not loaded.waiters:
+        return replace(_granted_at_once(loaded, semaphore, waiter), evicted=evicted)
+    created = WaiterTransition("created", waiter)
+    closed = semaphore.moved_to("closed", loaded.now)
+    deadline = deadline_task(loaded.name, waiter)
+    return Transition(closed, WAITING, (created,), effects=deadline, nudge=enough, evicted=evicted)
+
+
+def _granted_at_once(loaded: Loaded, semaphore: Semaphore, waiter: Waiter) -> Transition[Decided]:
+    after, grant = grant_permits(semaphore, waiter, loaded.now)
+    answer = WaitAnswer(grant.lease.held(loaded.name))
+    receipt = WaiterTransition("created", grant.waiter)
+    task = continuation_task(loaded.name, grant.waiter, grant.lease, loaded.now)
+    return Transition(after.with_clean_up(loaded.now), answer, (receipt,), effects=(task,))
+
+
+def _repeat(loaded: Loaded, waiter: Waiter, lease: LeaseRecord | None) -> Transition[Decided]:
+    """Answer a repeated wait. The answer "waiting" is given only once the semaphore is closed."""
+    if waiter.state == "waiting":
+        return _close(loaded)
+    if lease:
+        return unchanged(loaded, answer_of(loaded, lease))
+    return unchanged(loaded, WAITING if waiter.state == "lost" else ENDED)
+
+
+def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
+    """Answer "waiting" for a waiter that was created alone, once the semaphore is closed. Raises `Unavailable`.
+
+    If it is closed already and has too few free permits for this waiter, the operation that ends a lease will read the
+    wait queue.
+    """
+    if waiter.incarnation != loaded.incarnation:
+        raise Unavailable("the semaphore was deleted and created again in the meantime")
+    permits = loaded.semaphore.permits
+    if loaded.semaphore.mode == "closed" and loaded.semaphore.free(loaded.now) < waiter.permits <= permits:
+        return unchanged(loaded, WAITING)
+    return _close(loaded)
+
+
+def _close(loaded: Loaded) -> Transition[WaitAnswer]:
+    """Close the semaphore, unless it is closed, and have an admit run read the wait queue."""
+    closed = loaded.semaphore.moved_to("closed", loaded.now)
+    return Transition(loaded.semaphore if loaded.semaphore.mode == "closed" else closed, WAITING, nudge=True)
+
+
+def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
+    assert request.continuation is not None, "only a wait with a continuation has a record"
+    return Waiter(
+        id=request.id,
+        incarnation=loaded.incarnation,
+        continuation=request.continuation,
+        permits=request.permits,
+        lease_seconds=request.lease_seconds,
+        release_on_return=request.release_on_return,
+        release_on_failure=request.release_on_failure,
+        resumes=request.resumes,
+        resumed=request.resumed,
+        holder=request.holder,
+        on_timeout=request.on_timeout,
+        deadline_at=_after(loaded.now, request.deadline_seconds),
+    )
+
+
+def _after(now: datetime, seconds: float | None) -> datetime | None:
+    return None if seconds is None else now + timedelta(seconds=seconds)
+
+
+# --- leaving the wait queue ---
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A waiter that leaves the wait queue without a grant, and the task that this asks for."""
+
+    transition: WaiterTransition
+    effects: tuple[Effect, ...] = ()
+
+
+def cancel(waiter: Waiter) -> Departure | None:
+    """Take a cancelled wait out of the wait queue; None if it no longer waits."""
+    return Departure(leave(waiter, "cancelled")) if waiter.state == "waiting" else None
+
+
+def time_out(name: str, waiter: Waiter, now: datetime) -> Departure | None:
+    """Take a wait out of the wait queue at its deadline; None if it no longer waits. Raises `Unavailable` if early."""
+    if waiter.state != "waiting" or waiter.deadline_at is None:
+        return None
+    if not waiter.is_late(now):
+        raise Unavailable("the deadline has not passed by the server's clock")
+    return Departure(leave(waiter, "timed_out"), timeout_task(name, waiter, now))

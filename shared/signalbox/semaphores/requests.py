@@ -1,0 +1,202 @@
+"""The requests that HTTP and Python callers both build, checked when they are made.
+
+A request that is not allowed raises `BadSemaphore` with the field that is wrong and its allowed values.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.keys import valid_key
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.listings import Listing
+from signalbox.core.problems import BadKey
+from signalbox.core.request_fields import REQUIRED, RequestFields
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.model import parse_lease_id
+from signalbox.semaphores.problems import BadSemaphore
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class SemaphoreSettings:
+    """The number of permits, the default length of leases, and the time after which an unused semaphore is deleted."""
+
+    permits: int
+    lease_seconds: float
+    delete_after_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        fields = _fields_of(self)
+        fields.integer("permits", 1, LIMITS.permits_max)
+        _keep_seconds(self, "lease_seconds", CORE_LIMITS.lease_seconds_max)
+        _keep_seconds(self, "delete_after_seconds", LIMITS.delete_after_seconds_max, default=None)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a `PUT`."""
+        RequestFields(body, BadSemaphore).only(*cls.__slots__)
+        return cls(body.get("permits"), body.get("lease_seconds"), body.get("delete_after_seconds"))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsPatch:
+    """Settings to change; the others stay."""
+
+    changes: Mapping[str, Any]
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a `PATCH`."""
+        RequestFields(body, BadSemaphore).only(*SemaphoreSettings.__slots__)
+        return cls(body)
+
+    def applied_to(self, settings: SemaphoreSettings) -> SemaphoreSettings:
+        """Return the settings with these changes."""
+        return replace(settings, **self.changes)
+
+
+OF_THE_KIT = ("resumes", "resumed")
+"""The fields of a wait that only the kit sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRequest:
+    """A wait for permits. Without a continuation it is answered at once, with a lease or without.
+
+    `holder` names the caller, so that deadlocks between several waits can be found. A task with `release_on_failure`
+    waits again between its attempts: `resumes` is its operation, and `resumed` the number of its earlier waits. No
+    caller's wait has these two.
+    """
+
+    id: str
+    continuation: Call | None = None
+    lease_seconds: float | None = None
+    permits: int = 1
+    deadline_seconds: float | None = None
+    on_timeout: Call | None = None
+    release_on_return: bool = False
+    release_on_failure: bool = False
+    resumes: str = ""
+    resumed: int = 0
+    holder: str = ""
+
+    def __post_init__(self) -> None:
+        fields = _fields_of(self)
+        check_wait_id(self.id)
+        fields.integer("permits", 1, LIMITS.permits_max)
+        _keep_seconds(self, "lease_seconds", CORE_LIMITS.lease_seconds_max, default=None)
+        _keep_seconds(self, "deadline_seconds", LIMITS.deadline_seconds_max, default=None)
+        fields.flag("release_on_return")
+        fields.flag("release_on_failure")
+        _check_holder(fields.text("holder", ""))
+        if self.continuation is None:
+            self._check_plain()
+
+    def _check_plain(self) -> None:
+        for field in ("deadline_seconds", "on_timeout", "release_on_return", "release_on_failure", "holder"):
+            if getattr(self, field):
+                raise BadSemaphore(f"`continuation` is required with `{field}`.", field="continuation")
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
+        """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
+        fields = RequestFields(body, BadSemaphore).only(*(name for name in cls.__slots__ if name not in OF_THE_KIT))
+        calls = {name: _call(body, name) for name in ("continuation", "on_timeout")}
+        given = {name: value for name, value in fields.body.items() if value is not None}
+        return cls(**({"id": id_} | given | calls))
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRequest:
+    """The lease to end, by its lease id. A repeat with the same `operation` gets the same answer."""
+
+    lease: str
+    operation: str = ""
+
+    def __post_init__(self) -> None:
+        parse_lease_id(self.lease)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any], operation: str = "") -> Self:
+        """Parse the body of a `POST`."""
+        fields = RequestFields(body, BadSemaphore).only("lease")
+        return cls(fields.value("lease"), operation)
+
+
+@dataclass(frozen=True, slots=True)
+class RenewRequest:
+    """The lease to renew, by its lease id, and its new length; None is the length it was granted for."""
+
+    lease: str
+    lease_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        parse_lease_id(self.lease)
+        _keep_seconds(self, "lease_seconds", CORE_LIMITS.lease_seconds_max, default=None)
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the body of a `POST`."""
+        fields = RequestFields(body, BadSemaphore).only("lease", "lease_seconds")
+        return cls(fields.value("lease"), body.get("lease_seconds"))
+
+
+@dataclass(frozen=True, slots=True)
+class SemaphoresQuery:
+    """A page of the semaphores by name, all or only those that have waiters; or the deadlocks among these."""
+
+    waiting: bool
+    listing: Listing
+    deadlocks: bool = False
+
+    @classmethod
+    def from_request(cls, query: Mapping[str, str]) -> Self:
+        """Parse ``waiting=``, ``deadlocks=``, ``limit=`` and ``page_token=``. Raises `BadSemaphore` or `BadQuery`."""
+        waiting = query.get("waiting", "")
+        if waiting not in ("", "true"):
+            raise BadSemaphore("`waiting` must be `true`, or left out to list all semaphores.", field="waiting")
+        deadlocks = query.get("deadlocks", "")
+        if deadlocks not in ("", "true") or (deadlocks and waiting):
+            raise BadSemaphore("`deadlocks` must be `true`, without `waiting`.", field="deadlocks")
+        return cls(
+            bool(waiting),
+            Listing.from_request(query, f"semaphores {waiting}", LIMITS.semaphores_listed_max),
+            bool(deadlocks),
+        )
+
+
+def _check_holder(holder: str) -> None:
+    if len(holder.encode("utf-8", "surrogatepass")) > LIMITS.wait_id_bytes_max or _SURROGATE.search(holder):
+        raise BadSemaphore(f"`holder` has at most {LIMITS.wait_id_bytes_max} bytes of UTF-8.", field="holder")
+
+
+def check_name(name: str) -> str:
+    """Return a semaphore's name, or raise `BadKey`."""
+    if not valid_key(name) or len(name.encode()) > LIMITS.semaphore_name_bytes_max:
+        most = f"{LIMITS.semaphore_name_bytes_max:,}"
+        raise BadKey(f"A semaphore's name is a key of 1 to {most} bytes of UTF-8, without '/'.", field="name")
+    return name
+
+
+def check_wait_id(id_: Any) -> str:
+    """Return a wait's id, or raise `BadSemaphore`."""
+    if not isinstance(id_, str) or not valid_key(id_) or len(id_.encode()) > LIMITS.wait_id_bytes_max:
+        raise BadSemaphore(f"`id` must be a key of 1 to {LIMITS.wait_id_bytes_max} bytes, without '/'.", field="id")
+    return id_
+
+
+def _fields_of(request: Any) -> RequestFields:
+    return RequestFields({name: getattr(request, name) for name in request.__slots__}, BadSemaphore)
+
+
+def _keep_seconds(request: Any, name: str, most: float, default: Any = REQUIRED) -> None:
+    """Check a number of seconds and keep it as a float; with a default it may be absent."""
+    object.__setattr__(request, name, _fields_of(request).seconds(name, most, default))
+
+
+def _call(body: Mapping[str, Any], field: str) -> Call | None:
+    return None if body.get(field) is None else Call.from_request(body[field], field)

@@ -1,0 +1,363 @@
+"""Reads and guarded writes of semaphores.
+
+    read the record ──► read queue and releases, as the decision asks ──► decide ──► commit ──► alarm and nudge
+      ▲                                                                     │ conflict, or no answer
+      └─────────────────────────── jittered pause ──────────────────────────┘
+
+`change` runs this loop with `perform`. It is always safe to decide again: from the wait's id, its lease or the
+operation's name, a decision recognises what an earlier commit of the same operation has done. If the answer of a commit
+was lost, the record is read again before anything is concluded.
+
+Alarm and nudge need no outbox: `alarm_at` and `sweep_at` in the record lead the sweeper to tasks that were not created.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from signalbox.core.effects import Decision
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import (
+    REMOVE,
+    SERVER_TIME,
+    Change,
+    Committed,
+    Conflict,
+    Delete,
+    Guard,
+    Must,
+    Ports,
+    Put,
+    Query,
+    Snapshot,
+    Store,
+    Write,
+)
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.queries import Order as OrderBy
+from signalbox.core.times import microseconds
+from signalbox.semaphores.machine import transitions
+from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Rule, Transition, WaiterTransition
+from signalbox.semaphores.machine.wait_queue import head_of
+from signalbox.semaphores.model import (
+    NOTHING_KNOWN,
+    LeaseRecord,
+    Release,
+    Semaphore,
+    Waiter,
+    path_of,
+    release_path,
+    waiter_path,
+)
+from signalbox.semaphores.problems import NoSemaphore
+from signalbox.semaphores.requests import check_name
+
+Answer = TypeVar("Answer")
+
+SINCE = OrderBy(("since",))
+EXPIRES_AT = OrderBy(("expires_at",))
+READ_ON_FACTOR = 4
+NOT_CREATED = "admit run not created, left to the sweeper"
+
+
+# --- change ---
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Generic[Answer]):
+    """The transition that was committed, or that had nothing to commit (`committed` is None), and what it rests on."""
+
+    loaded: Loaded
+    transition: Transition[Answer]
+    committed: Committed | None
+
+    @property
+    def answer(self) -> Answer:
+        """The transition's answer."""
+        return self.transition.answer
+
+    def came_before(self, end: datetime) -> bool:
+        """Return whether the commit, if there was one, came before a lease's end."""
+        return self.committed is None or self.committed.commit_time < end
+
+
+def change(
+    ports: Ports, reads: "SemaphoreReads", rule: Rule[Answer], *, attempts_max: int | None = None
+) -> Changed[Answer]:
+    """Change a semaphore by a decision, and create the alarm and the nudge that it needs.
+
+    Raises `NoSemaphore`, what the decision raises, or `Contended` if every commit failed or its answer is not known.
+    """
+
+    def decide(loaded: Loaded) -> Decision[Writes, tuple[Loaded, Transition[Answer]]]:
+        transition = transitions.with_alarm(rule(loaded), loaded.now)
+        if not transition.commits(loaded):
+            return Decision((), (loaded, transition))
+        return Decision(_writes(loaded, transition), (loaded, transition), _effects(loaded, transition))
+
+    retry_on = (Conflict, Unavailable)
+    (loaded, transition), committed = perform(ports, reads, decide, attempts_max=attempts_max, retry_on=retry_on)
+    _announce(ports, loaded, transition, committed)
+    return Changed(loaded, transition, committed)
+
+
+def _writes(loaded: Loaded, transition: Transition[Any]) -> Writes:
+    """Return the writes. The semaphore's own is last: a reader that sees only some of them sees its old record."""
+    record = transition.semaphore.to_record(loaded.now)
+    return (*writes_of(loaded, transition), Put(path_of(loaded.name), record, loaded.update_time))
+
+
+def _effects(loaded: Loaded, transition: Transition[Any]) -> tuple[Any, ...]:
+    """Return the effects of the commit. If there are any, they include the alarm."""
+    if not transition.effects:
+        return ()
+    return (*transition.effects, *transitions.new_alarm(loaded, transition.semaphore))
+
+
+def _announce(ports: Ports, loaded: Loaded, transition: Transition[Any], committed: Committed | None) -> None:
+    """Create the alarm and the nudge of a transition. If this fails, the record leads the sweeper to both."""
+    try:
+        if committed and not transition.effects:
+            ports.queue.create(transitions.new_alarm(loaded, transition.semaphore))
+        if transition.nudge:
+            nudge(ports, loaded, committed.commit_time if committed else loaded.now)
+    except (Unavailable, Problem):
+        ports.log.info(NOT_CREATED, semaphore=loaded.name)
+
+
+def nudge(ports: Ports, loaded: Loaded, moment: datetime) -> None:
+    """Create the admit run that sees the commits made at `moment`. Raises `Unavailable`."""
+    ports.queue.create([transitions.nudge_task(loaded.name, loaded.incarnation, moment)])
+
+
+def wake_behind(ports: Ports, name: str, departed: Waiter) -> None:
+    """Create an admit run if a waiter that left the wait queue has made room for the waiters behind it.
+
+    Only a waiter that needed several permits can have blocked others from free ones. If this fails, the sweeper finds
+    the free permits.
+    """
+    if departed.permits == 1:
+        return
+    try:
+        loaded = load(ports, name)
+        if loaded.semaphore.has_room(loaded.now):
+            nudge(ports, loaded, loaded.now)
+    except (Unavailable, Problem):
+        ports.log.info(NOT_CREATED, semaphore=name)
+
+
+# --- read ---
+
+
+def no_reads(_: Loaded) -> QueueReads:
+    """Choose to decide by the record alone."""
+    return QueueReads()
+
+
+def no_lease(_: Loaded) -> None:
+    """Choose to read no release."""
+
+
+@dataclass(frozen=True, slots=True)
+class SemaphoreReads:
+    """The read plan: the semaphore's record, together with a wait's; then `releases`; then the queue by `queue_reads`.
+
+    The record of `wait_id` is read from the attempt `wait_from_attempt` on: the first attempts rely on a create, whose
+    precondition fails if the record exists. If `lease_of` finds a lease, all records are read again together with the
+    release of that lease: only a read at one instant shows whether the lease is held. Before the attempt
+    `lease_from_attempt` they are not: those commits require that there is no release.
+    """
+
+    name: str
+    queue_reads: Callable[[Loaded], QueueReads] = no_reads
+    wait_id: str | None = None
+    wait_from_attempt: int = 0
+    lease_of: Callable[[Loaded], LeaseRecord | None] = no_lease
+    lease_from_attempt: int = 0
+    releases: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path of the semaphore's record."""
+        return path_of(self.name)
+
+    def load(self, store: Store, attempt: int) -> Loaded:
+        """Load the semaphore and then, never before, its wait queue. Raises `NoSemaphore`."""
+        check_name(self.name)
+        loaded = self._read(store, attempt)
+        if attempt >= self.lease_from_attempt and (lease := self.lease_of(loaded)):
+            loaded = self._read(store, attempt, release_path(self.name, lease.lease_id))
+        loaded = read_releases(store, loaded, self.releases)
+        return read_queue(store, loaded, self.queue_reads(loaded))
+
+    def _read(self, store: Store, attempt: int, release: str = "") -> Loaded:
+        """Read, at one instant, the semaphore, the wait, and a release that was left."""
+        with_wait = self.wait_id is not None and attempt >= self.wait_from_attempt
+        wait = waiter_path(self.name, self.wait_id or "") if with_wait else ""
+        snapshot, *others = store.read(self.path, *filter(None, (wait, release)))
+        loaded = loaded_from(self.name, snapshot)
+        if with_wait:
+            loaded = replace(loaded, wait=read_waiter(others[0]), wait_read=True)
+        return replace(loaded, release=read_release(others[-1])) if release else loaded
+
+
+def load(ports: Ports, name: str) -> Loaded:
+    """Load a semaphore's record. Raises `NoSemaphore`."""
+    return SemaphoreReads(name).load(ports.store, 0)
+
+
+def loaded_from(name: str, snapshot: Snapshot) -> Loaded:
+    """Return the contents of a semaphore's record. Raises `NoSemaphore`."""
+    if snapshot.data is None:
+        raise NoSemaphore(f"Semaphore {name!r} does not exist. Create it with `PUT`, or check its name.", field="name")
+    semaphore = Semaphore.from_record(snapshot.data)
+    return Loaded(name, semaphore, incarnation_of(snapshot), snapshot.read_time, snapshot.update_time)
+
+
+def incarnation_of(snapshot: Snapshot) -> int:
+    """Return a semaphore's create time in microseconds, which distinguishes it from others of the same name."""
+    assert snapshot.create_time is not None, "a record that exists has a create time"
+    return microseconds(snapshot.create_time)
+
+
+def read_waiter(snapshot: Snapshot) -> Waiter | None:
+    """Return the wait of a record, or None if the record does not exist."""
+    if snapshot.data is None:
+        return None
+    return Waiter.from_record(snapshot.id, snapshot.data, snapshot.update_time, snapshot.create_time)
+
+
+def read_release(snapshot: Snapshot) -> Release | None:
+    """Return the release of a record, or None if the record does not exist."""
+    return None if snapshot.data is None else Release.from_record(snapshot.data, snapshot.create_time)
+
+
+def waiters_query(name: str, limit: int, after: tuple[datetime, str] | None = None) -> Query:
+    """Return the query of the first waiters by `since`. Only a record in the wait queue has that field."""
+    return Query(f"{path_of(name)}/waiters", order_by=(SINCE,), limit=limit, after=after or ())
+
+
+def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
+    """Read the waiters and receipts that a decision needs in addition to the record."""
+    loaded = replace(loaded, reads=reads)
+    if reads.waiters and reads.in_order:
+        loaded = _read_known(store, loaded) or _read_in_order(store, loaded)
+    elif reads.waiters:
+        page = _waiters(store.query(waiters_query(loaded.name, reads.waiters, reads.after)))
+        loaded = replace(loaded, waiters=page, more_waiters=len(page) == reads.waiters)
+    if reads.receipts:
+        query = Query(f"{path_of(loaded.name)}/waiters", order_by=(EXPIRES_AT,), limit=reads.receipts)
+        loaded = replace(loaded, receipts=_waiters(store.query(query)))
+    return loaded
+
+
+def read_releases(store: Store, loaded: Loaded, limit: int) -> Loaded:
+    """Read the releases that were left for an admit run, always before the wait queue; with a limit of 0, none."""
+    if not limit:
+        return loaded
+    found = store.query(Query(f"{path_of(loaded.name)}/releases", limit=limit))
+    releases = (Release.from_record(snapshot.data or {}, snapshot.create_time) for snapshot in found)
+    return replace(loaded, releases=tuple(releases))
+
+
+def _read_known(store: Store, loaded: Loaded) -> Loaded | None:
+    """Read the first waiters of the known head; None if it is too short or one of them no longer waits."""
+    known, count = loaded.semaphore.known, loaded.reads.waiters
+    if count > len(known.ids):
+        return None
+    found = _waiters(store.read(*(waiter_path(loaded.name, id_) for id_ in known.ids[:count])))
+    if len(found) < count or not all(known.has(waiter, loaded.incarnation) for waiter in found):
+        return None
+    return replace(loaded, waiters=found, more_waiters=True, known=known.behind(count))
+
+
+def _read_in_order(store: Store, loaded: Loaded) -> Loaded:
+    """Read waiters; if it is not certain which is the first, read more of them at one instant."""
+    count = loaded.reads.waiters
+    limit = loaded.semaphore.known.page(count)
+    while True:
+        page = _waiters(store.query(waiters_query(loaded.name, limit)))
+        more = len(page) == limit
+        head = head_of(page, more=more)
+        if head or not more:
+            own = [waiter for waiter in head[count:] if waiter.incarnation == loaded.incarnation]
+            waiters, more = head[:count], more or len(head) > count
+            return replace(loaded, waiters=waiters, more_waiters=more, known=NOTHING_KNOWN.after(own))
+        limit *= READ_ON_FACTOR
+
+
+def _waiters(snapshots: Iterable[Snapshot]) -> tuple[Waiter, ...]:
+    return tuple(waiter for snapshot in snapshots if (waiter := read_waiter(snapshot)))
+
+
+# --- write ---
+
+
+def writes_of(loaded: Loaded, transition: Transition[Any]) -> list[Write]:
+    """Return the writes of a transition, except the semaphore's own."""
+    name, now = loaded.name, loaded.now
+    waiters = [waiter_write(name, waiter, now) for waiter in transition.waiters]
+    created = [create_release(name, release) for release in transition.releases_created]
+    applied: list[Write] = [Delete(release_path(name, release.lease_id)) for release in transition.releases_applied]
+    required = [Delete(release_path(name, lease.lease_id), Must.NOT_EXIST) for lease in transition.unreleased]
+    written = [*waiters, *created, *applied, *required]
+    return [*written, *_notes(name, transition, {write.path for write in written})]
+
+
+def waiter_write(name: str, transition: WaiterTransition, now: datetime) -> Write:
+    """Return the guarded write of a waiter's transition."""
+    waiter = transition.waiter
+    path = waiter_path(name, waiter.id)
+    match transition.kind:
+        case "created":
+            return put_waiter(path, waiter, now, Must.NOT_EXIST)
+        case "left":
+            return leave(path, waiter, now)
+        case "requeued":
+            return requeue(path, waiter)
+        case "kept":
+            return _change(path, {"expires_at": _expiry(now)}, waiter.version)
+        case "removed":
+            return Delete(path, waiter.version)
+
+
+def put_waiter(path: str, waiter: Waiter, now: datetime, guard: Guard) -> Write:
+    """Write a wait's record. Its place in the wait queue is its create time, and `since` is close to that."""
+    place = {"since": SERVER_TIME} if waiter.state == "waiting" else {"expires_at": _expiry(now)}
+    return Put(path, waiter.to_record() | {"joined": SERVER_TIME} | place, guard)
+
+
+def leave(path: str, waiter: Waiter, now: datetime) -> Write:
+    """Take a waiter out of the wait queue and keep its record as a receipt, unless its record has changed."""
+    fields: dict[str, Any] = {"state": waiter.state, "since": REMOVE, "expires_at": _expiry(now)}
+    if waiter.state == "granted":
+        fields["grant"] = waiter.grant
+    return _change(path, fields, waiter.version)
+
+
+def requeue(path: str, waiter: Waiter) -> Change:
+    """Put a waiter back into its old place."""
+    fields = {"state": waiter.state, "grant": waiter.grant, "since": waiter.since, "expires_at": REMOVE}
+    return _change(path, fields, waiter.version)
+
+
+def create_release(name: str, release: Release) -> Put:
+    """Create the record of a token's end. A second create of it fails."""
+    return Put(release_path(name, release.lease_id), release.to_record(), Must.NOT_EXIST)
+
+
+def _change(path: str, fields: dict[str, Any], guard: datetime | None) -> Change:
+    assert guard is not None, "a waiter that changes was read"
+    return Change(path, {(name,): value for name, value in fields.items()}, guard)
+
+
+def _notes(name: str, transition: Transition[Any], written: set[str]) -> list[Write]:
+    """Note evicted leases in their waiters' records, except in records that are written anyway, as of later waits."""
+    paths = {waiter_path(name, lease.id) for lease in transition.evicted} - written
+    return [Change(path, {("state",): "lost"}, Must.EXIST) for path in sorted(paths)]
+
+
+def _expiry(now: datetime) -> datetime:
+    return now + timedelta(seconds=CORE_LIMITS.receipt_seconds)

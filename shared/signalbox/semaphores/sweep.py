@@ -1,0 +1,128 @@
+"""The sweeper's part, and the removal of semaphores and of the records below them.
+
+The sweeper finds semaphores whose alarm was lost, that have old receipts, or that are no longer used. One field,
+`sweep_at`, is the time by which a semaphore must be visited for any of these reasons, so a sweep that finds none due
+costs one read. Every visit moves `sweep_at` past now: the commit of what it changed does so, and otherwise the visit
+postpones it.
+
+The kit deletes receipts itself, under a precondition, and not by a time-to-live policy: a receipt is deleted only if
+the semaphore's record has no lease of its wait.
+"""
+
+from contextlib import suppress
+
+from signalbox.core import outbox
+from signalbox.core.effects import Decision
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Budget, Change, Conflict, Delete, Guard, Ports, Query, Snapshot, unlimited
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.reads import due_records
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.machine import settings, wait_queue
+from signalbox.semaphores.machine.transitions import Loaded, clean_up_task
+from signalbox.semaphores.model import COLLECTION, Semaphore, path_of
+from signalbox.semaphores.problems import NoSemaphore
+from signalbox.semaphores.storage import SemaphoreReads, change, incarnation_of
+
+FAILURES = (Conflict, Unavailable, Problem)
+
+
+def sweep(ports: Ports, budget: Budget = unlimited) -> int:
+    """Visit the semaphores that are due, those that are due longest first; return the number of visits."""
+    visits = 0
+    for snapshot in due_records(ports.store, COLLECTION, "sweep_at", LIMITS.semaphores_sweep_page, budget()):
+        _visit(ports, snapshot)
+        visits += 1
+    return visits
+
+
+def _visit(ports: Ports, snapshot: Snapshot) -> None:
+    try:
+        moved = _look_after(ports, snapshot)
+    except FAILURES as error:
+        ports.log.info("semaphore left to a later sweep", semaphore=snapshot.id, reason=str(error))
+        moved = False
+    if not moved:
+        _postpone(ports, snapshot)
+
+
+def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
+    """Delete the semaphore if it is unused, or admit and clean up; return whether that changed the semaphore."""
+    assert snapshot.data is not None, "a query finds only records that exist"
+    assert snapshot.update_time is not None
+    name, semaphore = snapshot.id, Semaphore.from_record(snapshot.data)
+    if settings.is_unused(semaphore, snapshot.read_time, snapshot.update_time):
+        remove(ports, name, incarnation_of(snapshot), snapshot.guard)
+        return True
+    reads = SemaphoreReads(name, wait_queue.admit_reads, releases=LIMITS.releases_page_max)
+    admitted = change(ports, reads, wait_queue.admit).committed
+    if not settings.clean_up_due(semaphore, snapshot.read_time):
+        return admitted is not None
+    return _clean_up(ports, name) or admitted is not None
+
+
+def _clean_up(ports: Ports, name: str) -> bool:
+    """Delete a few pages of old receipts; return whether that changed the semaphore."""
+    for page in range(LIMITS.clean_pages_max):
+        changed = change(ports, SemaphoreReads(name, settings.clean_up_reads), settings.clean_up)
+        if not settings.clean_up_due(changed.transition.semaphore, changed.loaded.now):
+            return page > 0 or changed.committed is not None
+    return True
+
+
+def _postpone(ports: Ports, snapshot: Snapshot) -> None:
+    """Move `sweep_at` of a semaphore that this visit did not change, unless another commit has moved it."""
+    assert snapshot.data is not None, "a query finds only records that exist"
+    assert snapshot.update_time is not None
+    pause = snapshot.data["sweep_at"] - snapshot.update_time
+    later = settings.postponed(Semaphore.from_record(snapshot.data), pause, snapshot.read_time)
+    with suppress(*FAILURES):
+        ports.store.commit([Change(snapshot.path, {("sweep_at",): later}, snapshot.guard)])
+
+
+# --- removal ---
+
+
+def delete(ports: Ports, name: str) -> None:
+    """Delete a semaphore; its waits end. Raises `NoSemaphore` or `Unavailable`.
+
+    Only the semaphore that this call finds first is deleted: one of the same name that was created in the meantime
+    stays, with its waiters.
+    """
+    incarnations: list[int] = []
+
+    def decide(loaded: Loaded) -> Decision[Writes, None]:
+        incarnations.append(loaded.incarnation)
+        if loaded.incarnation != incarnations[0]:
+            raise NoSemaphore(f"The semaphore {name!r} was deleted and created again in the meantime.", field="name")
+        writes = (Delete(path_of(name), loaded.update_time),)
+        return Decision(writes, None, (clean_up_task(name, loaded.incarnation),))
+
+    perform(ports, SemaphoreReads(name), decide)
+
+
+def remove(ports: Ports, name: str, incarnation: int, guard: Guard) -> None:
+    """Delete a semaphore's record, and enqueue the clean-up of the records below it. Raises `Conflict`."""
+    outbox.commit(ports, [Delete(path_of(name), guard)], [clean_up_task(name, incarnation)])
+
+
+def clean_deleted(ports: Ports, name: str, incarnation: int) -> None:
+    """Delete the records below a deleted semaphore; those of a new one of the same name stay.
+
+    Raises `Unavailable` if a record was not deleted, so that the task is retried: no other process would delete it.
+    """
+    for collection in ("waiters", "releases"):
+        after: tuple[str, ...] = ()
+        while page := ports.store.query(
+            Query(f"{path_of(name)}/{collection}", limit=LIMITS.receipts_page_max, after=after)
+        ):
+            old = [snapshot for snapshot in page if snapshot.data and snapshot.data["incarnation"] <= incarnation]
+            _delete_each(ports, old)
+            after = (page[-1].id,)
+
+
+def _delete_each(ports: Ports, old: list[Snapshot]) -> None:
+    outcomes = ports.store.write_each([Delete(snapshot.path, snapshot.guard) for snapshot in old]) if old else ()
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    if failed:
+        raise Unavailable(f"{len(failed)} records of a deleted semaphore were not deleted") from failed[0]

@@ -1,0 +1,339 @@
+"""Every decision about standings, and the tasks that it asks for, as pure functions of what was read.
+
+A *visit* of a yoke compares the yoke with the record of what was counted for it, and adds the difference to its
+standings. The record is written in the same commit, under its guard. So a visit may be repeated, late, out of order or
+interrupted: once the work is done there is no difference, and of two concurrent visits one fails.
+
+    yoke     counted record  event  walk
+    -------  --------------  -----  -----
+    exists   none            count  count
+    exists   current         done   done
+    exists   outdated        count  count
+    exists   of its absence  count  count
+    deleted  none            count  done
+    deleted  current         count  count
+    deleted  outdated        count  count
+    deleted  of its absence  count  done
+
+An event of a deleted yoke writes the record even if it is there already, so that the commit of a concurrent visit that
+has read the yoke fails. A walk follows no event, so it leaves that record alone.
+
+Each standing that changes is written in one of two ways. An adjustment is a record of its own, which cannot conflict; a
+fold run adds it later.
+
+    standing                               written     task
+    -------------------------------------  ----------  ---------
+    not written for 1.5 seconds            standing    -
+    not written for 1.5 seconds, crossing  standing    threshold
+    written a second ago                   adjustment  fold
+    any, after a lost race                 adjustment  fold
+
+A *fold run* adds the adjustments of a standing page by page, and deletes them in the same commit. Full pages are first
+replaced by one adjustment with their sum, so that a run writes the standing once.
+
+    page   if                            written     next
+    -----  ----------------------------  ----------  -----
+    empty  -                             -           done
+    full   -                             adjustment  again
+    full   a recount is in progress      standing    again
+    full   it is the last of the run     standing    again
+    other  -                             standing    done
+
+A *recount* adds up the counted records of a standing in turns of a few pages, and then repairs the standing. A turn
+holds only if no waiting adjustment is of a yoke in its pages, and the standing is not written meanwhile.
+
+    pages  waiting adjustments  written                   next
+    -----  -------------------  ------------------------  --------------
+    more   none                 standing and its recount  the next turn
+    more   of other yokes       standing and its recount  the next turn
+    last   none                 standing, repaired        done
+    last   of other yokes       standing, repaired        done
+    any    of these yokes       -                         the same turn
+    any    of unknown yokes     -                         the same turn
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
+from signalbox.core.problems import Unavailable
+from signalbox.core.times import microseconds, slot_end
+from signalbox.standings.limits import LIMITS
+from signalbox.standings.model.declarations import Declarations, Threshold
+from signalbox.standings.model.standings import (
+    NOT_COUNTED,
+    Adjustment,
+    Counted,
+    Entries,
+    Move,
+    Moves,
+    Place,
+    Recount,
+    Standing,
+)
+from signalbox.standings.model.yokes import ZERO, StandingKey, Tally, Value, Yoke, YokeKey
+
+RECOUNT_ATTEMPTS_MAX = 5
+"""Attempts of one turn of a recount while its yokes are written."""
+
+
+# --- visits ---
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a standing loses and gains in a visit: a yoke, nothing, or a yoke with another value."""
+
+    removed: Move | None
+    added: Move | None
+    removed_value: Value = None
+    added_value: Value = None
+
+    @property
+    def tally(self) -> Tally:
+        return sum((move.tally for move in self.moves), ZERO)
+
+    @property
+    def moves(self) -> Moves:
+        """The loss and the gain, each at its place."""
+        lost = [Move(self.removed.place, ZERO - self.removed.tally)] if self.removed else []
+        return (*lost, *([self.added] if self.added else []))
+
+    @property
+    def adjustment(self) -> Adjustment:
+        return Adjustment(self.tally, self.moves)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedStanding:
+    """A standing and its update time; `others` are the extremes of the other yokes, if the change needs them."""
+
+    standing: Standing
+    update_time: datetime | None
+    others: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a visit of a yoke has read: the yoke, its counted record and the declarations, at one instant.
+
+    `version` and `since` are the update time and create time of the yoke, `counted_at` is the update time of the
+    counted record. `standings` are those that change; they are read afterwards. `contended` is true after a lost race.
+    """
+
+    key: YokeKey
+    now: datetime
+    yoke: Yoke | None
+    version: datetime | None
+    since: datetime | None
+    counted: Counted | None
+    counted_at: datetime | None
+    declarations: Declarations
+    contended: bool = False
+    standings: Mapping[StandingKey, LoadedStanding] = field(default_factory=dict)
+
+    @property
+    def before(self) -> Entries:
+        return (self.counted or NOT_COUNTED).entries
+
+    @property
+    def after(self) -> Entries:
+        if self.yoke is None:
+            return {}
+        return dict.fromkeys(self.declarations.keys_of(self.yoke), self.yoke.value)
+
+    @property
+    def changes(self) -> Mapping[StandingKey, Change]:
+        """The standings that change. A yoke that was deleted and created again has another place, which is a change."""
+        before, after = self.before, self.after
+        counted_since = (self.counted or NOT_COUNTED).since
+        changes = {
+            key: Change(
+                self._move(before, key, counted_since),
+                self._move(after, key, self.since),
+                before.get(key),
+                after.get(key),
+            )
+            for key in sorted(before.keys() | after.keys())
+        }
+        return {key: change for key, change in changes.items() if change.removed != change.added}
+
+    def _move(self, entries: Entries, key: StandingKey, since: datetime | None) -> Move | None:
+        return Move((since, self.key.id), Tally.of(entries[key])) if since and key in entries else None
+
+    def is_busy(self, key: StandingKey) -> bool:
+        """Return whether a standing must not be written now: it was written recently, or this visit lost a race."""
+        update_time = self.standings[key].update_time if key in self.standings else None
+        quiet = timedelta(seconds=LIMITS.standing_quiet_seconds)
+        return self.contended or (update_time is not None and self.now - update_time < quiet)
+
+
+def is_done(visit: Visit) -> bool:
+    """Return whether an event has nothing to write: this version of the yoke was counted by these declarations."""
+    counted = visit.counted
+    if counted is None or visit.yoke is None:
+        return False
+    return (counted.version, counted.revision) == (visit.version, visit.declarations.revision)
+
+
+def is_done_on_walk(visit: Visit) -> bool:
+    """Return whether a walk has nothing to write."""
+    if visit.yoke is None:
+        return visit.counted is None or visit.counted.gone_at is not None
+    return is_done(visit)
+
+
+def counted_after(visit: Visit, logged: tuple[StandingKey, ...]) -> Counted:
+    """Return the counted record after a visit that leaves adjustments to the `logged` standings."""
+    yoke = visit.yoke
+    return Counted(
+        version=visit.version,
+        revision=visit.declarations.revision,
+        value=yoke.value if yoke else None,
+        keys=tuple(visit.after),
+        logged=tuple(sorted({*logged, *_unfolded(visit)})),
+        since=visit.since,
+        gone_at=visit.now if yoke is None else None,
+    )
+
+
+def _unfolded(visit: Visit) -> list[StandingKey]:
+    """Return the standings with an earlier adjustment of this yoke that may not be added yet."""
+    assert visit.counted is None or visit.counted_at is not None, "a record that was read has its time"
+    loaded = visit.standings
+    return [
+        key
+        for key in (visit.counted or NOT_COUNTED).logged
+        if not (key in loaded and _is_folded(loaded[key].standing, visit.counted_at))
+    ]
+
+
+def _is_folded(standing: Standing, counted_at: datetime | None) -> bool:
+    return standing.folded_at is not None and counted_at is not None and standing.folded_at >= counted_at
+
+
+def standing_after(loaded: LoadedStanding, change: Change) -> Standing:
+    """Return a standing after a change that is written directly."""
+    standing = loaded.standing.moved(change.tally, change.moves)
+    if loaded.standing.needs_extremes(change.removed_value):
+        return standing.with_extremes((*loaded.others, change.added_value))
+    return standing.with_extremes((standing.min, standing.max, change.added_value))
+
+
+def adjustment_id(visit: Visit, key: StandingKey) -> str:
+    """Return the id of an adjustment. It is a hash, so ids are spread, and no other visit that commits has it."""
+    return name_of("adjustment", visit.key.id, key.text, microseconds(visit.now))
+
+
+# --- fold runs ---
+
+
+def is_replaced_by_its_sum(standing: Standing, *, is_full: bool, may_merge: bool) -> bool:
+    """Return whether a page of adjustments is replaced by one with their sum, instead of added to the standing.
+
+    A recount in progress needs the places of the changes, which a sum does not have.
+    """
+    return is_full and may_merge and standing.recount is None
+
+
+def merged(adjustments: Sequence[Adjustment]) -> Adjustment:
+    """Return one adjustment with the sum of a page."""
+    return Adjustment(_sum(adjustments), None)
+
+
+def folded(standing: Standing, adjustments: Sequence[Adjustment], read_at: datetime) -> Standing:
+    """Return a standing after a page of adjustments that was read at a time.
+
+    A recount in progress begins again if the page contains a sum, since the places of its changes are unknown.
+    """
+    tally = _sum(adjustments)
+    if standing.recount and any(adjustment.moves is None for adjustment in adjustments):
+        return replace(standing, tally=standing.tally + tally, recount=Recount(standing.recount.run, read_at))
+    return standing.moved(tally, [move for adjustment in adjustments for move in adjustment.moves or ()])
+
+
+def _sum(adjustments: Iterable[Adjustment]) -> Tally:
+    return sum((adjustment.tally for adjustment in adjustments), ZERO)
+
+
+# --- recounts ---
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedPages:
+    """The sum of a few pages of counted records, and their extremes. `cursor` is None after the last page."""
+
+    cursor: Place | None
+    tally: Tally = ZERO
+    values: tuple[Value, ...] = ()
+
+    @property
+    def is_last(self) -> bool:
+        return self.cursor is None
+
+
+def recounted(
+    standing: Standing, begun: Recount, pages: WalkedPages, waiting: Sequence[Adjustment], values: Sequence[Value]
+) -> Standing | None:
+    """Return a standing after a turn of its recount, or None if a waiting adjustment is of a yoke in these pages.
+
+    After the last page the standing is repaired. `values` are its extremes by the counted records; if adjustments wait,
+    a fold run looks for them.
+    """
+    walked = begun.walked(pages.cursor, pages.tally)
+    if len(waiting) >= LIMITS.recount_waiting_max or not begun.rests_under(walked, waiting):
+        return None
+    if not pages.is_last:
+        return replace(standing, recount=walked)
+    extremes = (standing.min, standing.max) if waiting else values
+    return replace(standing, tally=walked.tally, recount=None).with_extremes(extremes)
+
+
+# --- tasks ---
+
+
+def fold_task(key: StandingKey, moment: datetime) -> Effect:
+    """Return the fold run that reads adjustments committed at `moment`. All those of one slot share a run."""
+    ends_at = slot_end(moment, LIMITS.fold_slot_seconds)
+    payload: Mapping[str, Any] = {"standing": key.text, "at": ends_at.isoformat()}
+    due_at = ends_at + timedelta(seconds=LIMITS.fold_margin_seconds)
+    return Effect(
+        name_of(key.path, "fold", microseconds(ends_at)),
+        STANDINGS_QUEUE,
+        STANDING_FOLD,
+        "fold",
+        payload,
+        not_before=due_at,
+    )
+
+
+def check_due(now: datetime, not_before: datetime) -> None:
+    """Raise `Unavailable` for a fold run that arrives before its slot has ended."""
+    if now < not_before:
+        raise Unavailable("the commits that this run should see may not have been made yet")
+
+
+def work_task(task: str, run: str, **work: Any) -> Effect:
+    """Return the task of one page of a walk, a removal or a recount, named after its run and its work."""
+    name = name_of("standings", task, run, *sorted(work.items()))
+    return Effect(name, STANDINGS_QUEUE, STANDING_FOLD, task, {"run": run, **work})
+
+
+def recount_task(run: str, key: StandingKey, turn: str, left: int) -> Effect:
+    """Return the task of one turn of a recount, which may be attempted `left` more times."""
+    return work_task("recount", run, standing=key.text, turn=turn, left=left)
+
+
+def threshold_tasks(key: StandingKey, standing: Standing, reached: Iterable[Threshold], now: datetime) -> list[Effect]:
+    """Return the tasks of the thresholds that a standing has reached; each has one name for ever."""
+    shown = standing.shown(key)
+    return [
+        replace(
+            threshold.call.effect(name_of(key.path, "threshold", threshold.name), now),
+            payload={**threshold.call.payload, "standing": shown},
+        )
+        for threshold in reached
+    ]

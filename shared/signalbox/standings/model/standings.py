@@ -1,0 +1,249 @@
+"""What is counted: the record of one yoke, the change of a standing, a standing, and the recount that repairs it.
+
+A *recount* walks over the counted records of a standing in the order of their *places*: the time when the yoke was
+created, then its id. Its state is stored in the standing's record. `tally` sums the yokes up to `cursor`, and those
+created after `until`, the time when the recount began. A process that changes the standing meanwhile also changes
+`tally` if the place of the change is covered. So the tally and the standing agree at the end, even if yokes are written
+all the time, unless the standing was wrong before.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, Self
+
+from signalbox.core.effects import name_of
+from signalbox.core.times import rfc3339
+from signalbox.standings.model.declarations import Threshold
+from signalbox.standings.model.yokes import UNIT, ZERO, StandingKey, Tally, Value, YokeKey, number_of
+
+Place = tuple[datetime, str]
+"""The position of a yoke in the walk of a recount: its create time and its id."""
+
+LAST_ID = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The tally that a standing gains at a place; a negative one is lost."""
+
+    place: Place
+    tally: Tally
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls((record["since"], record["id"]), Tally.from_record(record))
+
+    def to_record(self) -> dict[str, Any]:
+        return {"since": self.place[0], "id": self.place[1], **self.tally.to_record()}
+
+
+Moves = Sequence[Move]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A change of a busy standing that no fold run has added yet. `moves` is None for the sum of many changes."""
+
+    tally: Tally
+    moves: Moves | None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        moves = tuple(map(Move.from_record, record["moves"])) if "moves" in record else None
+        return cls(Tally.from_record(record), moves)
+
+    def to_record(self) -> dict[str, Any]:
+        moves = {} if self.moves is None else {"moves": [move.to_record() for move in self.moves]}
+        return self.tally.to_record() | moves
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """The state of a recount between two of its turns."""
+
+    run: str
+    until: datetime
+    cursor: Place | None = None
+    tally: Tally = ZERO
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any] | None) -> Self | None:
+        if record is None:
+            return None
+        cursor = (record["since"], record["id"]) if record["id"] else None
+        return cls(record["run"], record["until"], cursor, Tally.from_record(record))
+
+    def to_record(self) -> dict[str, Any]:
+        since, id_ = self.cursor or (None, "")
+        return {"run": self.run, "until": self.until, "since": since, "id": id_, **self.tally.to_record()}
+
+    @property
+    def turn(self) -> str:
+        """The name of the next turn. It differs between all turns of all recounts."""
+        cursor = (rfc3339(self.cursor[0]), self.cursor[1]) if self.cursor else ()
+        return name_of(self.run, rfc3339(self.until), *cursor)[:20]
+
+    def covers(self, place: Place) -> bool:
+        """Return whether `tally` includes the yoke at a place."""
+        return place[0] > self.until or (self.cursor is not None and place <= self.cursor)
+
+    def moved(self, moves: Moves) -> Self:
+        """Return the recount after a change of its standing."""
+        return replace(self, tally=sum((move.tally for move in moves if self.covers(move.place)), self.tally))
+
+    def walked(self, cursor: Place | None, tally: Tally) -> Self:
+        """Return the recount after pages up to a cursor, or up to the end if it is None."""
+        return replace(self, cursor=cursor or (self.until, LAST_ID), tally=self.tally + tally)
+
+    def rests_under(self, walked: "Recount", adjustments: Iterable[Adjustment]) -> bool:
+        """Return whether no adjustment is of a yoke in the walked pages, so that the standing includes all of them."""
+        return not any(
+            adjustment.moves is None or self._are_new(walked, adjustment.moves) for adjustment in adjustments
+        )
+
+    def _are_new(self, walked: "Recount", moves: Moves) -> bool:
+        return any(walked.covers(move.place) and not self.covers(move.place) for move in moves)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is counted for one id: a tally, the smallest and the largest value.
+
+    `crossed` names the thresholds whose task was enqueued. Every adjustment committed until `folded_at` is included.
+    `recount` is the recount in progress. `neutral` counts changes that did not change the tally: Firestore does not
+    change the update time of a record that is written unchanged, so guards would not notice them.
+    """
+
+    tally: Tally = ZERO
+    min: Value = None
+    max: Value = None
+    crossed: tuple[str, ...] = ()
+    folded_at: datetime | None = None
+    recount: Recount | None = None
+    neutral: int = 0
+
+    @classmethod
+    def from_record(cls, data: Mapping[str, Any] | None) -> Self:
+        """Parse a record. Without one, nothing is counted."""
+        if data is None:
+            return cls()
+        return cls(
+            Tally.from_record(data),
+            data.get("min"),
+            data.get("max"),
+            tuple(data["crossed"]),
+            data.get("folded_at"),
+            Recount.from_record(data.get("recount")),
+            data.get("neutral", 0),
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the record. If nothing is counted, it lacks the fields by which leaderboards are ordered."""
+        kept: dict[str, Any] = {"crossed": list(self.crossed), "folded_at": self.folded_at, "neutral": self.neutral}
+        if self.recount:
+            kept["recount"] = self.recount.to_record()
+        shown = {name: value for name, value in self._shown().items() if value is not None}
+        return self.tally.to_record() | kept | shown
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as callers get them."""
+        return {"count": 0, "sum": 0, "average": None, "min": None, "max": None} | self._shown()
+
+    def shown(self, key: StandingKey) -> dict[str, Any]:
+        """Return the name and the numbers as callers get them."""
+        return {"kind": key.kind, "id": key.id, **self.to_json()}
+
+    def _shown(self) -> dict[str, Any]:
+        if self.tally == ZERO:
+            return {}
+        numbers = {"count": self.tally.count, "sum": number_of(self.tally.units)}
+        return numbers | {"average": self.average, "min": self.min, "max": self.max}
+
+    @property
+    def average(self) -> float | None:
+        """The average of the values, or None without values."""
+        return float(Fraction(self.tally.units, UNIT * self.tally.values)) if self.tally.values > 0 else None
+
+    def moved(self, tally: Tally, moves: Moves) -> Self:
+        """Return the standing, and its recount, after a change."""
+        recount, neutral = self.recount and self.recount.moved(moves), self.neutral + (tally == ZERO)
+        return replace(self, tally=self.tally + tally, recount=recount, neutral=neutral)
+
+    def needs_extremes(self, removed: Value) -> bool:
+        """Return whether a removed value may have been the smallest or the largest."""
+        if removed is None:
+            return False
+        return self.min is None or self.max is None or removed <= self.min or removed >= self.max
+
+    def with_extremes(self, values: Iterable[Value]) -> Self:
+        """Return the standing with the extremes of these values."""
+        numbers = [value for value in values if value is not None]
+        return replace(self, min=min(numbers, default=None), max=max(numbers, default=None))
+
+    def cross(self, thresholds: Iterable[Threshold]) -> tuple[Self, tuple[Threshold, ...]]:
+        """Return the standing with the thresholds that it has reached for the first time, and these thresholds."""
+        shown = self.to_json()
+        reached = tuple(
+            threshold
+            for threshold in thresholds
+            if threshold.name not in self.crossed
+            and shown[threshold.field] is not None
+            and shown[threshold.field] >= threshold.reaches
+        )
+        return replace(self, crossed=(*self.crossed, *(threshold.name for threshold in reached))), reached
+
+
+Entries = Mapping[StandingKey, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the standings include of a yoke.
+
+    `version` is the update time of the yoke when it was counted, None if it was deleted; `revision` is that of the
+    declarations. `keys` are the standings that include it, with `value`. `logged` are those with an adjustment of this
+    yoke that may not be added yet. `since` is the create time of the yoke, `gone_at` the time when a visit found it
+    deleted.
+    """
+
+    version: datetime | None = None
+    revision: int = 0
+    value: Value = None
+    keys: tuple[StandingKey, ...] = ()
+    logged: tuple[StandingKey, ...] = ()
+    since: datetime | None = None
+    gone_at: datetime | None = None
+
+    @classmethod
+    def from_record(cls, data: Mapping[str, Any] | None) -> Self | None:
+        """Parse a record; None if the yoke was never counted."""
+        if data is None:
+            return None
+        keys, logged = (tuple(map(StandingKey.from_text, data[name])) for name in ("keys", "logged"))
+        since, gone_at = data["since"], data["gone_at"]
+        return cls(data["version"], data["revision"], data["value"], keys, logged, since, gone_at)
+
+    def to_record(self, key: YokeKey) -> dict[str, Any]:
+        """Return the record, with `times` and `values` by standing, each a field that Firestore indexes."""
+        return {
+            "user": key.user,
+            "item": key.item,
+            "version": self.version,
+            "revision": self.revision,
+            "value": self.value,
+            "keys": [standing.text for standing in self.keys],
+            "logged": [standing.text for standing in self.logged],
+            "times": {standing.field: self.since for standing in self.keys},
+            "values": {standing.field: self.value for standing in self.keys if self.value is not None},
+            "since": self.since,
+            "gone_at": self.gone_at,
+        }
+
+    @property
+    def entries(self) -> Entries:
+        return dict.fromkeys(self.keys, self.value)
+
+
+NOT_COUNTED = Counted()

@@ -1,0 +1,251 @@
+"""Yokes, exact sums of their values, and the names of yokes and standings.
+
+A user yokes an item, with an optional value (a rating, an amount) and attributes (a category, a day). Values are
+decimal numbers as JSON writes them. A sum is an integer of billionths, of any size, so adding and subtracting are
+exact; with floating point they would not be.
+
+    yokes/{user~item}                               the yoke: any client may write or delete it
+    counted/{user~item}                             what the standings include of it
+    standings/{kind}/entries/{id}                   a standing
+    standings/{kind}/entries/{id}/adjustments/{id}  a change of a busy standing that no fold run has added yet
+
+An id joins its parts with ``~``; inside a part ``%``, ``~`` and ``/`` are percent-encoded.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Self, TypeGuard
+
+from signalbox.core.effects import name_of
+from signalbox.core.keys import valid_key
+from signalbox.core.problems import BadKey, BadValue
+from signalbox.core.request_fields import RequestFields
+from signalbox.standings.limits import LIMITS
+
+DECIMALS = 9
+UNIT = 10**DECIMALS
+VALUE_MAX = 10**15
+
+Value = int | float | None
+
+
+def units_of(value: Any) -> int | None:
+    """Return a value in billionths, or None if it is not a number that can be summed exactly."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= VALUE_MAX:
+        return None
+    units = Decimal(repr(value)).scaleb(DECIMALS)
+    return int(units) if units == int(units) else None
+
+
+def number_of(units: int) -> int | float:
+    """Return a sum as a JSON number, an integer if it is whole."""
+    whole, rest = divmod(units, UNIT)
+    return float(Fraction(units, UNIT)) if rest else whole
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """`count` yokes, `values` of them with a value, and their sum in billionths. Differences may be negative."""
+
+    count: int = 0
+    values: int = 0
+    units: int = 0
+
+    @classmethod
+    def of(cls, value: Value) -> Self:
+        """Return the tally of one yoke."""
+        units = units_of(value)
+        return cls(1) if units is None else cls(1, 1, units)
+
+    @classmethod
+    def from_record(cls, record: Any) -> Self:
+        return cls(record["yokes"], record["values"], int(record["units"]))
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the record's fields. The sum is text, since it may exceed 64 bits."""
+        return {"yokes": self.count, "values": self.values, "units": str(self.units)}
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.count + other.count, self.values + other.values, self.units + other.units)
+
+    def __sub__(self, other: "Tally") -> "Tally":
+        return Tally(self.count - other.count, self.values - other.values, self.units - other.units)
+
+
+ZERO = Tally()
+
+
+YOKES = "yokes"
+
+COUNTED = "counted"
+
+DECLARED = "standing_declarations/current"
+
+
+_ENCODED = {"%": "%25", "~": "%7E", "/": "%2F"}
+
+_ENCODE = str.maketrans(_ENCODED)
+
+
+def encode(part: str) -> str:
+    """Return a part of an id, percent-encoded where it would be ambiguous or invalid."""
+    text = part.translate(_ENCODE)
+    if text in {".", ".."}:
+        return text.replace(".", "%2E")
+    return f"%5F{text[1:]}" if text.startswith("__") else text
+
+
+def decode(part: str) -> str:
+    """Undo `encode`."""
+    for plain, encoded in ((".", "%2E"), ("_", "%5F"), ("/", "%2F"), ("~", "%7E"), ("%", "%25")):
+        part = part.replace(encoded, plain)
+    return part
+
+
+def fits(part: str) -> bool:
+    """Return whether a text can be a part of an id: valid, and short enough."""
+    text = encode(part)
+    return valid_key(text) and len(text.encode()) <= LIMITS.yoke_part_bytes_max
+
+
+def join(parts: Iterable[str]) -> str:
+    """Return the id of these parts."""
+    return "~".join(map(encode, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class YokeKey:
+    """The name of a yoke: its user and its item."""
+
+    user: str
+    item: str
+
+    @classmethod
+    def from_request(cls, user: str, item: str) -> Self:
+        """Return the key of a yoke in a request. Raises `BadKey`."""
+        for name, part in (("user", user), ("item", item)):
+            if not fits(part):
+                detail = f"A yoke's {name} must be a key of at most {LIMITS.yoke_part_bytes_max} bytes."
+                raise BadKey(detail, field=name)
+        return cls(user, item)
+
+    @classmethod
+    def from_id(cls, id_: str) -> Self | None:
+        """Parse the id of a record. Returns None for an id that the kit would not have made."""
+        user, tilde, item = id_.partition("~")
+        if not (tilde and user and item) or "~" in item:
+            return None
+        key = cls(decode(user), decode(item))
+        return key if key.id == id_ else None
+
+    @property
+    def id(self) -> str:
+        return join((self.user, self.item))
+
+    @property
+    def path(self) -> str:
+        return f"{YOKES}/{self.id}"
+
+    @property
+    def counted_path(self) -> str:
+        return f"{COUNTED}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StandingKey:
+    """The name of a standing: its kind, and its id within the kind."""
+
+    kind: str
+    id: str
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        kind, _, id_ = text.partition("/")
+        return cls(kind, id_)
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind}/{self.id}"
+
+    @property
+    def field(self) -> str:
+        """The field of this standing in counted records: a short name that needs no quotes in queries."""
+        return f"s{name_of('standing', self.kind, self.id)[:24]}"
+
+    @property
+    def path(self) -> str:
+        return f"{collection_of(self.kind)}/{self.id}"
+
+    @property
+    def adjustments(self) -> str:
+        return f"{self.path}/adjustments"
+
+
+def collection_of(kind: str) -> str:
+    """Return the collection of a kind's standings."""
+    return f"standings/{kind}/entries"
+
+
+RESERVED = ("user", "item")
+
+
+@dataclass(frozen=True, slots=True)
+class Yoke:
+    """A relation between a user and an item."""
+
+    key: YokeKey
+    value: Value = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_request(cls, key: YokeKey, body: Mapping[str, Any]) -> Self:
+        """Parse a put. Raises `BadValue`."""
+        fields = RequestFields(body, BadValue).only("value", "attributes")
+        value, attributes = fields.value("value", None), fields.value("attributes", {})
+        if value is not None and units_of(value) is None:
+            detail = f"`value` must be a number up to {VALUE_MAX:,}, with at most {DECIMALS} decimals."
+            raise fields.refuse("value", detail)
+        _check_attributes(fields, attributes)
+        return cls(key, value, attributes)
+
+    @classmethod
+    def from_record(cls, key: YokeKey, data: Mapping[str, Any] | None) -> Self | None:
+        """Parse a record. Another client may have written it, so values that cannot be counted are left out."""
+        if data is None:
+            return None
+        value, attributes = data.get("value"), data.get("attributes")
+        return cls(key, value if units_of(value) is not None else None, dict(attributes) if _is_map(attributes) else {})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the record. User and item are in its id, and again in fields for queries."""
+        value = {} if self.value is None else {"value": self.value}
+        return {"user": self.key.user, "item": self.key.item, "attributes": dict(self.attributes), **value}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the yoke as callers get it."""
+        return {"user": self.key.user, "item": self.key.item, "value": self.value, "attributes": dict(self.attributes)}
+
+    def part(self, name: str) -> str | None:
+        """Return a part of a standing's id: the user, the item or an attribute; None if there is no valid one."""
+        value = getattr(self.key, name) if name in RESERVED else self.attributes.get(name)
+        if isinstance(value, bool):
+            value = str(value).lower()
+        text = str(value) if isinstance(value, str | int) else ""
+        return text if text and fits(text) else None
+
+
+def _is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _check_attributes(fields: RequestFields, attributes: Any) -> None:
+    if not _is_map(attributes) or len(attributes) > LIMITS.yoke_attributes_max:
+        raise fields.refuse("attributes", f"`attributes` must be an object of at most {LIMITS.yoke_attributes_max}.")
+    for name, value in attributes.items():
+        if name in RESERVED or not fits(name) or encode(name) != name:
+            raise fields.refuse(f"attributes.{name}", "An attribute's name must be a key other than `user` and `item`.")
+        if not isinstance(value, str | int) or not fits(str(value)):
+            detail = f"An attribute is a text of 1 to {LIMITS.yoke_part_bytes_max} bytes, an integer, true or false."
+            raise fields.refuse(f"attributes.{name}", detail)

@@ -1,0 +1,298 @@
+"""The event of a yoke and the tasks of the queue `standings`: fold runs, walks, removals, recounts.
+
+    event ──► read yoke, counted record, declarations ──► read the standings that change ──► commit ──► fold tasks
+
+The event is acknowledged only after the fold tasks are enqueued; until then Eventarc delivers it again. A repeated
+visit finds the work committed, and enqueues the fold tasks that the counted record names.
+
+    fold run ──► read the time and the standing ──► read a page of adjustments
+        a full page   ──► commit: one adjustment with their sum, and the page deleted; repeat
+        the last page ──► query the extremes ──► commit: the standing, and the page deleted
+
+So a run writes the standing once, however many adjustments there are: Firestore sustains about one write a second on a
+record, and the slots of a standing's runs are a second apart.
+
+    recount turn ──► read the standing ──► read pages ──► read the adjustments ──► commit: the standing and its recount
+
+A turn depends on one fact: each change of a counted record is committed with an adjustment or a write of the standing.
+So if no waiting adjustment is of a yoke in these pages, and the standing is not written meanwhile, the standing
+contains exactly what the pages say. A turn that finds such an adjustment is repeated after a fold run.
+
+Walks, removals and recounts of a kind are chains of tasks, one for each page; a repeated page changes nothing. Each
+night a walk counts all yokes again, since an event may have been lost, and then recounts all standings.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.effects import Decision, Effect, name_of
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
+from signalbox.core.problems import BadValue
+from signalbox.core.queries import Condition
+from signalbox.standings import machine
+from signalbox.standings.limits import LIMITS
+from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, Visit, recount_task
+from signalbox.standings.model.declarations import Declarations
+from signalbox.standings.model.standings import Recount, Standing
+from signalbox.standings.model.yokes import COUNTED, DECLARED, YOKES, StandingKey, YokeKey, collection_of
+from signalbox.standings.service import read_declarations
+from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads, extremes, parsed, walk_counted
+
+Logged = tuple[StandingKey, ...]
+"""The standings to which a visit left adjustments."""
+
+
+def run_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
+    """Run a task of the queue `standings`. Raises `Unavailable`, or `BadValue` for an invalid payload."""
+    match task, payload:
+        case "fold", {"standing": str(text), "at": str(at)}:
+            fold(ports, StandingKey.from_text(text), datetime.fromisoformat(at))
+        case "walk", {"run": str(run_), "collection": str(collection), "cursor": str(cursor)}:
+            walk_page(ports, run_, collection, cursor, whole=bool(payload.get("whole")))
+        case "remove", {"run": str(run_), "field": str(field), "value": str(value), "cursor": str(cursor)}:
+            remove_page(ports, run_, field, value, cursor)
+        case "recount", {"run": str(run_), "standing": str(text), "turn": str(turn), "left": int(left)}:
+            recount(ports, run_, StandingKey.from_text(text), turn, left)
+        case "recounts", {"run": str(run_), "kind": str(kind), "cursor": str(cursor)}:
+            recount_page(ports, run_, kind, cursor)
+        case _:
+            raise BadValue("Invalid payload of a task of standings.")
+
+
+# --- visits ---
+
+
+def count_event(ports: Ports, event: DocumentEvent) -> None:
+    """Count the yoke of an event. Raises `Unavailable`."""
+    key = YokeKey.from_id(event.key)
+    if key is None:
+        ports.log.error("yoke with an invalid id, not counted", yoke=event.key)
+        return
+    count(ports, key)
+
+
+def count(ports: Ports, key: YokeKey, *, by_walk: bool = False) -> None:
+    """Count a yoke in its current state. Raises `Unavailable`, also if a fold task may not be enqueued."""
+    reads = VisitReads(key)
+    is_done = machine.is_done_on_walk if by_walk else machine.is_done
+
+    def decide(visit: Visit) -> Decision[Writes, Logged]:
+        if is_done(visit):
+            return Decision((), visit.counted.logged if visit.counted else ())
+        return _counted(visit)
+
+    logged, committed = perform(ports, reads, decide)
+    if logged:
+        moment = committed.commit_time if committed else ports.store.read(key.counted_path, fields=())[0].read_time
+        ports.queue.create([machine.fold_task(standing, moment) for standing in logged])
+
+
+def _counted(visit: Visit) -> Decision[Writes, Logged]:
+    """Return the writes that count a yoke, and the standings that need a fold run."""
+    writes: list[Put] = []
+    effects: list[Effect] = []
+    logged: list[StandingKey] = []
+    for key, change in visit.changes.items():
+        if visit.is_busy(key):
+            logged.append(key)
+            path = f"{key.adjustments}/{machine.adjustment_id(visit, key)}"
+            writes.append(Put(path, change.adjustment.to_record(), Must.NOT_EXIST))
+            continue
+        loaded = visit.standings[key]
+        standing, reached = machine.standing_after(loaded, change).cross(visit.declarations.thresholds_of(key))
+        writes.append(Put(key.path, standing.to_record(), loaded.update_time or Must.NOT_EXIST))
+        effects += machine.threshold_tasks(key, standing, reached, visit.now)
+    counted = machine.counted_after(visit, tuple(logged))
+    record = Put(visit.key.counted_path, counted.to_record(visit.key), visit.counted_at or Must.NOT_EXIST)
+    return Decision((record, *writes), counted.logged, tuple(effects))
+
+
+# --- fold runs ---
+
+
+def fold(ports: Ports, key: StandingKey, not_before: datetime | None = None) -> None:
+    """Add the adjustments of a standing. Raises `Unavailable` before the end of the slot, or under contention."""
+    for pages_left in reversed(range(LIMITS.fold_pages_max)):
+        reads = FoldReads(key, not_before, may_merge=pages_left > 0)
+        if perform(ports, reads, lambda page: _added(key, page))[0]:
+            return
+    [now] = ports.store.read(DECLARED, fields=())
+    ports.queue.create([machine.fold_task(key, now.read_time)])
+
+
+def _added(key: StandingKey, page: AdjustmentsPage | None) -> Decision[Writes, bool]:
+    """Return the writes that add or merge a page, and whether it is the last one."""
+    if page is None:
+        return Decision((), True)
+    return _merged(key, page) if page.is_merged else _folded(key, page)
+
+
+def _merged(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
+    """Return the writes that replace a page by one adjustment. Its id is made of theirs, so it is used once, too."""
+    path = f"{key.adjustments}/{name_of('merged', *(record.id for record in page.adjustments))}"
+    return Decision((Put(path, machine.merged(page.parsed).to_record(), Must.NOT_EXIST), *_deletes(page)), False)
+
+
+def _folded(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
+    """Return the writes that add a page to the standing, and whether it is the last one."""
+    standing = Standing.from_record(page.standing.data)
+    read_at = page.adjustments[0].read_time
+    folded_at = read_at if page.is_last else standing.folded_at
+    standing = replace(machine.folded(standing, page.parsed, read_at), folded_at=folded_at).with_extremes(page.values)
+    thresholds = Declarations.from_record(page.declared.data).thresholds_of(key)
+    standing, reached = standing.cross(thresholds) if page.is_last else (standing, ())
+    effects = machine.threshold_tasks(key, standing, reached, page.standing.read_time)
+    put = Put(key.path, standing.to_record(), page.standing.guard)
+    return Decision((put, *_deletes(page)), page.is_last, tuple(effects))
+
+
+def _deletes(page: AdjustmentsPage) -> tuple[Delete, ...]:
+    """Return the deletes of a page. They fail if another run has added one of the adjustments."""
+    return tuple(Delete(record.path, Must.EXIST) for record in page.adjustments)
+
+
+# --- recounts ---
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The outcome of a turn: `next_turn` is None at the end of the recount, `moved` if the turn must be repeated."""
+
+    next_turn: str | None = None
+    moved: bool = False
+
+
+OVER = Turn()
+
+
+def recount(ports: Ports, run_: str, key: StandingKey, turn: str, left: int) -> None:
+    """Run a turn of a recount (the first is "") and enqueue the next. If yokes of it are written, repeat it later."""
+    done = take_turn(ports, run_, key, turn)
+    if done.moved and not left:
+        _give_up(ports, run_, key)
+    elif done.moved:
+        fold(ports, key)
+        ports.queue.create([_later(ports, recount_task(run_, key, turn, left - 1), RECOUNT_ATTEMPTS_MAX - left + 1)])
+    elif done.next_turn:
+        ports.queue.create([_later(ports, recount_task(run_, key, done.next_turn, RECOUNT_ATTEMPTS_MAX))])
+
+
+def _later(ports: Ports, task: Effect, times: int = 1) -> Effect:
+    """Return a task that is due after a pause, since each turn writes the standing, as fold runs do."""
+    [now] = ports.store.read(DECLARED, fields=())
+    return replace(task, not_before=now.read_time + timedelta(seconds=times * LIMITS.recount_pause_seconds))
+
+
+def _give_up(ports: Ports, run_: str, key: StandingKey) -> None:
+    """Remove a recount from its standing. Raises `Unavailable`."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        standing = Standing.from_record(read[0].data)
+        if standing.recount is None or standing.recount.run != run_:
+            return Decision((), None)
+        return Decision((Put(key.path, replace(standing, recount=None).to_record(), read[0].guard),), None)
+
+    perform(ports, [key.path], decide)
+    ports.log.error("standing is busy, not recounted", standing=key.text)
+
+
+def take_turn(ports: Ports, run_: str, key: StandingKey, turn: str = "") -> Turn:
+    """Add up the next pages of a standing's yokes, and repair the standing after the last. Raises `Unavailable`."""
+    [read] = ports.store.read(key.path)
+    held = Standing.from_record(read.data)
+    mine = held.recount if held.recount and held.recount.run == run_ else None
+    if turn != (mine.turn if mine else ""):
+        return Turn(mine.turn) if mine else OVER
+    begun = mine or Recount(run_, read.read_time)
+    pages = walk_counted(ports.store, key, begun)
+    values = extremes(ports.store, key) if mine and pages.is_last else pages.values
+    waiting = parsed(ports.store.query(Query(key.adjustments, limit=LIMITS.recount_waiting_max)))
+    recounted = machine.recounted(held, begun, pages, waiting, values)
+    if recounted is None:
+        return Turn(turn, moved=True)
+    if recounted.recount:
+        return _written(ports, read, recounted, Turn(recounted.recount.turn), turn)
+    return _repaired(ports, key, read, recounted, turn)
+
+
+def _repaired(ports: Ports, key: StandingKey, read: Snapshot, repaired: Standing, turn: str) -> Turn:
+    """Write the result of a recount, unless the standing has it already."""
+    held = Standing.from_record(read.data)
+    if repaired == held:
+        is_unchanged = ports.store.read(key.path)[0].update_time == read.update_time
+        return OVER if is_unchanged else Turn(turn, moved=True)
+    done = _written(ports, read, repaired, OVER, turn)
+    if done is OVER and repaired != replace(held, recount=None):
+        ports.log.error("standing had drifted, repaired", standing=key.text, was=held.to_json(), now=repaired.to_json())
+    return done
+
+
+def _written(ports: Ports, read: Snapshot, standing: Standing, done: Turn, turn: str) -> Turn:
+    """Write a standing under its guard. If another process has written it meanwhile, the turn must be repeated."""
+    try:
+        ports.store.commit([Put(read.path, standing.to_record(), read.guard)])
+    except Conflict:
+        return Turn(turn, moved=True)
+    return done
+
+
+def begin_recounts(ports: Ports, run: str) -> None:
+    """Enqueue a recount of all standings, kind by kind."""
+    _enqueue_next(ports, run, sorted(read_declarations(ports).kinds))
+
+
+def recount_page(ports: Ports, run: str, kind: str, cursor: str) -> None:
+    """Recount a page of a kind's standings. One that needs more than a turn gets tasks of its own."""
+    query = Query(collection_of(kind), limit=LIMITS.recounts_page_max, after=(cursor,) if cursor else ())
+    found = ports.store.query(query)
+    for record in found:
+        _recount_or_enqueue(ports, run, StandingKey(kind, record.id))
+    if len(found) == LIMITS.recounts_page_max:
+        ports.queue.create([machine.work_task("recounts", run, kind=kind, cursor=found[-1].id)])
+    else:
+        _enqueue_next(ports, run, [other for other in sorted(read_declarations(ports).kinds) if other > kind])
+
+
+def _recount_or_enqueue(ports: Ports, run: str, key: StandingKey) -> None:
+    """Run the first turn of a recount, and enqueue a task for the next turn or the repeated one."""
+    done = take_turn(ports, run, key)
+    if done.moved or done.next_turn:
+        ports.queue.create([_later(ports, recount_task(run, key, done.next_turn or "", RECOUNT_ATTEMPTS_MAX))])
+
+
+def _enqueue_next(ports: Ports, run: str, kinds: list[str]) -> None:
+    if kinds:
+        ports.queue.create([machine.work_task("recounts", run, kind=kinds[0], cursor="")])
+
+
+# --- walks and removals ---
+
+
+def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: bool = False) -> None:
+    """Count a page of yokes, after the last one of counted records of deleted yokes; then recount, if `whole`."""
+    query = Query(collection, limit=LIMITS.count_page_max, after=(cursor,) if cursor else ())
+    found = ports.store.query(query)
+    for key in filter(None, (YokeKey.from_id(record.id) for record in found)):
+        count(ports, key, by_walk=True)
+    more = {"whole": True} if whole else {}
+    if len(found) == LIMITS.count_page_max:
+        ports.queue.create([machine.work_task("walk", run_, collection=collection, cursor=found[-1].id, **more)])
+    elif collection == YOKES:
+        ports.queue.create([machine.work_task("walk", run_, collection=COUNTED, cursor="", **more)])
+    elif whole:
+        begin_recounts(ports, run_)
+
+
+def remove_page(ports: Ports, run_: str, field: str, value: str, cursor: str) -> None:
+    """Delete a page of the yokes of a user or an item. Their events change the standings."""
+    after = (cursor,) if cursor else ()
+    where = (Condition((field,), "==", value),)
+    found = ports.store.query(Query(YOKES, where, limit=LIMITS.remove_page_max, after=after))
+    for outcome in ports.store.write_each([Delete(record.path) for record in found]) if found else ():
+        if isinstance(outcome, Exception):
+            raise outcome
+    if len(found) == LIMITS.remove_page_max:
+        ports.queue.create([machine.work_task("remove", run_, field=field, value=value, cursor=found[-1].id)])

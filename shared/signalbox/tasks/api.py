@@ -1,0 +1,75 @@
+"""Tasks of a user's function, and the calls of tasks that its code makes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.core import calls, flow_hooks
+from signalbox.core.effects import Json
+from signalbox.tasks.idempotency import content_of, idempotency_key, is_repeated
+from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
+from signalbox.tasks.requests.enqueues import EnqueueRequest
+from signalbox.tasks.requests.signatures import Signature
+from signalbox.tasks.service import enqueues
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Call(calls.Call):
+    """A call of a task: an argument of a wait or a batch, or to `enqueue`."""
+
+    def enqueue(
+        self,
+        *,
+        delay_seconds: float | None = None,
+        at: datetime | None = None,
+        id: str | None = None,  # noqa: A002  the word of the HTTP API
+    ) -> str:
+        """Enqueue the task, for now or later; return its operation, under which a failure would be kept.
+
+        `id` identifies a repeat for 32 days. In a task the kit derives an id, which a second delivery repeats. Raises
+        `BadCall` for an invalid call or time, `OtherBody` if the id was used for another call.
+        """
+        call = self if delay_seconds is None else replace(self, delay_seconds=delay_seconds).checked("call")
+        request = EnqueueRequest(deployed(call, "call"), id or "", at)
+        ports = runtime.ports()
+        if id:
+            return enqueues.by_id(ports, request)
+        if name := idempotency_key("enqueue", content_of(call)):
+            return enqueues.from_task(ports, request, name, is_repeated=is_repeated())
+        return enqueues.every_time(ports, request)
+
+
+class Task(Generic[P, R]):
+    """A task of a user's function. Calling it runs its code; `call` returns a call for a queue."""
+
+    def __init__(self, function: str, code: Callable[P, R], retry_limits: RetryLimits, queue: str) -> None:
+        self.name = code.__name__
+        self.retry_limits = retry_limits
+        self.queue = queue
+        self._function = function
+        self._code = code
+        self._signature = Signature.from_function(code)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._code(*args, **kwargs)
+
+    def call(self, **arguments: Json) -> Call:
+        """Return a call of this task, for `wait`, `populate` and the like. Arguments are sent as JSON.
+
+        Raises `WrongArguments` (a `TypeError`) if they do not fit the signature, `TooLarge` over 100 KiB.
+        """
+        self._signature.check(arguments)
+        call = Call(self._function, self.name, arguments, self.queue).checked(self.name)
+        flow_hooks.note_created(call, f"{self.name}.call()")
+        return call
+
+    def run(self, payload: Mapping[str, Any], subject: TaskSubject | None, context: TaskContext) -> Any:
+        """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises."""
+        code: Callable[..., R] = self._code
+        return code(**self._signature.bind(payload, subject, context))

@@ -1,0 +1,28 @@
+"""`POST {base}tasks`: enqueue a call of a user's function, now or later, once for an id; for people and for schedules.
+
+The routes of failures are in another module, so that this function does not load semaphores and critical sections.
+"""
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.routes import Request, Routes
+from signalbox.tasks.requests.enqueues import EnqueueRequest
+from signalbox.tasks.service import enqueues
+
+routes = Routes("tasks")
+
+
+@routes.on("POST", "/")
+def enqueue(request: Request) -> Response:
+    id_ = request.header("Idempotency-Key") or _scheduled(request)
+    enqueue_request = EnqueueRequest.from_request(request.json_object(), id_)
+    deployed(enqueue_request.call, "")
+    enqueued = enqueues.by_id if enqueue_request.id else enqueues.every_time
+    return Response(202, {"operation": enqueued(runtime.ports(), enqueue_request)})
+
+
+def _scheduled(request: Request) -> str:
+    """Return the id of a scheduled call: each time of a schedule counts once, however often it is called."""
+    at = request.header("X-CloudScheduler-ScheduleTime")
+    return f"schedule {request.header('X-CloudScheduler-JobName')} {at}" if at else ""

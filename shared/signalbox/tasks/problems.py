@@ -1,0 +1,13 @@
+"""The problems of failures."""
+
+from signalbox.core.problems import Problem
+
+
+class Gone(Problem):
+    status = 410
+    title = "Deleted"
+
+
+class StillRetried(Problem):
+    status = 409
+    title = "The task is still being retried"

@@ -1,0 +1,89 @@
+"""A call to enqueue: now or later, and once for an id.
+
+A queue accepts a name once, but only until some hours after its task has run. So a call that is enqueued under an id,
+or by a task that may be delivered again, leaves a receipt for as long as the call may be repeated.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.keys import check_key
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import BadCall, OtherBody
+from signalbox.core.request_fields import RequestFields
+
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+_CALL = ("function", "task", "payload", "queue", "delay_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueRequest:
+    """A call to enqueue: at the time `at`, if given, and once for an `id`, if given. Raises `BadCall` or `BadKey`."""
+
+    call: Call
+    id: str = ""
+    at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.id:
+            check_key(self.id)
+        if self.at is not None and self.call.delay_seconds:
+            raise BadCall("Give `at` or `delay_seconds`, not both.", field="at")
+        if self.at is not None and self.at.tzinfo is None:
+            raise BadCall("`at` must have a time zone: 2026-01-31T12:00:00Z.", field="at")
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any], id_: str = "") -> Self:
+        """Parse the body of a `POST`; `id_` is used if the body has no id. Raises `BadCall`, `BadKey` or `TooLarge`."""
+        fields = RequestFields(body, BadCall).only(*_CALL, "at", "id")
+        given = {name: value for name, value in body.items() if name in _CALL and value is not None}
+        own_id, at = fields.text("id", None), fields.text("at", None)
+        chosen = id_ if own_id is None else check_key(own_id)
+        return cls(Call.from_request(given), chosen, None if at is None else _time(at))
+
+    @property
+    def name(self) -> str:
+        """The name of the task that is enqueued under the id: its operation."""
+        return name_of("enqueue", self.id)
+
+    @property
+    def is_later(self) -> bool:
+        """Whether the task's time must be computed."""
+        return self.at is not None or bool(self.call.delay_seconds)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the call, which a repeat under the same id must have, too."""
+        content = [self.call.function, self.call.task, self.call.payload, self.call.queue]
+        return name_of(json.dumps(content, sort_keys=True))
+
+    def check_repeated(self, receipt: Mapping[str, Any]) -> None:
+        """Raise `OtherBody` if the id's receipt is of another call."""
+        if receipt["digest"] != self.digest:
+            raise OtherBody(f"Another task was enqueued under the id {self.id!r}: choose another id.", field="id")
+
+    def effect(self, name: str, now: datetime) -> Effect:
+        """Return the task. `now` is used only for a later time. Raises `BadCall` for a time too far ahead."""
+        if self.at is None:
+            return self.call.effect(name, now)
+        seconds = (self.at - now).total_seconds()
+        if seconds > CORE_LIMITS.delay_seconds_max:
+            raise BadCall(f"`at` must be at most {CORE_LIMITS.delay_seconds_max:,} seconds ahead.", field="at")
+        return replace(self.call.effect(name, now), not_before=self.at if seconds > 0 else None)
+
+
+def _time(text: str) -> datetime:
+    problem = BadCall("`at` must be a time of RFC 3339, with its zone: 2026-01-31T12:00:00Z.", field="at")
+    if not _RFC_3339.fullmatch(text):
+        raise problem
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise problem from error

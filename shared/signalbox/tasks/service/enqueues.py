@@ -1,0 +1,59 @@
+"""Enqueue a call: once for an id, once for all deliveries of a task, or every time it is called.
+
+    under an id     one commit: a receipt, which must not exist, and the outbox record of the task
+    from a task     the task, under a name that every delivery derives, and then a receipt
+
+In the second case, a delivery that ended before the receipt is repeated while the name is still taken. So only later
+deliveries need the receipt, and a first delivery need not read it. That saves the outbox.
+"""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from signalbox.core.effects import Decision, receipt_path
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put, Snapshot
+from signalbox.tasks.requests.enqueues import EnqueueRequest
+
+UNUSED = datetime.min.replace(tzinfo=UTC)
+"""The time of a read that is not made, since nothing depends on it."""
+
+
+def every_time(ports: Ports, request: EnqueueRequest) -> str:
+    """Enqueue a call; return the task's operation. Raises `Unavailable`; a repeat then enqueues another task."""
+    name = ports.store.new_id()
+    now = ports.store.read(receipt_path(name))[0].read_time if request.is_later else UNUSED
+    ports.queue.create([request.effect(name, now)])
+    return name
+
+
+def by_id(ports: Ports, request: EnqueueRequest) -> str:
+    """Enqueue a call once for its id; return the task's operation. Raises `OtherBody` if another call has the id."""
+    name = request.name
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, str]:
+        [receipt] = read
+        if receipt.data is not None:
+            request.check_repeated(receipt.data)
+            return Decision((), name)
+        return Decision((_receipt(request, name),), name, (request.effect(name, receipt.read_time),))
+
+    return perform(ports, [receipt_path(name)], decide)[0]
+
+
+def from_task(ports: Ports, request: EnqueueRequest, name: str, *, is_repeated: bool) -> str:
+    """Enqueue a call once for all deliveries of the task that makes it; return the new task's operation, `name`."""
+    now = UNUSED
+    if is_repeated or request.is_later:
+        [receipt] = ports.store.read(receipt_path(name))
+        if receipt.data is not None:
+            return name
+        now = receipt.read_time
+    ports.queue.create([request.effect(name, now)])
+    with suppress(AlreadyExists):
+        ports.store.commit([_receipt(request, name)])
+    return name
+
+
+def _receipt(request: EnqueueRequest, name: str) -> Put:
+    return Put(receipt_path(name), {"digest": request.digest, "written_at": SERVER_TIME}, Must.NOT_EXIST)

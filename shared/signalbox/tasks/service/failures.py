@@ -1,0 +1,163 @@
+"""Keep tasks that were given up; show them, run them again, delete them (`machine.py` has the table).
+
+A failure is kept before the lease of its task is released and before its delivery is acknowledged: until then the task
+is delivered again, and the next delivery keeps it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from signalbox.core.effects import Decision, Effect
+from signalbox.core.keys import printable
+from signalbox.core.listings import read_page_token, write_page_token
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Must, Ports, Put, Query, Snapshot
+from signalbox.core.problems import GaveUp, NotFound, Problem
+from signalbox.core.queries import Field, Order
+from signalbox.critical_sections import service as critical_sections
+from signalbox.semaphores import service as semaphores
+from signalbox.tasks.limits import LIMITS
+from signalbox.tasks.machine import retry_section_call, retry_task, retry_wait
+from signalbox.tasks.model import (
+    ATTEMPTS,
+    ERRED_AT,
+    FAILED_AT,
+    FAILURES,
+    STATE,
+    Attempt,
+    ErrorText,
+    Failure,
+    Start,
+    failure_path,
+    text_of,
+)
+from signalbox.tasks.problems import StillRetried
+from signalbox.tasks.storage import retrying_json
+
+NEWEST_FAILED = Order((FAILED_AT,), descending=True)
+NEWEST_ERRED = Order((ERRED_AT,), descending=True)
+DELETED = {"state": "deleted"}
+
+
+def keep(ports: Ports, attempt: Attempt, start: Start, problem: Problem) -> None:
+    """Write the failure of a task that is given up, unless an earlier delivery has. Raises `Unavailable`."""
+    text = ErrorText(problem.error, problem.traceback) if isinstance(problem, GaveUp) else text_of(problem)
+    number = start.number - isinstance(problem, GaveUp)
+    failure = Failure.of(attempt, (problem.slug(), problem.detail), text, number)
+    times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        if read[0].data is not None:
+            return Decision((), None)
+        return Decision((Put(failure_path(failure.id), failure.to_record() | times, Must.NOT_EXIST),), None)
+
+    perform(ports, [failure_path(failure.id)], decide)
+
+
+# --- show ---
+
+
+def get(ports: Ports, id_: str) -> dict[str, Any]:
+    """Return a failure, or the last error of a task that is being retried. Raises `NotFound` or `Gone`."""
+    read = ports.store.read(*_paths(id_))
+    shown = retrying_json(read[1]) if read[0].data is None else None
+    return shown or _failure(read).to_json()
+
+
+@dataclass(frozen=True, slots=True)
+class FailuresPage:
+    """Failures, newest first; `next_page_token` is empty on the last page."""
+
+    failures: list[dict[str, Any]]
+    next_page_token: str = ""
+
+
+def list_failed(ports: Ports, page_token: str) -> FailuresPage:
+    """Return a page of the failures that were neither retried nor deleted."""
+    return _page(ports, FAILURES, NEWEST_FAILED, page_token, _failed)
+
+
+def list_retrying(ports: Ports, page_token: str) -> FailuresPage:
+    """Return a page of the last errors of tasks that are being retried."""
+    return _page(ports, ATTEMPTS, NEWEST_ERRED, page_token, retrying_json)
+
+
+def _failed(read: Snapshot) -> dict[str, Any] | None:
+    return None if read.data is None else Failure.from_record(read.id, read.data).to_json()
+
+
+Shown = Callable[[Snapshot], dict[str, Any] | None]
+
+
+def _page(ports: Ports, collection: str, newest: Order, page_token: str, shown: Shown) -> FailuresPage:
+    after = read_page_token(page_token, collection, 1) if page_token else ()
+    read = ports.store.query(Query(collection, order_by=(newest,), limit=LIMITS.failures_listed_max, after=after))
+    listed = [entry for entry in map(shown, read) if entry is not None]
+    if len(read) < LIMITS.failures_listed_max:
+        return FailuresPage(listed)
+    assert read[-1].data is not None, "a query finds only records that exist"
+    return FailuresPage(listed, write_page_token(collection, [read[-1].data[newest.field[0]]], read[-1].id))
+
+
+# --- retry and delete ---
+
+
+def retry(ports: Ports, id_: str) -> None:
+    """Run a failed task again, once. Raises `NotFound`, `Gone`, `StillRetried`, or `NoSemaphore` for a lost semaphore.
+
+    A task that ran with a lease first waits for a new one, and one of a critical section is called again. A repeat of
+    either changes nothing. The rest is one commit.
+    """
+    paths = _paths(id_)
+    read = ports.store.read(*paths)
+    failure = _failure(read)
+    wait, section_call = retry_wait(failure), retry_section_call(failure)
+    if wait and _is_failed(read[0]):
+        semaphores.wait(ports, *wait)
+    if section_call and _is_failed(read[0]):
+        critical_sections.call(ports, *section_call)
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        failure = _failure(read)
+        if not _is_failed(read[0]):
+            return Decision((), None)
+        return _retried(read[0], () if wait or section_call else (retry_task(failure),))
+
+    perform(ports, paths, decide)
+
+
+def _retried(read: Snapshot, effects: tuple[Effect, ...]) -> Decision[Writes, None]:
+    """Mark a failure as retried, with its task in the same commit."""
+    fields: dict[Field, Any] = {(STATE,): "retried", (FAILED_AT,): REMOVE}
+    return Decision((Change(read.path, fields, read.guard),), None, effects)
+
+
+def delete(ports: Ports, id_: str) -> None:
+    """Delete the content of a failure. Raises `NotFound`, `Gone` or `StillRetried`."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        _failure(read)
+        assert read[0].data is not None, "a failure that was parsed has data"
+        kept = {"recorded_at": read[0].data["recorded_at"]}
+        return Decision((Put(failure_path(id_), DELETED | kept, read[0].guard),), None)
+
+    perform(ports, _paths(id_), decide)
+
+
+def _paths(id_: str) -> tuple[str, str]:
+    return failure_path(id_), f"{ATTEMPTS}/{id_}"
+
+
+def _failure(read: tuple[Snapshot, ...]) -> Failure:
+    """Return the failure that was read. Raises `Gone`, `NotFound`, or `StillRetried` if the queue still retries it."""
+    failed, counted = read
+    if failed.data is not None:
+        return Failure.from_record(failed.id, failed.data)
+    if retrying_json(counted):
+        raise StillRetried("The task has not been given up: the queue delivers it again.", field="id")
+    raise NotFound(f"No failure {printable(failed.id)} is known; failures are kept for 30 days.", field="id")
+
+
+def _is_failed(read: Snapshot) -> bool:
+    return read.data is not None and read.data["state"] == "failed"

@@ -1,0 +1,196 @@
+"""Run a user's task with its subject (a lease, a unit, the run of a critical section), however often it is delivered.
+
+    subject      before the code          the code returns           it raises a Problem        any other exception
+    lease        claim it; if lost, end   release it, if requested   release it, log the error  keep it; retried
+    section      claim it; if over, end   end the run                end the run, log it        release it; retried
+    unit         if done before, end      record the result          record the failure         retried
+    none, other  -                        -                          log the error              retried
+
+With `release_on_failure`, the lease is released instead of kept: the attempt that failed makes the wait for the next
+attempt, then releases its lease, and is acknowledged. If a process ends in between, either its delivery is repeated or
+the wait continues (docs/protocols/tasks.md).
+
+Right before the code, its start is counted (`start`), so that a task whose code fails every time still ends: one start
+too many does not run the code, but releases the lease, or records the unit as failed. An earlier error, such as an
+unavailable store, counts nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from signalbox.batches.model.units import PlacedUnit, Unit, failed, succeeded
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import units
+from signalbox.batches.service.batches import populate_sub_batch
+from signalbox.core.effects import Json
+from signalbox.core.ports import Ports
+from signalbox.core.problems import GaveUp, Problem, Unavailable
+from signalbox.core.times import rfc3339
+from signalbox.critical_sections import service as critical_sections
+from signalbox.critical_sections.model import SectionRun
+from signalbox.semaphores import service as semaphores
+from signalbox.semaphores.model import Lease, waiter_path
+from signalbox.tasks.machine import next_wait, next_wait_id
+from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
+from signalbox.tasks.service import failures
+from signalbox.tasks.storage import count_start, end_retries, note_error
+
+Returned = TypeVar("Returned")
+
+IsLive = Callable[[PlacedUnit], bool]
+"""Return whether a unit should run, since its batch has not ended; may be some seconds old."""
+
+Code = Callable[[TaskSubject | None, Start], Json | BatchSpec]
+"""The user's function, with its arguments bound except for its subject and its start. What it returns is a unit's
+result; a `BatchSpec` is a batch whose completion is the result."""
+
+
+def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLive, code: Code) -> None:
+    """Run the code as the table above shows. Raises `Problem` for a permanent error; anything else is to be retried."""
+
+    def started(subject: TaskSubject | None) -> Json | BatchSpec:
+        return start(ports, attempt, retry_limits, lambda begun: code(subject, begun))
+
+    match subject_of(attempt.context):
+        case Lease():
+            _run_with_lease(ports, attempt, started)
+        case SectionRun():
+            critical_sections.run(ports, attempt.context["section"], started)
+        case Unit() as unit:
+            placed = PlacedUnit.from_record(attempt.context["unit"])
+            if is_live(placed) and not (attempt.is_repeated and units.resume_unit(ports, placed)):
+                _run_unit(ports, placed, lambda: started(unit))
+        case subject:
+            started(subject)
+
+
+# --- attempts ---
+
+
+def start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Callable[[Start], Returned]) -> Returned:
+    """Count a start and run the code with it. Raises `GaveUp` instead if that would be one start too many.
+
+    Raises `Unavailable`, and runs nothing, if a repeated attempt cannot be counted.
+    """
+    begun = count_start(ports, attempt) if attempt.is_repeated else FIRST
+    if not retry_limits.allow(begun):
+        problem = gave_up(ports, attempt, retry_limits)
+        give_up(ports, attempt, begun, problem)
+        raise problem
+    try:
+        returned = code(begun)
+    except Problem as problem:
+        give_up(ports, attempt, begun, problem)
+        raise
+    except Exception as error:
+        note_error(ports, attempt, begun, error)
+        raise
+    end_retries(ports, attempt, begun)
+    return returned
+
+
+def give_up(ports: Ports, attempt: Attempt, begun: Start, problem: Problem) -> None:
+    """Keep a task that is given up. Raises `Unavailable` if that is impossible now; then nothing else may follow.
+
+    A unit is not kept here, since its batch records it as failed and can run it again. Neither is a step: its flow
+    receives the error.
+    """
+    if not attempt.context.keys() & {"unit", "step"}:
+        failures.keep(ports, attempt, begun, problem)
+    end_retries(ports, attempt, begun)
+
+
+def gave_up(ports: Ports, attempt: Attempt, retry_limits: RetryLimits) -> GaveUp:
+    """Return the error of a task that was started too often, with the last noted error. Raises `Unavailable`."""
+    [read] = ports.store.read(attempt.record_path)
+    note = ErrorNote.from_record(read.data)
+    detail = explained(f"Gave up after {retry_limits.attempts_max} attempts.", note)
+    return GaveUp(detail, *((note.error, note.traceback) if note else ()))
+
+
+# --- leases ---
+
+
+def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], object]) -> None:
+    granted = attempt.context["lease"]
+    if attempt.is_repeated and is_resumed(ports, granted):
+        semaphores.release(ports, granted)  # the delivery that made the next wait may have ended before its release
+        return
+    claimed = semaphores.claim(ports, granted)
+    if claimed is None:
+        ports.log.info("lease lost, task dropped", semaphore=granted["semaphore"], lease=granted["id"])
+        return
+    with _kept_or_released(ports, claimed):
+        returned = run_or_wait_again(ports, attempt, claimed, code)
+    if returned and granted.get("release_on_return"):
+        semaphores.release(ports, claimed)
+
+
+@contextmanager
+def _kept_or_released(ports: Ports, lease: Lease) -> Iterator[None]:
+    """Release the permit before a `Problem` leaves: the task is not retried, so nothing else would release it.
+
+    After any other error the retry needs the lease, which blocks other waiters until then, at most to the lease's end.
+    """
+    try:
+        yield
+    except Problem:
+        semaphores.release(ports, lease)
+        raise
+    except Exception:
+        ends_at = rfc3339(lease.ends_at)
+        ports.log.info("lease kept for the retry", semaphore=lease.semaphore, lease=lease.id, ends_at=ends_at)
+        raise
+
+
+def is_resumed(ports: Ports, granted: Mapping[str, Any]) -> bool:
+    """Return whether a delivery of the task under this grant has made the next wait, from which the task continues."""
+    if not granted.get("release_on_failure"):
+        return False
+    [waiter] = ports.store.read(waiter_path(granted["semaphore"], next_wait_id(granted)))
+    return waiter.data is not None
+
+
+def run_or_wait_again(ports: Ports, attempt: Attempt, lease: Lease, code: Callable[[Lease], object]) -> bool:
+    """Run the code; return whether it returned. Otherwise it raised, and its next attempt waits for a permit.
+
+    Raises what the code raises: a `Problem`, or any error if the task does not wait again.
+    """
+    try:
+        code(lease)
+    except Problem:
+        raise
+    except Exception as error:
+        if not attempt.context["lease"].get("release_on_failure") or not _wait_again(ports, attempt):
+            raise
+        ports.log.error("attempt failed, permit released", semaphore=lease.semaphore, lease=lease.id, exception=error)
+        semaphores.release(ports, lease)
+        return False
+    return True
+
+
+def _wait_again(ports: Ports, attempt: Attempt) -> bool:
+    """Make the wait for the next attempt; return False if that is impossible, or if its outcome is unknown."""
+    try:
+        semaphores.wait(ports, attempt.context["lease"]["semaphore"], next_wait(attempt))
+    except (Problem, Unavailable):
+        return False
+    return True
+
+
+# --- units ---
+
+
+def _run_unit(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]) -> None:
+    """Record the code's result, or populate the batch whose completion will be the result."""
+    try:
+        returned = code()
+        if isinstance(returned, BatchSpec):
+            populate_sub_batch(ports, unit, returned)
+            return
+        outcome = succeeded(returned)
+    except Problem as problem:
+        ports.log.error("unit failed", batch=unit.batch, index=unit.index, detail=problem.detail)
+        outcome = failed(problem.detail)
+    units.complete_unit(ports, unit, outcome)

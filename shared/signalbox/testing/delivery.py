@@ -1,0 +1,76 @@
+"""Deliveries in tests: their outcomes, and the faults of Cloud Tasks and Eventarc."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from signalbox.adapters.meter import Cost
+
+
+@dataclass(slots=True)
+class Faults:
+    """The fractions of deliveries, from 0 to 1, that have each fault. The same `seed` makes the same choices.
+
+    - duplicate: the task or event is delivered twice.
+    - late: the task is delivered `late_seconds` after it is due.
+    - lose_answer: the function runs, but its response is lost, so the task is delivered again.
+    - unavailable: the delivery gets a 503 before the function runs, and is repeated.
+    - reorder: any task that is due may be next, not only the oldest.
+
+    A task has each of `late`, `lose_answer` and `unavailable` at most once, so every run ends.
+
+        harness.run(Faults(duplicate=0.3, lose_answer=0.1, reorder=True, seed=7))
+    """
+
+    duplicate: float = 0
+    late: float = 0
+    lose_answer: float = 0
+    unavailable: float = 0
+    reorder: bool = False
+    late_seconds: float = 3600
+    seed: int = 0
+    _random: Random = field(init=False, repr=False)
+    _met: set[tuple[str, str]] = field(init=False, repr=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.seed)  # noqa: S311  choices that a seed repeats, no secrets
+
+    def duplicates(self) -> bool:
+        """Return whether this delivery is repeated."""
+        return self._random.random() < self.duplicate
+
+    def once(self, kind: str, name: str) -> bool:
+        """Return whether the task `name` has the fault `kind` (a field's name) now."""
+        happens = self._random.random() < getattr(self, kind) and (kind, name) not in self._met
+        if happens:
+            self._met.add((kind, name))
+        return happens
+
+    def index(self, count: int) -> int:
+        """Return the index of the next delivery."""
+        return self._random.randrange(count) if self.reorder else 0
+
+
+UNAVAILABLE = 503
+
+FAILED = 500
+
+
+class TaskFailed(AssertionError):
+    """A delivery raised an exception in the function's code, which is the cause, or had an unexpected status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The outcome of a delivery: HTTP status, cost, and the exception raised (a `Problem`: it was abandoned)."""
+
+    what: str
+    status: int
+    cost: Cost
+    exception: Exception | None = None
+
+
+def succeeded(delivery: Delivery) -> Delivery:
+    """Return the delivery if it was acknowledged. Raises `TaskFailed` otherwise."""
+    if not 200 <= delivery.status < 300:
+        raise TaskFailed(f"{delivery.what} was answered with {delivery.status}") from delivery.exception
+    return delivery

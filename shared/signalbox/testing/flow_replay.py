@@ -1,0 +1,65 @@
+"""Check by a replay of its log whether a run of a flow can continue with new code.
+
+    replay(checkout, json.loads(Path("tests/logs/order-7.json").read_text()))
+
+The log is what `flows("checkout", "order-7").log()` returns, or the pages of ``GET …/log`` put together.
+"""
+
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import datetime
+from typing import Any
+
+from signalbox.flows.api.runs import Flow
+from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model import Cancel, Event, FlowAddress, FlowHeader, Message, Result, StoredLog, Wait
+from signalbox.mailboxes.model import CallOutcome
+
+
+class DoesNotFit(AssertionError):
+    """The code diverges from the log. The message has the location in the code."""
+
+
+def replay(flow: Flow[Any, Any], log: Mapping[str, Any]) -> None:
+    """Replay a log with a flow's code. Raises `DoesNotFit` if a run with this log would be stuck with this code."""
+    entries = [entry_of(entry) for entry in log["entries"]][: log.get("log_length")]
+    try:
+        with closing(FlowTurn.begin(flow.definition, _header(log, len(entries)), entries, None)):
+            pass
+    except Stuck as stuck:
+        raise DoesNotFit(f"{log['flow']}/{log['id']}: {stuck.detail}") from stuck
+
+
+def _header(log: Mapping[str, Any], entries: int) -> FlowHeader:
+    incarnation, _, generation = log["execution_id"].rpartition("-")
+    return FlowHeader(
+        FlowAddress(log["flow"], log["id"]),
+        function="",
+        arguments=log["arguments"],
+        digest="",
+        incarnation=incarnation,
+        generation=int(generation),
+        begun=True,
+        start_at=_time(log["begun_at"]),
+        log=StoredLog(held=entries),
+        pending={
+            path: Wait(log["execution_id"], path, signature=signature) for path, signature in log["waiting_for"].items()
+        },
+        patches=log["patches"],
+    )
+
+
+def entry_of(shown: Mapping[str, Any]) -> Message:
+    """Return an entry of a shown log as the code receives it."""
+    at = datetime.fromisoformat(shown["at"])
+    match shown["entry"]:
+        case Event.kind:
+            return Event(shown["name"], shown["value"], at)
+        case Cancel.kind:
+            return Cancel(shown["reason"], at)
+    return Result(Wait("", shown["path"], signature=shown["command"]), CallOutcome.from_json(shown), at)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

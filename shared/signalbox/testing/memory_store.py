@@ -1,0 +1,424 @@
+"""An in-memory store that behaves like Firestore, for simulation, tests and machines without Java.
+
+One lock makes every call atomic. Commit times are distinct and later than the times of earlier reads, however coarse
+the clock is. A write that changes nothing keeps the update time, as in Firestore. `SERVER_TIME` is in whole
+milliseconds, and it is the time when the server processed the request, not the commit time: `stray` is the difference.
+
+`observe` is called for every record that changed, in commit order, inside the lock. It may read the store, should be
+quick, and must not write.
+
+The first part evaluates queries over records, the second computes the effect of a write on a record's data; both are
+pure. Values are copied when they are written and when they are read, so callers never hold references into the store.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from operator import ge, gt, itemgetter, le, lt
+from threading import RLock
+from typing import Any
+
+from signalbox.adapters.record_ids import random_id
+from signalbox.core.keys import check_path
+from signalbox.core.ordering import NAN_RANK, NULL_RANK, Key, order_key, same
+from signalbox.core.ports import (
+    REMOVE,
+    SERVER_TIME,
+    AlreadyExists,
+    Change,
+    Committed,
+    Conflict,
+    Data,
+    Delete,
+    Guard,
+    Increment,
+    Must,
+    Outcome,
+    Put,
+    Query,
+    RecordMissing,
+    Snapshot,
+    Stale,
+    Write,
+    WriteResult,
+)
+from signalbox.core.problems import Problem
+from signalbox.core.queries import ID, Condition, Field
+from signalbox.core.reads import count_fitting
+from signalbox.core.record_values import INTEGER_MAX, RECORD_BYTES_MAX, map_bytes, record_bytes
+from signalbox.core.times import instant, microseconds
+from signalbox.core.validation import (
+    check_commit,
+    check_each,
+    check_query,
+    full_order,
+    is_descending,
+    is_server_value,
+    operands,
+)
+
+RANGES: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+MISSING = object()
+
+
+def found(query: Query, records: Iterable[tuple[str, Data]]) -> list[str]:
+    """Return the ids of all matching records, in order, after the cursor. A record is passed as id and data."""
+    tests = [_test(condition) for condition in query.where]
+    fields = [order.field for order in full_order(query)]
+    ranked = []
+    for id_, data in records:
+        keys = [_key_at(data, field) for field in fields]
+        if None not in keys and all(test(id_, data) for test in tests):
+            ranked.append((*keys, id_))
+    return [rank[-1] for rank in _behind(query, _sorted(query, ranked))]
+
+
+def value_at(data: Data, field: Field) -> Any:
+    """Return the value of a field, or `MISSING`."""
+    value: Any = data
+    for key in field:
+        if not isinstance(value, dict) or key not in value:
+            return MISSING
+        value = value[key]
+    return value
+
+
+def _key_at(data: Data, field: Field) -> Key | None:
+    value = value_at(data, field)
+    return None if value is MISSING else order_key(value)
+
+
+def _test(condition: Condition) -> Callable[[str, Data], bool]:
+    holds = _comparison(condition)
+    field = condition.field
+    if field == ID:
+        return lambda id_, _: holds(id_)
+
+    def test(_: str, data: Data) -> bool:
+        value = value_at(data, field)
+        return value is not MISSING and holds(value)
+
+    return test
+
+
+def _comparison(condition: Condition) -> Callable[[Any], bool]:
+    keys = [order_key(value) for value in operands(condition)]
+    wanted = keys[0]
+    match condition.operator:
+        case "==":
+            return lambda value: order_key(value) == wanted
+        case "!=":
+            return lambda value: value is not None and order_key(value) != wanted
+        case "in":
+            comparable = [key for key in keys if key[0] not in {NULL_RANK, NAN_RANK}]
+            return lambda value: order_key(value) in comparable
+        case "array_contains":
+            return lambda value: isinstance(value, list) and any(order_key(item) == wanted for item in value)
+        case operator:
+            return _range(RANGES[operator], wanted)
+
+
+def _range(compare: Callable[[Any, Any], bool], wanted: Key) -> Callable[[Any], bool]:
+    def holds(value: Any) -> bool:
+        key = order_key(value)
+        return bool(key[0] == wanted[0] and compare(key, wanted))
+
+    return holds
+
+
+def _directions(query: Query) -> list[bool]:
+    return [*(order.descending for order in full_order(query)), is_descending(query)]
+
+
+def _sorted(query: Query, ranked: list[Key]) -> list[Key]:
+    """Sort by each column in its own direction, the last column first, since sorting is stable."""
+    for column, descending in reversed(list(enumerate(_directions(query)))):
+        ranked.sort(key=itemgetter(column), reverse=descending)
+    return ranked
+
+
+def _behind(query: Query, ranked: list[Key]) -> Iterable[Key]:
+    if not query.after:
+        return ranked
+    cursor = (*(order_key(value) for value in query.after[:-1]), query.after[-1])
+    directions = _directions(query)
+    return (rank for rank in ranked if _is_behind(rank, cursor, directions))
+
+
+def _is_behind(rank: Key, cursor: Key, directions: list[bool]) -> bool:
+    for one, other, descending in zip(rank, cursor, directions, strict=True):
+        if one != other:
+            return bool(one < other if descending else one > other)
+    return False
+
+
+Stored = dict[str, Any]
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
+def copied(value: Any) -> Any:
+    """Copy a value as Firestore returns it: maps with sorted keys, times in UTC."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is dict:
+        return copied_map(value)
+    if kind is list:
+        return [item if type(item) in _PLAIN else copied(item) for item in value]
+    if kind is datetime and value.tzinfo is UTC and not value.fold:
+        return value
+    return instant(microseconds(value))
+
+
+def copied_map(data: Any) -> Stored:
+    """Copy a map. Its keys are mostly sorted already, so sorting them takes one comparison a key."""
+    return {key: value if type(value := data[key]) in _PLAIN else copied(value) for key in sorted(data)}
+
+
+def after_put(put: Put, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
+    """Return the record's new data and the new values of its increments."""
+    plain = {key: value for key, value in put.data.items() if not is_server_value(value)}
+    fill = [((key,), value) for key, value in put.data.items() if is_server_value(value)]
+    return _filled_in(copied_map(plain), fill, server_time)
+
+
+def after_change(change: Change, before: Stored, server_time: datetime) -> tuple[Stored, dict[Field, Any]]:
+    """Return the record's new data and the new values of its increments."""
+    data = before
+    for field, value in change.fields.items():
+        if value is REMOVE:
+            data = _without(data, field)
+        elif not is_server_value(value):
+            data = _with(data, field, copied(value))
+    fill = [(field, value) for field, value in change.fields.items() if is_server_value(value)]
+    return _filled_in(data, fill, server_time)
+
+
+def masked(data: Stored, fields: Iterable[Field] | None) -> Stored:
+    """Return the fields of a mask that a record has; None: all of them."""
+    if fields is None:
+        return data
+    chosen: Stored = {}
+    for field in fields:
+        if (value := value_at(data, field)) is not MISSING:
+            chosen = _with(chosen, field, value)
+    return chosen
+
+
+def _filled_in(
+    data: Stored, fill: Iterable[tuple[Field, Any]], server_time: datetime
+) -> tuple[Stored, dict[Field, Any]]:
+    values: dict[Field, Any] = {}
+    for field, marker in fill:
+        new = _new_value(marker, value_at(data, field), server_time)
+        data = _with(data, field, new)
+        if isinstance(marker, Increment):
+            values[field] = new
+    return data, values
+
+
+def _new_value(marker: Any, old: Any, server_time: datetime) -> Any:
+    if marker is SERVER_TIME:
+        return server_time
+    return _sum(old, marker.by)
+
+
+def _sum(old: Any, by: int) -> int | float:
+    """Return a sum. A value that is not a number counts as 0; integers saturate."""
+    if type(old) is float:
+        return old + by
+    return max(-INTEGER_MAX - 1, min(INTEGER_MAX, old + by)) if type(old) is int else by
+
+
+def _with(data: Stored, field: Field, value: Any) -> Stored:
+    """Return the data with a field set. A value on the field's path that is not a map is replaced by one."""
+    key, *rest = field
+    if rest:
+        inner = data.get(key)
+        value = _with(inner if isinstance(inner, dict) else {}, tuple(rest), value)
+    return {**data, key: value}
+
+
+def _without(data: Stored, field: Field) -> Stored:
+    """Return the data without a field; the maps above it stay, even empty."""
+    if value_at(data, field) is MISSING:
+        return data
+    if len(field) > 1:
+        return {**data, field[0]: _without(data[field[0]], field[1:])}
+    return {key: value for key, value in data.items() if key != field[0]}
+
+
+Observer = Callable[[str, Snapshot, Snapshot], None]
+"""Called with the path, the record before and the record after. Both snapshots are copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A stored record. `bytes_bound` is at least its size."""
+
+    data: Stored
+    bytes_bound: int
+    create_time: datetime
+    update_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One write of a commit, computed and not yet applied."""
+
+    path: str
+    before: Record | None
+    after: Record | None
+    result: WriteResult
+
+
+class MemoryStore:
+    """A `Store` in this process. `now` returns aware datetimes; `new_id` returns record ids.
+
+    `stray` returns how far the `SERVER_TIME` of the next commit is ahead of its commit time; negative: behind.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], datetime],
+        observe: Observer | None = None,
+        new_id: Callable[[], str] = random_id,
+        stray: Callable[[], timedelta] = timedelta,
+    ) -> None:
+        self._now = now
+        self._stray = stray
+        self._observe = observe
+        self._new_id = new_id
+        self._lock = RLock()
+        self._time = 0
+        self._collections: dict[str, dict[str, Record]] = {}
+
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
+        for path in paths:
+            check_path(path)
+        with self._lock:
+            at = self._read_time()
+            return tuple(_snapshot(path, self._record(path), at, fields) for path in paths)
+
+    def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
+        read = self.read(*needed, *others)
+        return read[: max(len(needed) + min(1, len(others)), count_fitting(read, bytes_max))]
+
+    def query(self, query: Query) -> tuple[Snapshot, ...]:
+        check_query(query)
+        with self._lock:
+            at = self._read_time()
+            ids = self._found(query)[: query.limit]
+            collection = self._collections.get(query.collection, {})
+            page = tuple(_snapshot(f"{query.collection}/{id_}", collection[id_], at) for id_ in ids)
+        return page if query.bytes_max is None else page[: count_fitting(page, query.bytes_max)]
+
+    def count(self, query: Query) -> int:
+        check_query(query)
+        with self._lock:
+            return len(self._found(Query(query.collection, query.where, query.order_by)))
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        added_bytes = check_commit(writes)
+        with self._lock:
+            return self._commit(writes, added_bytes)
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        check_each(writes)
+        return tuple(self._outcome(write) for write in writes)
+
+    def new_id(self) -> str:
+        return self._new_id()
+
+    def _outcome(self, write: Write) -> Outcome:
+        try:
+            return self.commit((write,)).results[0]
+        except (Conflict, Problem) as refusal:
+            return refusal
+
+    def _commit(self, writes: Sequence[Write], added_bytes: Sequence[int]) -> Committed:
+        records = [self._record(write.path) for write in writes]
+        for write, record in zip(writes, records, strict=True):
+            _check_guard(write.path, write.guard, record)
+        at = self._commit_time()
+        server_time = _whole_milliseconds(at + self._stray())
+        steps = [_step(*planned, at, server_time) for planned in zip(writes, records, added_bytes, strict=True)]
+        for step in steps:
+            self._do(step, at)
+        return Committed(at, tuple(step.result for step in steps))
+
+    def _do(self, step: _Step, at: datetime) -> None:
+        if step.after is step.before:
+            return
+        collection, _, id_ = step.path.rpartition("/")
+        if step.after is None:
+            del self._collections[collection][id_]
+        else:
+            self._collections.setdefault(collection, {})[id_] = step.after
+        if self._observe:
+            self._observe(step.path, _snapshot(step.path, step.before, at), _snapshot(step.path, step.after, at))
+
+    def _record(self, path: str) -> Record | None:
+        collection, _, id_ = path.rpartition("/")
+        return self._collections.get(collection, {}).get(id_)
+
+    def _found(self, query: Query) -> list[str]:
+        collection = self._collections.get(query.collection, {})
+        return found(query, ((id_, record.data) for id_, record in collection.items()))
+
+    def _read_time(self) -> datetime:
+        self._time = max(self._time, microseconds(self._now()))
+        return instant(self._time)
+
+    def _commit_time(self) -> datetime:
+        self._time = max(self._time + 1, microseconds(self._now()))
+        return instant(self._time)
+
+
+def _snapshot(path: str, record: Record | None, at: datetime, fields: Sequence[Field] | None = None) -> Snapshot:
+    if record is None:
+        return Snapshot(path, None, at)
+    return Snapshot(path, copied_map(masked(record.data, fields)), at, record.update_time, record.create_time)
+
+
+def _check_guard(path: str, guard: Guard, record: Record | None) -> None:
+    if isinstance(guard, datetime):
+        if record is None or record.update_time != guard:
+            raise Stale(f"{path} was written after {guard.isoformat()}")
+    elif guard is Must.EXIST and record is None:
+        raise RecordMissing(f"{path} does not exist")
+    elif guard is Must.NOT_EXIST and record is not None:
+        raise AlreadyExists(f"{path} exists")
+
+
+def _whole_milliseconds(at: datetime) -> datetime:
+    return at.replace(microsecond=at.microsecond // 1_000 * 1_000)
+
+
+def _step(write: Write, before: Record | None, added_bytes: int, at: datetime, server_time: datetime) -> _Step:
+    if isinstance(write, Delete):
+        return _Step(write.path, before, None, WriteResult(None))
+    if isinstance(write, Put):
+        data, values = after_put(write, server_time)
+        after = _kept_or_new(before, data, added_bytes, at)
+    else:
+        after, values = _changed(write, before, added_bytes, at, server_time)
+    return _Step(write.path, before, after, WriteResult(after.update_time, values))
+
+
+def _changed(
+    change: Change, before: Record | None, added_bytes: int, at: datetime, server_time: datetime
+) -> tuple[Record, dict[tuple[str, ...], object]]:
+    data, values = after_change(change, {} if before is None else before.data, server_time)
+    bound = added_bytes if before is None else before.bytes_bound + added_bytes
+    if bound > RECORD_BYTES_MAX:
+        bound = record_bytes(change.path, map_bytes(data))
+    return _kept_or_new(before, data, bound, at), values
+
+
+def _kept_or_new(before: Record | None, data: Stored, bytes_bound: int, at: datetime) -> Record:
+    if before is None:
+        return Record(data, bytes_bound, at, at)
+    return before if same(before.data, data) else Record(data, bytes_bound, before.create_time, at)

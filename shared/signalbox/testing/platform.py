@@ -1,0 +1,226 @@
+"""Google Cloud around functions, simulated in this process; it acts only when a test asks for it.
+
+The store is the in-memory one. Its events and the queue's tasks wait in two lists until they are delivered to the
+functions' real entry points. The clock moves only when a test moves it, or to the time of the next task.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from werkzeug.test import TestResponse
+
+from signalbox.adapters import runtime, settings
+from signalbox.adapters.cloud_tasks import task_request
+from signalbox.adapters.meter import Cost, metered
+from signalbox.adapters.settings import from_environment
+from signalbox.batches.api import liveness
+from signalbox.core.effects import Effect
+from signalbox.core.ports import DocumentEvent, Ports, Query, Snapshot
+from signalbox.core.problems import Problem
+from signalbox.testing.delivery import FAILED, UNAVAILABLE, Delivery, Faults, succeeded
+from signalbox.testing.document_events import body_of, event_of, headers_of
+from signalbox.testing.loading import FunctionTable
+from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.ports import HeldTaskQueue, ManualClock, RecordedLog
+from signalbox_infra.catalogue import CATALOGUE
+
+RECORDS_MAX = 1_000_000
+DELIVERIES_MAX = 10_000
+"""Deliveries of a run after which it is assumed never to end."""
+
+
+class Platform:
+    """Store, queue, events, clock and log, and deliveries to the functions of a catalogue.
+
+    `tasks` and `events` wait for their delivery, oldest first; a test may inspect, remove or reorder them. `abandoned`
+    are the deliveries that ended with a `Problem`, which are not retried.
+    """
+
+    def __init__(self, catalogue: Path = CATALOGUE) -> None:
+        self.clock = ManualClock()
+        self.queue = HeldTaskQueue(self.clock)
+        self.log = RecordedLog()
+        self.store = MemoryStore(lambda: self.clock.now, self._observe)
+        self.ports = metered(Ports(self.store, self.queue, self.clock, self.log))
+        self.functions = FunctionTable(catalogue)
+        self.events: list[DocumentEvent] = []
+        self.abandoned: list[Delivery] = []
+        self._events_seen = 0
+
+    @property
+    def tasks(self) -> list[Effect]:
+        return self.queue.tasks
+
+    @contextmanager
+    def bound(self) -> Iterator[None]:
+        """Use this store, queue and clock in all functions of this process while the context is entered."""
+        before = runtime.bind(self.ports)
+        settings_before = settings.bind(self.functions.settings())
+        if before is None or before.store is not self.ports.store:
+            liveness.clear()
+        try:
+            yield
+        finally:
+            settings.bind(settings_before)
+            runtime.bind(before)
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock. This delivers nothing."""
+        self.clock.advance(seconds)
+        liveness.clear()
+
+    def record(self, path: str) -> Any:
+        """Return the data of the record at a path; None if it does not exist."""
+        return self.store.read(path)[0].data
+
+    def ids(self, collection: str) -> list[str]:
+        """Return the ids of all records of a collection, in order."""
+        return [snapshot.id for snapshot in self.store.query(Query(collection, limit=RECORDS_MAX))]
+
+    # --- one delivery ---
+
+    def deliver_task(self, task: Effect, *, executions: int | None = None, retries: int | None = None) -> Delivery:
+        """Deliver a task once, due or not, and return the outcome. An error is neither raised nor retried.
+
+        The headers count earlier deliveries as the queue does, unless counts are passed.
+        """
+        if task in self.tasks:
+            self.tasks.remove(task)
+        attempts = self.queue.attempts(task)
+        counts = {
+            "X-CloudTasks-QueueName": task.queue,
+            "X-CloudTasks-TaskName": task.name,
+            "X-CloudTasks-TaskExecutionCount": str(attempts.executions if executions is None else executions),
+            "X-CloudTasks-TaskRetryCount": str(attempts.retries if retries is None else retries),
+        }
+        call = task_request(from_environment({}), task, task.trace)["task"]["http_request"]
+        headers = {**call["headers"], **counts}
+        return self._deliver(f"{task.function}/{task.task}", task.function, task.path, call["body"], headers)
+
+    def deliver_event(self, event: DocumentEvent) -> list[Delivery]:
+        """Deliver an event once to each function with a matching trigger, as `deliver_task` does."""
+        if event in self.events:
+            self.events.remove(event)
+        functions = [trigger.function for trigger in self.functions.triggers if trigger.fits(event)]
+        what = f"event of {event.path}"
+        return [self._deliver(what, function, "/", body_of(event), headers_of(event)) for function in functions]
+
+    def run_schedule(self, schedule: str) -> Delivery:
+        """Make the call of a schedule of the catalogue now. Raises `TaskFailed`."""
+        headers = {"X-CloudScheduler-JobName": schedule, "X-CloudScheduler-ScheduleTime": self.clock.now.isoformat()}
+        entry = self.functions.scheduled(schedule)
+        headers |= {"Content-Type": "application/json"} if entry.body else {}
+        return succeeded(self._deliver(schedule, entry.called, "/", entry.body, headers))
+
+    def take(self, task: str) -> Effect:
+        """Remove the only waiting task of that name from the queue and return it, for the test to deliver it."""
+        [taken] = [waiting for waiting in self.tasks if waiting.task == task]
+        self.tasks.remove(taken)
+        return taken
+
+    # --- all deliveries ---
+
+    def run(self, faults: Faults | None = None, *, raise_errors: bool = True, due_only: bool = False) -> None:
+        """Deliver all events and tasks, and those that follow from them, until nothing waits.
+
+        The clock moves to each task's time; with `due_only` it does not move, and later tasks keep waiting. Raises
+        `TaskFailed`, with the traceback, if the function's code raises; without `raise_errors` such a task is retried
+        until it is given up.
+        """
+        _Run(self, faults or Faults(), raise_errors).all(self.clock.now if due_only else None)
+
+    def travel(self, seconds: float, faults: Faults | None = None, *, raise_errors: bool = True) -> None:
+        """Advance the clock by `seconds`, and deliver each task that becomes due at its time. Raises as `run` does.
+
+        A month of a flow passes in milliseconds: ``harness.travel(30 * 86_400)``.
+        """
+        end = self.clock.now + timedelta(seconds=seconds)
+        _Run(self, faults or Faults(), raise_errors).all(end)
+        self.advance(max(0.0, (end - self.clock.now).total_seconds()))
+
+    # --- what both need ---
+
+    def call(self, function: str, path: str, **request: Any) -> TestResponse:
+        """Send an HTTP request to a function's entry point, with the arguments of werkzeug's test client."""
+        app = self.functions.app(function)
+        with self.bound():
+            return app.test_client().open(path, **request)
+
+    def _deliver(self, what: str, function: str, path: str, body: bytes, headers: Mapping[str, str]) -> Delivery:
+        lines = len(self.log.infos), len(self.log.errors)
+        status = self.call(function, path, method="POST", data=body, headers=headers).status_code
+        exceptions = [values.get("exception") for _, values in self.log.errors[lines[1] :]]
+        raised = next((exception for exception in reversed(exceptions) if isinstance(exception, Exception)), None)
+        delivery = Delivery(what, status, self._cost(lines[0]), raised)
+        if isinstance(raised, Problem):
+            self.abandoned.append(delivery)
+        return delivery
+
+    def _cost(self, first: int) -> Cost:
+        """Return the cost of the call, from the log line that every handled call writes."""
+        names = [field.name for field in fields(Cost)]
+        counted = [values for _, values in self.log.infos[first:] if values.keys() >= set(names)]
+        return Cost(**{name: int(str(counted[-1][name])) for name in names}) if counted else Cost()
+
+    def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        event = event_of(f"event-{self._events_seen}", path, before, after)
+        if any(trigger.fits(event) for trigger in self.functions.triggers):
+            self._events_seen += 1
+            self.events.append(event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Deliveries on a platform. A delivery that fails raises `TaskFailed`; without `raise_errors` it is retried."""
+
+    platform: Platform
+    faults: Faults
+    raise_errors: bool
+
+    def all(self, until: datetime | None = None) -> None:
+        """Deliver until nothing waits, or nothing that is due at the time `until`; events come before tasks."""
+        queue = self.platform.queue
+        for _ in range(DELIVERIES_MAX):
+            if self.platform.events:
+                self._deliver_event()
+            elif queue.tasks and (until is None or queue.due() or queue.next_at() <= until):
+                queue.advance_to_next()
+                self._deliver_task()
+            else:
+                return
+        raise AssertionError(
+            f"still waiting after {DELIVERIES_MAX:,} deliveries: {[task.task for task in queue.tasks]}"
+        )
+
+    def _deliver_event(self) -> None:
+        events = self.platform.events
+        event = events.pop(self.faults.index(len(events)))
+        for _ in range(1 + self.faults.duplicates()):
+            deliveries = self.platform.deliver_event(event)
+        if self.faults.once("lose_answer", event.id) or any(map(self._is_to_retry, deliveries)):
+            events.append(event)
+
+    def _deliver_task(self) -> None:
+        queue = self.platform.queue
+        due = queue.due()
+        task = due[self.faults.index(len(due))]
+        queue.tasks.remove(task)
+        if self.faults.once("late", task.name):
+            queue.postpone(task, self.faults.late_seconds)
+        elif self.faults.once("unavailable", task.name):
+            queue.retry(task, executed=False)
+        else:
+            for _ in range(1 + self.faults.duplicates()):
+                delivery = self.platform.deliver_task(task)
+            if self._is_to_retry(delivery) or self.faults.once("lose_answer", task.name):
+                queue.retry(task, executed=True)
+
+    def _is_to_retry(self, delivery: Delivery) -> bool:
+        if delivery.status == UNAVAILABLE or (delivery.status == FAILED and not self.raise_errors):
+            return True
+        succeeded(delivery)
+        return False

@@ -1,0 +1,145 @@
+"""The clock, the log and the task queue of a test. Nothing moves and nothing is delivered unless the test does it."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Budget, OutOfTime
+from signalbox.core.problems import Problem
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class ManualClock:
+    """A clock that only a test moves: the server's time `now`, and a `Clock`. A sleep advances it at once.
+
+    `slept_seconds` are the sleeps so far.
+    """
+
+    def __init__(self, now: datetime = EPOCH) -> None:
+        self.now = now
+        self.slept_seconds: list[float] = []
+
+    def advance(self, seconds: float) -> None:
+        """Advance the time."""
+        self.now += timedelta(seconds=seconds)
+
+    def advance_to(self, time: datetime | None) -> None:
+        """Advance the time to `time`, unless it is past or None."""
+        self.now = max(self.now, time or self.now)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_seconds.append(seconds)
+        self.advance(seconds)
+
+    def jitter(self) -> float:
+        """Return the mean of a real clock's jitter."""
+        return 0.5
+
+
+def budget_of(records: int) -> Budget:
+    """Return a budget of the sweeper that is used up after `records` records."""
+
+    def begin() -> OutOfTime:
+        read = count()
+        return lambda: next(read) >= records  # it is read before each record
+
+    return begin
+
+
+Line = tuple[str, dict[str, object]]
+"""A message and its values."""
+
+
+class RecordedLog:
+    """A log that a test can read: its lines in order, in `infos` and `errors`.
+
+    Exceptions are also written to standard error, where pytest shows them with a failure.
+    """
+
+    def __init__(self) -> None:
+        self.infos: list[Line] = []
+        self.errors: list[Line] = []
+
+    def info(self, message: str, /, **values: object) -> None:
+        self.infos.append((message, values))
+
+    def error(self, message: str, /, **values: object) -> None:
+        self.errors.append((message, values))
+        exception = values.get("exception")
+        if isinstance(exception, Exception) and not isinstance(exception, Problem):
+            traceback.print_exception(exception, file=sys.stderr)
+
+
+RETRY_SECONDS = 1.0
+"""Pause before a failed delivery of a task is repeated."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Earlier deliveries of a task as its headers count them, and when the next one is due."""
+
+    executions: int = 0
+    retries: int = 0
+    due_at: datetime | None = None
+
+
+class HeldTaskQueue:
+    """A `TaskQueue` whose tasks wait in the list `tasks`, oldest first, until a test delivers them.
+
+    A name is taken once. A test may remove, reorder or add tasks. While `refusal` is an exception, the queue raises it
+    instead of accepting tasks.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.tasks: list[Effect] = []
+        self.names: set[str] = set()
+        self.refusal: Exception | None = None
+        self._clock = clock
+        self._attempts: dict[str, Attempts] = {}
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        """Accept tasks, except those whose name was taken before."""
+        if self.refusal:
+            raise self.refusal
+        for effect in effects:
+            if effect.name not in self.names:
+                self.names.add(effect.name)
+                self.tasks.append(effect)
+
+    def attempts(self, task: Effect) -> Attempts:
+        """Return the counts of a task, which a test may change."""
+        return self._attempts.setdefault(task.name, Attempts())
+
+    def due_at(self, task: Effect) -> datetime:
+        """Return the time at which a task may be delivered: its own, or that of its retry; now if it has none."""
+        times = (task.not_before, self.attempts(task).due_at, self._clock.now)
+        return max(time for time in times if time is not None)
+
+    def due(self) -> list[Effect]:
+        """Return the tasks that may be delivered now, oldest first."""
+        return [task for task in self.tasks if self.due_at(task) <= self._clock.now]
+
+    def next_at(self) -> datetime:
+        """Return the time at which the next task is due; there must be one."""
+        return min(map(self.due_at, self.tasks))
+
+    def advance_to_next(self) -> None:
+        """Move the clock to the time at which the next task is due."""
+        self._clock.advance_to(self.next_at())
+
+    def postpone(self, task: Effect, seconds: float) -> None:
+        """Put a task back, to be delivered later."""
+        self.attempts(task).due_at = self._clock.now + timedelta(seconds=seconds)
+        self.tasks.append(task)
+
+    def retry(self, task: Effect, *, executed: bool) -> None:
+        """Put a task back after a failed delivery. `executed`: whether a process responded to it."""
+        attempts = self.attempts(task)
+        attempts.executions += executed
+        attempts.retries += 1
+        self.postpone(task, RETRY_SECONDS)

@@ -1,0 +1,7 @@
+"""Problems of transforms."""
+
+from signalbox.core.problems import Problem
+
+
+class BadTransform(Problem):
+    title = "Invalid transform"

@@ -1,0 +1,12 @@
+"""All faults of the batches; `fault.py` defines what a fault is, docs/protocols/batches.md what each clause is for."""
+
+from tests.simulation.faults.batches import chains, ends, pages, runs, then, tree
+
+FAULTS = (
+    *tree.FAULTS,
+    *pages.FAULTS,
+    *runs.FAULTS,
+    *ends.FAULTS,
+    *chains.FAULTS,
+    *then.FAULTS,
+)

@@ -1,0 +1,5 @@
+"""All faults of flows; docs/protocols/flows.md says what each clause is for."""
+
+from tests.simulation.faults.flows import code, parts, turns
+
+FAULTS = (*turns.FAULTS, *code.FAULTS, *parts.FAULTS)

@@ -1,0 +1,162 @@
+"""Planted faults of replay and of what the code receives: order, events, cancels, patches (flow-3 to flow-15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.core.ports import Ports
+from signalbox.flows import storage
+from signalbox.flows.machine import turns
+from signalbox.flows.machine.commands import Sleep, running
+from signalbox.flows.machine.driver import Driver, Position, replay, waits_for
+from signalbox.flows.machine.groups import Branch
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model import CANCELLED, End, Event, FlowAddress, Flows, Message, Result, Wait
+from signalbox.flows.problems import FlowCancelled
+from signalbox.flows.storage import CommandWrites, header_of, header_write
+from signalbox.mailboxes.model import CallOutcome, header_path
+from signalbox.tasks.model import Attempt
+from tests.simulation.faults.flows.planting import in_flows
+from tests.simulation.faults.points import original
+from tests.simulation.worlds.flows.world import FlowsWorld
+
+new_entries = turns.new_entries
+apply_at_once = original("flows._apply_at_once")
+run_step = original("flows.run_step")
+run_driver = original("flows.Driver._run")
+schedule_sleep = original("flows.CommandWrites._sleep")
+begin_world = original("world.FlowsWorld.__init__")
+
+
+def _by_path(driver: Driver, at: datetime | None, log: Sequence[Message], *, began_before: bool = True) -> Driver:
+    """Look results up by their paths, in the order of the code."""
+    replay(driver, at, (), began_before=began_before)
+    left = sorted(log, key=lambda entry: entry.wait.path if isinstance(entry, Result) else "")
+    while entry := next(
+        (entry for entry in left if not isinstance(entry, Result) or entry.wait.path in driver.pending), None
+    ):
+        driver.apply(entry)
+        left.remove(entry)
+    if began_before:
+        driver.sent.clear()
+        driver.granted.clear()
+    return driver
+
+
+def _keeps_no_event(driver: Driver, entry: Event) -> None:
+    first = next((pending for pending in driver.pending.values() if waits_for(pending, entry.name)), None)
+    if first is not None:
+        driver.complete(first, CallOutcome(entry.value))
+
+
+def _carries_nothing_over(turn: FlowTurn) -> list[Message]:
+    return new_entries(turn) if turn.continued is None else []
+
+
+def _cancels_the_header(ports: Ports, address: FlowAddress, reason: str = "") -> None:
+    [read] = ports.store.read(header_path(address.base))
+    header = header_of(read, address)
+    if header and not header.end:
+        end = End(CANCELLED, CallOutcome.from_problem(FlowCancelled(reason or "cancelled")), read.read_time)
+        after = header.ended(end)
+        ports.store.commit([header_write(read, after, read.read_time), *storage.listing_writes(read, header, after)])
+
+
+def _compares_nothing(_: FlowTurn) -> None:
+    """Let the code wait for other commands than the header."""
+
+
+def _applies_any_result(driver: Driver, entry: Result) -> None:
+    if pending := driver.pending.get(entry.wait.path):
+        driver.complete(pending, driver._outcome(pending, entry))
+
+
+def _loses_its_outcome(*arguments: Any) -> bool:
+    """Report the outcome as applied, also if the flow is stuck."""
+    apply_at_once(*arguments)
+    return True
+
+
+def _patched_everywhere(position: Position, name: str) -> bool:
+    if name not in position.patches and position.number > position.committed:
+        position.patches[name] = 0
+    return position.number >= position.patches.get(name, position.number + 1)
+
+
+def _patched_at_once(position: Position, name: str) -> bool:
+    """Count the last committed position as uncommitted."""
+    if name not in position.patches and position.number >= position.committed:
+        position.patches[name] = position.number
+    return position.number >= position.patches.get(name, position.number + 1)
+
+
+def _any_revision(_: Flows, __: int) -> None:
+    """Let older code run a turn on the header of newer code."""
+
+
+def _as_the_first_time(ports: Ports, flows: Flows, attempt: Attempt, *others: Any) -> None:
+    run_step(ports, flows, replace(attempt, executions=0, retries=0), *others)
+
+
+COLLECTED: list[Branch] = []
+"""Generators that the collector will close later."""
+
+
+def _collected_later(driver: Driver) -> None:
+    """Leave the code to Python's collector."""
+    driver.dropped = True
+    COLLECTED.extend(driver.branches)
+
+
+def _begins_with_none(world: FlowsWorld, *arguments: Any) -> None:
+    """Make each world the first one of its process."""
+    COLLECTED.clear()
+    begin_world(world, *arguments)
+
+
+def _runs_while_collecting(driver: Driver) -> Driver:
+    """Run the collector while the code of another flow runs, after its replay."""
+    if driver.position.number > driver.position.committed:
+        with running(driver):
+            for branch in COLLECTED:
+                branch.close()
+        COLLECTED.clear()
+    return run_driver(driver)
+
+
+def _sleeps_without_wake_up(commands: CommandWrites, sleep: Sleep, wait: Wait) -> None:
+    effects = list(commands.effects)
+    schedule_sleep(commands, sleep, wait)
+    commands.effects[:] = effects
+
+
+FAULTS = (
+    in_flows("flow-3", "replay in the order of the log", ("flows.replay", _by_path)),
+    in_flows("flow-4", "keeping events that no command waits for", ("flows.Driver._apply_event", _keeps_no_event)),
+    in_flows("flow-4", "carrying over kept events", ("flows.new_entries", _carries_nothing_over)),
+    in_flows("flow-6", "the wake-up of a sleep", ("flows.CommandWrites._sleep", _sleeps_without_wake_up)),
+    in_flows("flow-7", "a cancel as a message", ("flows.cancel", _cancels_the_header)),
+    in_flows("flow-10", "the check before a step runs again", ("flows.run_step", _as_the_first_time)),
+    in_flows(
+        "flow-11",
+        "comparing replay with the header",
+        ("flows.FlowTurn._compare", _compares_nothing),
+        ("flows.Driver._apply_result", _applies_any_result),
+    ),
+    in_flows(
+        "flow-11", "posting the outcome of a step whose flow is stuck", ("flows._apply_at_once", _loses_its_outcome)
+    ),
+    in_flows("flow-12", "the position of a patch", ("flows.Position.patched", _patched_everywhere)),
+    in_flows("flow-12", "patching uncommitted positions only", ("flows.Position.patched", _patched_at_once)),
+    in_flows("flow-12", "refusing headers of newer code", ("flows.Flows.check_revision", _any_revision)),
+    in_flows(
+        "flow-15",
+        "closing a dropped driver",
+        ("flows.Driver.drop", _collected_later),
+        ("flows.Driver._run", _runs_while_collecting),
+        ("world.FlowsWorld.__init__", _begins_with_none),
+    ),
+)

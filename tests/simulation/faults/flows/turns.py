@@ -1,0 +1,123 @@
+"""Planted faults of turns: their writes, the execution of results, drivers (flow-1, flow-2, flow-5, flow-8, flow-9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.core import outbox
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.ports import Delete, Ports, Put, Snapshot, Write
+from signalbox.core.problems import Unavailable
+from signalbox.core.wake_ups import completed
+from signalbox.flows import storage
+from signalbox.flows.machine.turns import FlowTurn, step_effect
+from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
+from signalbox.mailboxes.model import StoredMessage, message_path
+from signalbox.mailboxes.storage import header_put
+from tests.simulation.faults.flows.planting import in_flows
+from tests.simulation.faults.points import original
+
+take_result = original("flows.FlowTurn._take_result")
+run_turn = original("flows.run_turn")
+
+
+def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
+    return replace(header_put(header, fields, revision), guard=None)
+
+
+def _removes_afterwards(ports: Ports, commit: storage.Commit) -> None:
+    """Remove the applied messages in a second commit."""
+    taken = [write for write in commit.writes if not isinstance(write, Put)]
+    outbox.commit(ports, [write for write in commit.writes if isinstance(write, Put)], commit.effects)
+    if taken:
+        ports.store.commit(taken)
+
+
+def _wakes_no_other_run(_: Any) -> Iterator[Effect]:
+    return iter(())
+
+
+def _enqueues_without_outbox(ports: Ports, commit: storage.Commit) -> None:
+    """Enqueue the tasks after the commit, without a record of them."""
+    committed = ports.store.commit(commit.writes)
+    ports.queue.create(completed(commit.effects, committed.commit_time))
+
+
+def _of_any_execution(turn: FlowTurn, message: Result, now: datetime) -> None:
+    wait = replace(message.wait, execution_id=turn.header.execution_id)
+    take_result(turn, replace(message, wait=wait), now)
+
+
+def _id_without_execution(self: Result, address: FlowAddress) -> str:
+    return name_of("done", address.base, self.wait.path, self.wait.attempt, self.lease and self.lease["id"])
+
+
+def _name_without_execution(header: FlowHeader, step: Any, wait: Wait, together: int, now: Any) -> Effect:
+    effect = step_effect(header, step, wait, together, now)
+    return replace(effect, name=name_of("step", header.address.base, wait.path, wait.attempt))
+
+
+def _no_receipt(address: FlowAddress, taken: Sequence[StoredMessage], _: datetime) -> Iterator[Write]:
+    return (Delete(message_path(address.base, message.id), message.version) for message in taken)
+
+
+def _any_failure(turn: FlowTurn, message: Result, now: datetime) -> None:
+    wait = turn.pending.get(message.wait.path, message.wait)
+    take_result(turn, replace(message, wait=replace(message.wait, attempt=wait.attempt)), now)
+
+
+_cached: dict[tuple[str, str, int], FlowTurn] = {}
+
+
+class CachedTurn(FlowTurn):
+    """A turn whose driver is cached for the next turn, under the length of the log."""
+
+    @classmethod
+    def begin(cls, definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], now: datetime | None) -> Any:
+        """Continue with the driver that has applied as many entries."""
+        cached = _cached.pop((header.address.base, header.execution_id, len(log)), None) if header.begun else None
+        if cached is None or cached.driver.ended is not None:
+            return super().begin(definition, header, log, now)
+        turn = cls(header, cached.driver, now, dict(cached.driver.pending), dict(header.pending))
+        turn.leases = dict(cached.driver.held)
+        turn.driver.sent.clear()
+        turn.driver.granted.clear()
+        turn._update_pending()
+        return turn
+
+    def close(self) -> None:
+        """Cache the driver, whether or not the commit succeeds."""
+        _cached[self.header.address.base, self.header.execution_id, self.header.log.length + len(self.applied)] = self
+
+
+def _permanent(*arguments: Any) -> None:
+    """Acknowledge a wake-up whose run raises `Unavailable`."""
+    try:
+        run_turn(*arguments)
+    except Unavailable:
+        return
+
+
+def _drops_one_page(*_: Any) -> list[Effect]:
+    """Drop one page of messages, without a wake-up for the next one."""
+    return []
+
+
+FAULTS = (
+    in_flows("flow-1", "the header's guard", ("flows.header_put", _unguarded)),
+    in_flows("flow-1", "removing applied messages in the same commit", ("flows._commit_turn", _removes_afterwards)),
+    in_flows("flow-1", "the wake-up for the next page", ("flows.TurnCommit._next_wake", _wakes_no_other_run)),
+    in_flows("flow-1", "the wake-up for the next page of dropped messages", ("flows._next_wake", _drops_one_page)),
+    in_flows("flow-1", "the tasks of a start in its outbox", ("flows._commit_start", _enqueues_without_outbox)),
+    in_flows("flow-1", "the tasks of a turn in its outbox", ("flows._commit_turn", _enqueues_without_outbox)),
+    in_flows("flow-1", "no permanent error of a run", ("flows.run_turn", _permanent)),
+    in_flows("flow-2", "the execution id of a result", ("flows.FlowTurn._take_result", _of_any_execution)),
+    in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),
+    in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),
+    in_flows("flow-5", "an event's receipt", ("flows.taken_messages", _no_receipt)),
+    in_flows("flow-8", "a driver for each turn", ("flows.FlowTurn", CachedTurn)),
+    in_flows("flow-9", "the attempt of a failure", ("flows.FlowTurn._take_result", _any_failure)),
+)

@@ -1,0 +1,107 @@
+"""Faults to plant: histories without one clause of their protocol (docs/protocols/history.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Committed, Ports, Snapshot, Store, Write
+from signalbox.documents.model import Document, StoredDocument, path_of
+from signalbox.documents.requests import UNCONDITIONAL, PutRequest
+from signalbox.documents.storage import reads
+from signalbox.documents.storage.reads import Found, etag_of
+from signalbox.history.machine import Recorded, State
+from signalbox.history.model import entries
+from signalbox.history.model.entries import COLLECTION, Segment
+from tests.simulation.faults.fault import Fault
+from tests.simulation.faults.points import Replacements, always, original
+from tests.simulation.worlds import history as history_world
+
+
+def _fault(clause: str, without: str, point: str, instead: Any) -> Fault:
+    return Fault(clause, without, always((point, instead)), history_world.run)
+
+
+def _versions_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    committed = commit(ports, [one for one in writes if not one.path.startswith(COLLECTION)], effects)
+    if logged := [one for one in writes if one.path.startswith(COLLECTION)]:
+        ports.store.commit(logged)
+    return committed
+
+
+commit = original("core.commit")
+
+
+def _as_if_known(state: State, *given: Any) -> Recorded:
+    """Assume that the log has the content of the document."""
+    if state.mark is not None and state.content is not None:
+        state = replace(state, mark=replace(state.mark, digest=entries.digest(state.content)))
+    return record(state, *given)
+
+
+record = original("history.record")
+
+
+def _without_what_was_found(*given: Any) -> Recorded:
+    recorded = record(*given)
+    after = [entry for entry in recorded.entries if entry.action != "found"]
+    return replace(recorded, entries=tuple(after)) if after else recorded
+
+
+def _without_the_mark(*given: Any, **metadata: Any) -> Document:
+    return replace(stamped(*given, **metadata), history=None)
+
+
+stamped = original("documents.stamped")
+
+
+def _by_count_alone(segments: Sequence[Segment], *given: Any) -> tuple[Segment, ...]:
+    """Delete the whole version at the beginning of a segment as soon as the others are enough."""
+    first, *others = kept_segments(segments, *given)
+    enough = sum(one.count for one in (first, *others)) > history_world.VERSIONS_MAX
+    return (replace(first, first=first.first + 1), *others) if enough and first.count > 1 else (first, *others)
+
+
+kept_segments = original("history.kept_segments")
+
+
+def _without_the_header() -> Replacements:
+    """Begin a new log for a document without a mark."""
+
+    def absent(_: Store, own: Found, content: Any) -> Snapshot | None:
+        return replace(own.record, data=None) if reads.needs_header(own, content) else None
+
+    def entries_alone(key: str, recorded: Recorded, _: Snapshot | None = None) -> tuple[Write, ...]:
+        return version_writes(key, recorded)
+
+    return [
+        ("documents.log_header", absent),
+        ("documents.version_writes", entries_alone),
+    ]
+
+
+version_writes = original("documents.version_writes")
+
+
+def _check_precondition_before_the_put(ports: Ports, request: PutRequest, action: Any = "put") -> StoredDocument:
+    if action != "restore":
+        return put(ports, request, action)
+    request.precondition.check_write(etag_of(ports.store.read(path_of(request.key))[0]))
+    return put(ports, replace(request, precondition=UNCONDITIONAL), action)
+
+
+put = original("documents.put")
+
+
+FAULTS = (
+    _fault("history-1", "the version in the commit of its change", "core.commit", _versions_afterwards),
+    _fault("history-2", "comparing the document with the log", "history.record", _as_if_known),
+    _fault("history-2", "recording what another client wrote", "history.record", _without_what_was_found),
+    _fault("history-2", "noting what another client deleted", "history.note_deletion", lambda *_: None),
+    _fault("history-3", "the mark in a refreshed document", "documents.stamped", _without_the_mark),
+    _fault("history-4", "whole segments", "history.kept_segments", _by_count_alone),
+    Fault("history-5", "the header of the log at a creation", _without_the_header, history_world.run),
+    _fault("history-6", "a restore's precondition at the commit", "documents.put", _check_precondition_before_the_put),
+)

@@ -1,0 +1,115 @@
+"""Planted faults of calls: deadly ones, ones that follow others, state, limits (obj-7, 9, 10, 12, 15, 16)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from signalbox.core.ports import Ports
+from signalbox.core.problems import Problem
+from signalbox.mailboxes.model import Delivery, StoredMessage
+from signalbox.mailboxes.storage import Mailbox
+from signalbox.objects.machine.turns import Turn
+from signalbox.objects.model import CallRecord, Mark, Message
+from tests.simulation.faults.objects.planting import in_objects
+from tests.simulation.faults.points import original
+from tests.simulation.worlds.objects import world as objects_world
+
+mark_next = original("objects.Mark.next")
+follow = original("objects.Turn._follow")
+end = original("objects.Turn._end")
+page_of = original("objects._page")
+refused = original("objects.Turn._refused")
+
+
+def _never_marked(_: Ports, __: Delivery, ___: Mailbox, message: StoredMessage) -> StoredMessage:
+    return message
+
+
+def _marked_by_deliveries(_: Ports, delivery: Delivery, __: Mailbox, message: StoredMessage) -> StoredMessage | None:
+    return None if delivery.deliveries > 7 else message
+
+
+def _not_owned(self: Mark, run: str, now: datetime) -> Mark:
+    return mark_next(replace(self, until=None), run, now)
+
+
+def _whole_page(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
+    """A careful run marks the first call, and applies the whole page."""
+    return page_of(mailbox, careful=False)
+
+
+def _not_checked(*_: Any) -> None:
+    """A run finds the newer state only in its method, after its start was counted."""
+
+
+def _dropped(self: Turn, target: str, continuation: Any) -> None:
+    """A continuation that arrives before the outcome is not kept with the call."""
+    call = self.calls.get(target)
+    if call is None or not call.is_pending:
+        follow(self, target, continuation)
+
+
+def _forgotten(self: Turn, id_: str, since: datetime, call: CallRecord) -> None:
+    end(self, id_, since, replace(call, held=()))
+
+
+def _at_the_end(self: Turn, id_: str, since: datetime, call: CallRecord) -> None:
+    """Held calls wait again as if they were posted now."""
+    end(self, id_, self.now, call)
+
+
+def _at_once(self: Turn, id_: str, since: datetime, call: CallRecord) -> None:
+    """Held calls wait again with the same `since`."""
+    end(self, id_, since, call)
+    self.resumed |= dict.fromkeys(call.held, since)
+
+
+def _never_cut(self: Turn) -> bool:
+    return False
+
+
+def _any_version(*_: Any) -> None:
+    """A newer state is read as if it were of this version."""
+
+
+read_once = cache(json.loads)
+"""Parses a state's text once: a method continues with the changes of another call, or of a turn that lost its race."""
+
+
+def _with_nothing_read(seed: int) -> None:
+    read_once.cache_clear()
+    objects_world.run(seed)
+
+
+def _whenever(self: Turn, message: Message, *, gave_up: bool) -> Problem | None:
+    return refused(self, replace(message, not_after=None), gave_up=gave_up)
+
+
+FAULTS = (
+    in_objects("obj-7", "marks", "objects._marked", _never_marked),
+    in_objects("obj-7", "marks on the call, not on the run", "objects._marked", _marked_by_deliveries),
+    in_objects("obj-7", "a mark's owner", "objects.Mark.next", _not_owned),
+    in_objects("obj-7", "one call at a time", "objects._page", _whole_page),
+    in_objects("obj-9", "keeping a continuation with its call", "objects.Turn._follow", _dropped),
+    in_objects("obj-10", "keeping calls on a result", "objects.Turn._end", _forgotten),
+    in_objects("obj-10", "the place of calls on a result", "objects.Turn._end", _at_the_end),
+    in_objects("obj-10", "the order of calls that wait again", "objects.Turn._end", _at_once),
+    in_objects("obj-10", "ending a turn with what others waited for", "objects.Turn._is_cut", _never_cut),
+    in_objects("obj-12", "leaving newer state alone", "objects.ObjectClass._check_version", _any_version),
+    in_objects("obj-12", "a look at the version before a start counts", "remembering.Version.check", _not_checked),
+    replace(
+        in_objects(
+            "obj-15",
+            "the state's text at the beginning of each call",
+            "objects.json",
+            SimpleNamespace(loads=read_once, dumps=json.dumps),
+        ),
+        run=_with_nothing_read,
+    ),
+    in_objects("obj-16", "the limit in time", "objects.Turn._refused", _whenever),
+)

@@ -1,0 +1,102 @@
+"""Faults to plant: critical sections without one clause of their protocol (docs/protocols/critical-sections.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.core.effects import Decision, Effect
+from signalbox.core.ports import Committed, Ports, Write
+from signalbox.core.problems import Problem
+from signalbox.critical_sections import machine, service
+from signalbox.critical_sections.model import NextRun, Phase, Run, Section, SectionRun
+from tests.simulation.faults.fault import Fault
+from tests.simulation.faults.points import always, original
+from tests.simulation.worlds import sections as sections_world
+
+advance = original("critical_sections._advance")
+call = original("critical_sections.call")
+phase = original("critical_sections.Run.phase")
+
+
+def _sections(clause: str, without: str, point: str, instead: Any) -> Fault:
+    return Fault(clause, without, always((point, instead)), sections_world.run)
+
+
+def _granted_during_a_run(key: str, section: Section, now: datetime) -> machine.Decided:
+    return advance(key, section if section.next is None else replace(section, run=None), now)
+
+
+def _ended_alone(_: str, section: Section, token: int, __: datetime) -> machine.Decided:
+    if section.run is None or section.run.token != token:
+        return Decision(section, False)
+    return Decision(replace(section, run=None), True)
+
+
+def _ended_under_any_token(key: str, section: Section, _: int, now: datetime) -> machine.Decided:
+    return replace(advance(key, replace(section, run=None), now), answer=True)
+
+
+def _kept_on_a_problem(ports: Ports, granted: Mapping[str, Any], code: Callable[[SectionRun], object]) -> None:
+    run = service.claim(ports, granted)
+    if run is None:
+        return
+    try:
+        code(run)
+    except Problem:
+        raise
+    except Exception:
+        service.release(ports, run)
+        raise
+    service.end(ports, run)
+
+
+def _never_held(run: Run, now: datetime) -> Phase:
+    at = phase(run, now)
+    return Phase.EXPIRED if at is Phase.CLAIMED else at
+
+
+def _tasks_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    committed = ports.store.commit(writes)
+    ports.queue.create(effects)
+    return committed
+
+
+def _woken_early(key: str, section: Section, _: datetime, now: datetime) -> machine.Decided:
+    return advance(key, section, now)
+
+
+def _armed_by_the_past(section: Section, next_: NextRun, _: datetime) -> bool:
+    return section.alarm_at is not None and section.alarm_at <= next_.due_at
+
+
+def _granted_at_any_wake(key: str, section: Section, _: datetime, now: datetime) -> machine.Decided:
+    due = section.next and replace(section.next, due_at=now)
+    return advance(key, replace(section, next=due), now)
+
+
+def _forgetful(key: str, section: Section, *given: Any) -> machine.Decided:
+    return call(key, replace(section, ids=()), *given)
+
+
+def _counted_from_the_record(section: Section, _: datetime) -> int:
+    return section.token + 1
+
+
+FAULTS = (
+    _sections("section-1", "waiting for the run in progress", "critical_sections._advance", _granted_during_a_run),
+    _sections("section-1", "the next in the commit of the end", "critical_sections.end", _ended_alone),
+    _sections("section-1", "the end of a run that fails permanently", "critical_sections.run", _kept_on_a_problem),
+    _sections("section-2", "waiting for another delivery's lease", "critical_sections.Run.phase", _never_held),
+    _sections("section-2", "the token that ends a run", "critical_sections.end", _ended_under_any_token),
+    _sections("section-3", "the run's task in the commit", "core.commit", _tasks_afterwards),
+    _sections("section-4", "refusing a wake that is early", "critical_sections.wake", _woken_early),
+    _sections(
+        "section-4", "a new wake once the old one is due", "critical_sections._has_wake_task", _armed_by_the_past
+    ),
+    _sections("section-4", "the due time at the wake", "critical_sections.wake", _granted_at_any_wake),
+    _sections("section-5", "the ids of the last calls", "critical_sections.call", _forgetful),
+    _sections("section-6", "tokens made from the time", "critical_sections._next_token", _counted_from_the_record),
+)

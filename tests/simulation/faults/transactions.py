@@ -1,0 +1,48 @@
+"""Faults to plant: transactions without one clause of their protocol (docs/protocols/transactions.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from signalbox.core.effects import Effect, receipt_path
+from signalbox.core.ports import Change, Committed, Must, Ports, Put, Snapshot, Write
+from signalbox.documents.storage.writes import put_write
+from tests.simulation.faults.fault import Fault
+from tests.simulation.faults.points import always, original
+from tests.simulation.worlds import transactions as transactions_world
+
+receipt = original("documents._receipt")
+
+
+def _transactions(clause: str, without: str, point: str, instead: Any) -> Fault:
+    return Fault(clause, without, always((point, instead)), transactions_world.run)
+
+
+def _put_blindly(*given: Any, **header: Any) -> Any:
+    made = put_write(*given, **header)
+    return replace(made, write=replace(made.write, guard=None))
+
+
+def _only_there(read: Snapshot) -> Write:
+    return Change(read.path, {}, Must.EXIST)
+
+
+def _replacing(name: str, returned: object) -> Put:
+    """A receipt that is not read before, and that may exist."""
+    return replace(receipt(name, returned), path=receipt_path(name), guard=None)
+
+
+def _tasks_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    committed = ports.store.commit(writes)
+    ports.queue.create(effects)
+    return committed
+
+
+FAULTS = (
+    _transactions("transaction-1", "guarding what is written", "documents.put_write in transactions", _put_blindly),
+    _transactions("transaction-1", "guarding what is only read", "documents.guarded_no_op", _only_there),
+    _transactions("transaction-2", "a receipt that must not exist", "documents._receipt", _replacing),
+    _transactions("transaction-3", "the tasks in the commit", "core.commit", _tasks_afterwards),
+)

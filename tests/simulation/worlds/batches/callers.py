@@ -1,0 +1,124 @@
+"""The callers in a world of batches: they populate, add pages, seal, complete units, cancel and request retries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.model.batches import cut
+from signalbox.batches.model.units import succeeded
+from signalbox.batches.requests import BatchSpec, PageRequest, RetryRequest, SealRequest
+from signalbox.batches.service import batches
+from signalbox.batches.service import units as batches_units
+from signalbox.core.problems import Problem, Unavailable
+from tests.simulation.world import World
+from tests.simulation.worlds.batches.kinds import ALARM, ANNOUNCE, PAINT, SHORT_DEADLINE_SECONDS, Kind
+
+TRIES_MAX = 4
+"""How often a patient caller repeats a refused call."""
+
+
+class Callers:
+    """Callers of the batch `b`. A call whose answer is not known is repeated."""
+
+    def __init__(self, world: World, kind: Kind, concurrency: int | None = None, follows: int = 0) -> None:
+        self._world = world
+        self._kind = kind
+        self.concurrency = None if kind.from_outside else concurrency
+        self.follows = 0 if kind.removed else follows
+        self._results = 0
+
+    def next_result(self) -> int:
+        """Return a number that no other outcome has."""
+        self._results += 1
+        return self._results
+
+    def spec(self, size: int, sealed: bool) -> BatchSpec:
+        """Return a batch of `size` units."""
+        return BatchSpec(
+            units=[{"n": number} for number in range(size)],
+            task=None if self._kind.from_outside else PAINT,
+            on_complete=ANNOUNCE,
+            sealed=sealed,
+            failures_max=self._kind.failures_max,
+            deadline_seconds=SHORT_DEADLINE_SECONDS if self._kind.hurried else LIMITS.batch_deadline_seconds,
+            concurrency=self.concurrency,
+            then=self._then() if self.follows else None,
+            on_failure=ALARM if self.follows else None,
+        )
+
+    def _then(self) -> BatchSpec:
+        units = [{"n": number} for number in range(self.follows - 1)]
+        return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True)
+
+    def loading(self, size: int) -> list[Callable[[], None]]:
+        """Return the calls that load a batch: in one call, or page by page in a race with the seal."""
+        if not self._kind.paged:
+            return [partial(self.populate, self.spec(size, sealed=True))]
+        first = self._world.random.randint(0, size // 2)
+        spec = self.spec(first, sealed=False)
+        later_pages = cut([{"n": number} for number in range(size - first)])
+        first_pages = len(cut(spec.units))
+        self.populate(spec)
+        self._world.run()
+        adding = [partial(self._add_page, first_pages + at, page) for at, page in enumerate(later_pages)]
+        at = self._world.random.randint(max(0, len(adding) - 1), len(adding))
+        count = first_pages + self._world.random.randint(max(0, len(later_pages) - 1), len(later_pages))
+        sealing = partial(self.seal, first_pages + len(later_pages))
+        return [*adding[:at], partial(self.seal, count), *adding[at:], sealing]
+
+    def populate(self, spec: BatchSpec, name: str = "populates") -> None:
+        """Start a call that populates."""
+        self._call(name, lambda: batches.populate(self._world.ports, "b", spec))
+
+    def _add_page(self, number: int, page: Any) -> None:
+        request = PageRequest(number, page)
+        self._call(f"adds page {number}", lambda: batches.add_page(self._world.ports, "b", request), patient=True)
+
+    def seal(self, count: int) -> None:
+        """Start a call that seals."""
+        self._call(f"seals at {count}", lambda: batches.seal(self._world.ports, "b", SealRequest(count)), patient=True)
+
+    def cancel(self) -> None:
+        """Start a call that cancels."""
+        self._call("cancels", lambda: batches.cancel(self._world.ports, "b"))
+
+    def retry(self) -> None:
+        """Start a call that retries all that failed."""
+        self._call("requests retries", lambda: batches.retry(self._world.ports, "b", RetryRequest()))
+
+    def complete(self, index: int) -> None:
+        """Start a call that completes a unit, and is not repeated once it landed."""
+        outcome = succeeded({"result": self.next_result()})
+        work = lambda: batches_units.complete_by_index(self._world.ports, "b", index, outcome)  # noqa: E731
+        self._world.start(f"completes unit {index}", work)
+
+    def populate_when_free(self, spec: BatchSpec, tries: int = 8) -> None:
+        """Start a call that populates, repeated until the id is free, but not for ever."""
+
+        def work() -> None:
+            try:
+                batches.populate(self._world.ports, "b", spec)
+            except Problem as taken:
+                raise Unavailable(taken.detail) from taken
+
+        again = partial(self.populate_when_free, spec, tries - 1)
+        self._world.start("populates when free", work, lambda done: None if done or not tries else again())
+
+    def _call(self, name: str, work: Callable[[], object], patient: bool = False) -> None:
+        """Start a call that is repeated until its answer is known; a patient one repeats what was out of order too."""
+        tries = [0]
+
+        def once() -> None:
+            tries[0] += 1
+            try:
+                work()
+            except Problem as problem:
+                if not patient or tries[0] > TRIES_MAX:
+                    raise
+                self._world.log(f"repeats the call after: {problem.detail}")
+                once()
+
+        self._world.start(name, once, lambda done: None if done else self._call(name, work, patient))

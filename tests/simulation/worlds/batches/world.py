@@ -1,0 +1,258 @@
+"""Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
+
+In some worlds a unit's task is purged, and a person completes the unit.
+
+Limits are so small that a dozen units make a tree with all its levels. Checked at every write: no batch completes
+before every loaded unit has an outcome; an outcome is overwritten only by a later attempt of a unit that failed; an
+ended batch does not change its end; no more units of `b` are under way than it allows at once. Checked at rest: every
+sealed batch has ended, its completion task ran under one name, its counts are those of its records, and no record of a
+removed run is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from signalbox.batches import tasks
+from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
+from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succeeded
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import units
+from signalbox.batches.sweep import sweep as sweep_batches
+from signalbox.core import outbox
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import Ports
+from signalbox.tasks.service import runs
+from signalbox.testing.limits import replaced
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import OPERATIONS_LONG, operations_max
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.world import Violation, World
+from tests.simulation.worlds.batches.callers import Callers
+from tests.simulation.worlds.batches.checks import Checks
+from tests.simulation.worlds.batches.kinds import ALARM, ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
+from tests.simulation.worlds.batches.removal import run_again_after_removal
+from tests.simulation.worlds.batches.under_way import UnderWay
+
+PARTS_MAX = 4
+"""Units of a sub-batch: up to two pages."""
+
+PURGED_RATE = 0.3
+"""The share of worlds in which a unit's task is purged, of those with such a limit and no other special event."""
+
+CHAINED_RATE = 0.3
+"""The share of worlds that limit how many units run at once."""
+
+FOLLOWED_RATE = 0.3
+"""The share of worlds in which another batch, or an alarm, follows the batch `b`."""
+
+UNSWEPT_RATE = 0.3
+"""The share of worlds without a sweeper of batches, of those with a deadline: the deadline's task is enough."""
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Run one seed's world to rest. Raises `Violation` when a property does not hold."""
+    BatchesWorld(seed, trace).run()
+
+
+class BatchesWorld:
+    """One batch `b` (and its sub-batch), its callers, its units and its sweepers."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
+        self.world = World(seed, FaultRates(kill=0.03, lose_answer=0.04, duplicate=0.08), trace)
+        self.kind = self.world.random.choice(KINDS)
+        self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
+        self.callers = Callers(self.world, self.kind, _concurrency(seed), _follows(seed))
+        self.purged = _purged(seed) if self.callers.concurrency and self.kind.calm else None
+        self.under_way = UnderWay(self.world.store, self.callers.concurrency)
+        self.checks = Checks(self.world.store, self.kind)
+        self.world.task_handlers["batch_expand"] = _run_batch_task
+        self.world.task_handlers["painter"] = self._paint
+        self.world.queue.on_reuse = self._reuse
+        self.world.observers.append(self.checks.check_write)
+        self.deliveries: Counter[str] = Counter()
+        self.unit_tasks: list[Effect] = []
+
+    def run(self) -> None:
+        with replaced(**SMALL_LIMITS):
+            self._run_first()
+            if self.kind.failing:
+                self._retry_failed()
+            if self.kind.removed:
+                run_again_after_removal(self)
+            self.checks.check_no_earlier_run_left()
+
+    def _run_first(self) -> None:
+        self.world.run(self._beginnings())
+        if self.kind.paged:
+            self.callers.seal(len(self.checks.pages("b")))
+            self.world.run()
+        self.come_to_rest()
+
+    def _beginnings(self) -> list[Callable[[], None]]:
+        random = self.world.random
+        named_max = (
+            BATCHES_LIMITS.walk_nodes_max * BATCHES_LIMITS.page_units_max
+        )  # of a larger batch, a deadline names some only
+        long = named_max if self.kind.hurried else OPERATIONS_LONG
+        size = random.randint(0, operations_max(self.kind.units_max, long))
+        beginnings = [*self.callers.loading(size)]
+        if self.kind.from_outside:
+            lost = random.choice((0, 0, 1, 2)) if self.kind.hurried else 0
+            indexes = random.sample(range(size), max(0, size - lost))
+            beginnings += [partial(self.callers.complete, index) for index in indexes]
+            beginnings.append(self._sweep_meanwhile)
+        if (self.kind.hurried or self.kind.walked) and random.random() < 0.7:
+            beginnings += [self._sweep_meanwhile] * random.randint(1, 2)
+        if self.kind.cancelled and random.random() < 0.8:
+            beginnings.append(self.callers.cancel)
+        if self.kind.failing and random.random() < 0.5:
+            beginnings.append(self.callers.retry)
+        return beginnings
+
+    # --- what tasks do ---
+
+    def _reuse(self, effect: Effect) -> None:
+        """A task under a name that was free again is a new one, whose deliveries count from one."""
+        self.deliveries[effect.name] = 0
+        if effect.task in (ANNOUNCE.task, ALARM.task):
+            allow_from_an_old_outbox_record(self.world, effect)
+
+    def _paint(self, ports: Ports, effect: Effect) -> None:
+        self.deliveries[effect.name] += 1
+        if effect.task == ANNOUNCE.task:
+            self.checks.note_completion(effect.name, effect.context["batch"])
+            return
+        if effect.task == ALARM.task:
+            self.checks.alarms.add(effect.name)
+            return
+        unit = PlacedUnit.from_record(effect.context["unit"])
+        if unit.batch == "b" and unit.index == self.purged:
+            return
+        self.unit_tasks.append(effect)
+        has_parts = self.deliveries[effect.name] > 1 and bool(self.checks.sub_batches())
+        if self.deliveries[effect.name] > 1 and units.resume_unit(ports, unit):
+            return
+        if self.world.random.random() < 0.5 and not units.unit_is_live(ports, unit):
+            return  # otherwise the cache of this process, some seconds old, says that it is live
+        if unit.batch != "b" and self._parent_was_cancelled(unit):
+            return  # this code has no outcome: it runs until its own batch is cancelled
+        self.under_way.begin(unit)
+        if self.kind.nested and unit.batch == "b" and unit.index == 0:
+            self._paint_in_parts(ports, unit, has_parts)
+            return
+        units.complete_unit(ports, unit, self._outcome(unit))
+
+    def _paint_in_parts(self, ports: Ports, unit: PlacedUnit, has_parts: bool) -> None:
+        """Return another sub-batch at each run. The code does not run if there was one when it was redelivered."""
+        if has_parts:
+            raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was sealed")
+        run = self.callers.next_result()
+        parts = [{"n": number, "run": run} for number in range(self.world.random.randint(0, PARTS_MAX))]
+        spec = BatchSpec(units=parts, task=PAINT, sealed=True)
+        runs._run_unit(ports, unit, lambda: spec)
+
+    def _parent_was_cancelled(self, unit: PlacedUnit) -> bool:
+        """Return whether the batch `b` was cancelled, and the sub-batch of this unit not yet."""
+        parent, own = self.checks.header("b"), self.checks.header(unit.batch)
+        return parent is not None and parent.state == "cancelled" and own is not None and not own.ended
+
+    def _outcome(self, unit: PlacedUnit) -> UnitOutcome:
+        if (
+            unit.batch == "b"
+            and self.kind.failing
+            and unit.index % 2 == 0
+            and unit.attempt < self._failing_attempts(unit)
+        ):
+            return failed(f"attempt {self.callers.next_result()}")
+        return succeeded({"result": self.callers.next_result()})
+
+    def _failing_attempts(self, unit: PlacedUnit) -> int:
+        """In chains a retry fails too: it must not be retried for the same call."""
+        return 1 + (unit.chain is not None and unit.index % 4 == 0)
+
+    # --- sweepers ---
+
+    def _sweep_meanwhile(self) -> None:
+        """The sweeper runs while units are completed."""
+        self.world.pass_time(SHORT_DEADLINE_SECONDS / 2 if self.kind.hurried else BATCHES_LIMITS.batch_idle_seconds)
+        if not self.unswept:
+            self.start_sweep(sweep_batches)
+
+    def start_sweep(self, sweep: Callable[[Ports], object]) -> None:
+        def work() -> None:
+            sweep(self.world.ports)
+
+        self.world.start("sweep", work)
+
+    def sweep_later(self, seconds: float, sweep: Callable[[Ports], object]) -> None:
+        self.world.pass_time(seconds)
+        self.start_sweep(sweep)
+        self.world.run()
+
+    def come_to_rest(self) -> None:
+        """Run the outbox's sweeper; the batches' sweeper only where it is part of the protocol.
+
+        Elsewhere the tasks alone must bring the batch to its end.
+        """
+        self.world.pass_an_outage()
+        self.world.fault_rates.left = 0
+        for _ in range(2):
+            self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+        if self.kind.from_outside and not self.kind.hurried:
+            self._complete_what_did_not_land()
+        if self.purged is not None and self.purged < self.checks.loaded("b"):
+            self.callers.complete(self.purged)
+            self.world.run()
+        if (self.kind.from_outside or self.kind.hurried) and not self.unswept:
+            self.sweep_later(BATCHES_LIMITS.batch_idle_seconds, sweep_batches)
+        for _ in range(2):
+            self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+        self.checks.check_rest()
+
+    def _complete_what_did_not_land(self) -> None:
+        """A commit that did not land is its caller's to repeat; one that landed is not repeated."""
+        for index in sorted(set(range(self.checks.loaded("b"))) - set(self.checks.finished("b"))):
+            self.callers.complete(index)
+            self.world.run()
+
+    def _retry_failed(self) -> None:
+        header = self.checks.header("b")
+        if header is None or header.state == "cancelled":
+            return
+        self.world.fault_rates.left = 3
+        for _ in range(2):
+            self.callers.retry()
+        self.world.run()
+        self.world.fault_rates.left = 0
+        if self.callers.concurrency:
+            self.callers.retry()
+            self.world.run()
+        if self.checks.failed("b"):
+            raise Violation("a failed unit was retried and is still failed")
+        self.checks.check_rest(retried=True)
+
+
+def _concurrency(seed: int) -> int | None:
+    chained = Random(f"chained {seed}")
+    return chained.randint(1, 3) if chained.random() < CHAINED_RATE else None
+
+
+def _purged(seed: int) -> int | None:
+    """Return the unit whose task is purged before it is delivered, or None."""
+    purged = Random(f"purged {seed}")
+    return purged.randint(0, 4) if purged.random() < PURGED_RATE else None
+
+
+def _follows(seed: int) -> int:
+    """Return one more than the units of the batch that follows, or 0 for none."""
+    followed = Random(f"followed {seed}")
+    return followed.randint(1, 4) if followed.random() < FOLLOWED_RATE else 0
+
+
+def _run_batch_task(ports: Ports, effect: Effect) -> None:
+    tasks.run_batch_task(ports, effect.task, effect.payload)

@@ -1,0 +1,89 @@
+"""What people do with the flows of a simulated world: start them, post events, cancel, delete and start again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from signalbox.core.calls import Call
+from signalbox.core.problems import OtherBody
+from signalbox.flows import service, sweep
+from signalbox.flows.model import FlowAddress, Flows
+from signalbox.flows.problems import FlowEnded, FlowRunning, NoFlow
+from tests.simulation.reach import REACHED, STARTED_AGAIN
+from tests.simulation.world import World
+from tests.simulation.worlds.flows.kinds import Kind, program
+from tests.simulation.worlds.flows.program import FUNCTION
+
+EVENTS_MAX = 4
+CANCELLED_SHARE = 0.15
+
+
+@dataclass(slots=True)
+class Act:
+    """What somebody does until it is answered, or a dozen times."""
+
+    name: str
+    work: Callable[[], bool]
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The people of a world. `starting` returns the deployment that starts flows."""
+
+    world: World
+    kind: Kind
+    starting: Callable[[], Flows]
+
+    def acts_of(self, address: FlowAddress) -> list[Act]:
+        """Return what people do with a flow; its start is first."""
+        random = self.world.random
+        what = program(random, self.kind)
+        acts = [Act(f"start {address.key}", lambda: self._start(address, what))]
+        for number in range(random.randint(0, EVENTS_MAX)):
+            name, id_ = random.choice("xxy"), f"{address.key}-{number}"
+            acts.append(Act(f"event {name} {id_}", partial(self._event, address, name, id_)))
+        if random.random() < CANCELLED_SHARE:
+            acts.append(Act(f"cancel {address.key}", lambda: self.cancel(address)))
+        if self.kind is Kind.RESTARTED:
+            other = program(random, self.kind)
+            acts.append(Act(f"restart {address.key}", lambda: self._restart(address, other)))
+        return [acts[0], *random.sample(acts[1:], len(acts) - 1)]
+
+    def _start(self, address: FlowAddress, what: list[Any]) -> bool:
+        told = Call(FUNCTION, "told", {})
+        try:
+            service.start(self.world.ports, self.starting(), FUNCTION, address, {"program": what}, told)
+        except OtherBody:
+            self.world.log("another one has this id")
+        return True
+
+    def _event(self, address: FlowAddress, name: str, id_: str) -> bool:
+        try:
+            service.post_event(self.world.ports, address, name, id_, id_)
+        except NoFlow:
+            return False
+        except FlowEnded:
+            return True
+        return True
+
+    def cancel(self, address: FlowAddress) -> bool:
+        """Cancel a flow; return whether there is one."""
+        try:
+            service.cancel(self.world.ports, address)
+        except NoFlow:
+            return False
+        return True
+
+    def _restart(self, address: FlowAddress, what: list[Any]) -> bool:
+        try:
+            sweep.delete(self.world.ports, address)
+        except FlowRunning:
+            return False
+        except NoFlow:
+            self.world.log("there is none")
+        REACHED[STARTED_AGAIN] += 1
+        return self._start(address, what)

@@ -1,0 +1,147 @@
+"""What must hold when a simulated world of flows is at rest.
+
+The oracle: the same generator, run plainly with what its log says in the order of the log, waits for what the header
+says, and ended as it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from signalbox.core import outbox
+from signalbox.core.ports import Query
+from signalbox.flows.machine.driver import Driver, Position, replay
+from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.turns import end_of
+from signalbox.flows.model import Event, FlowAddress, FlowHeader, Message, Result, child_id
+from signalbox.flows.storage import read_log
+from signalbox.mailboxes.model import HEADER, collection_of
+from signalbox.semaphores.model import Semaphore, path_of
+from signalbox.testing.memory_store import MemoryStore
+from tests.simulation.world import Violation
+from tests.simulation.worlds.flows.history import FlowsHistory
+from tests.simulation.worlds.flows.program import FLOW, SEMAPHORE, Code
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsAtRest:
+    """A world at rest, with its newest code."""
+
+    store: MemoryStore
+    history: FlowsHistory
+    code: Code
+
+    def headers(self) -> list[FlowHeader]:
+        """Return all flows there are."""
+        return [self.history.headers[base] for base in sorted(self.history.headers)]
+
+    def check(self) -> None:
+        """Raise `Violation` if something waits, or a flow is not where its log leads it."""
+        if left := self.store.query(Query(outbox.COLLECTION)):
+            raise Violation(f"the outbox still holds {[one.id for one in left]}")
+        for header in self.headers():
+            self._check_mailbox(header)
+            self._check_flow(header)
+
+    def check_ended(self) -> None:
+        """Raise `Violation` if a flow has not ended, or a permit is held though all have."""
+        for header in self.headers():
+            if not header.end:
+                raise Violation(f"{header.address.base} never ends: it waits for {header.pending}")
+            self._check_parent(header)
+        [record] = self.store.read(path_of(SEMAPHORE))
+        assert record.data is not None
+        leases = Semaphore.from_record(record.data).leases
+        if held := [lease.lease_id for lease in leases if lease.live(record.read_time)]:
+            raise Violation(f"{held} are still held")
+
+    def check_removed(self) -> None:
+        """Raise `Violation` if anything is left of flows that were removed."""
+        if left := sorted(path for path in self.history.present if not self._is_receipt(path)):
+            raise Violation(f"{left} were not removed")
+
+    def _is_receipt(self, path: str) -> bool:
+        [read] = self.store.read(path)
+        return "/mailbox/" in path and read.data is not None and "expires_at" in read.data
+
+    def _check_mailbox(self, header: FlowHeader) -> None:
+        now = self.store.read("clock/now")[0].read_time
+        found = self.store.query(Query(collection_of(header.address.base), limit=1_000))
+        waiting = [one for one in found if one.id != HEADER and one.data and "since" in one.data]
+        if due := [one.id for one in waiting if one.data and one.data["since"] <= now]:
+            raise Violation(f"{due} wait for ever in {header.address.base}")
+
+    def _check_flow(self, header: FlowHeader) -> None:
+        base = header.address.base
+        if header.stuck:
+            raise Violation(f"{base} is stuck, though its code is sound: {header.stuck}")
+        driver = self._plainly(header)
+        waits = {path: each.command.signature for path, each in driver.pending.items()}
+        if not header.end and waits != {path: wait.signature for path, wait in header.pending.items()}:
+            raise Violation(f"{base} waits for {header.pending}, its code for {waits}")
+        ended = end_of(driver.ended, header.end.at) if driver.ended and header.end else None
+        if bool(driver.ended) != bool(header.end) or (header.end and ended != header.end):
+            raise Violation(f"{base} ended with {header.end}, its code with {driver.ended}")
+        self._check_events(header, set(driver.pending))
+        self._check_waits(header)
+        driver.drop()
+
+    def marks_sent(self) -> set[str]:
+        """Return the marks of the tasks that the code of all flows sends in its last generation."""
+        drivers = [self._plainly(header, began_before=False) for header in self.headers()]
+        marks = {call.payload["mark"] for driver in drivers for call in driver.sent}
+        for driver in drivers:
+            driver.drop()
+        return marks
+
+    def _plainly(self, header: FlowHeader, *, began_before: bool = True) -> Driver:
+        definition = self.code.flows().definitions[FLOW]
+        position = Position(header.execution_id, 1 + header.log.length, dict(header.patches))
+        driver = Driver(lambda: definition.begin(header.arguments), position)
+        try:
+            log = read_log(self.store, header).entries
+            self._check_renewals(header, log)
+            return replay(driver, header.start_at, log, began_before=began_before)
+        except Stuck as stuck:
+            raise Violation(f"the log of {header.address.base} cannot be replayed: {stuck}") from stuck
+
+    def _check_renewals(self, header: FlowHeader, log: Sequence[Message]) -> None:
+        """Check that no renewal was refused: no lease ends in a world, and a flow renews only what it holds."""
+        renewals = [each for each in log if isinstance(each, Result) and each.wait.signature.startswith("renew ")]
+        if refused := [each.outcome.error for each in renewals if each.outcome.error]:
+            raise Violation(f"{header.address.base} holds a lock whose renewal was refused: {refused}")
+
+    def _check_events(self, header: FlowHeader, waits: set[str]) -> None:
+        """Check that a flow does not wait for an event that has come."""
+        awaited = {header.pending[path].signature.removeprefix("event ") for path in waits if path in header.pending}
+        for incarnation, event in self.history.landed[header.address.base]:
+            lost = isinstance(event, Event) and event.name in awaited and event.value not in self.code.consumed
+            if lost and incarnation == header.incarnation and not header.end:
+                raise Violation(f"{header.address.base} waits for {event.name}, and {event.value} has come")
+
+    def _check_waits(self, header: FlowHeader) -> None:
+        """Check that a flow waits for nothing that has ended, and is waited for if it is another's."""
+        if waits := [
+            each for each in header.pending.values() if each.signature.split()[0] in ("step", "sleep", "object")
+        ]:
+            raise Violation(f"{header.address.base} waits for ever for {waits}")
+        for wait in header.pending.values():
+            child = child_id(header.address, wait) if wait.signature.startswith("flow ") else ""
+            around_it = self.history.headers.get(FlowAddress(FLOW, child).base)
+            if child and (around_it is None or around_it.end):
+                raise Violation(f"{header.address.base} waits for ever for a flow that has ended")
+        if header.parent and not header.end:
+            around = self.history.headers.get(header.parent.base)
+            if around is None or header.parent.wait.path not in around.pending:
+                raise Violation(f"{header.address.base} continues, although its parent does not wait for it")
+
+    def _check_parent(self, header: FlowHeader) -> None:
+        """Check that the flow around this one has the outcome in its log, if it still waited for it."""
+        if header.parent is None or header.end is None:
+            return
+        wait = header.parent.wait
+        log = self.history.logs[header.parent.base, wait.execution_id]
+        entries = [each for each in log if isinstance(each, Result) and each.wait.path == wait.path]
+        if entries and entries[0].outcome != header.end.outcome:
+            raise Violation(f"{header.parent.base} has {entries} in its log, and {header.address.base} ended otherwise")

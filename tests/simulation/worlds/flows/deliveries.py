@@ -1,0 +1,114 @@
+"""How tasks are delivered in a simulated world of flows: wake-ups, steps, the kit's own tasks, those of users."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from random import Random
+from typing import Any
+
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Ports, unlimited
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.wake_ups import TASK, WakeUp
+from signalbox.flows import tasks as flows_tasks
+from signalbox.mailboxes.model import Delivery
+from signalbox.objects import service
+from signalbox.semaphores import tasks
+from signalbox.tasks.model import Attempt, RetryLimits
+from tests.simulation.reach import REACHED, STEPS_RUN
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.world import World
+from tests.simulation.worlds.flows.history import FlowsHistory
+from tests.simulation.worlds.flows.program import FUNCTION, LEASE_SECONDS, Code
+from tests.simulation.worlds.objects.remembering import NEW, Version
+
+STARTS_MAX = 60
+"""Of a step's code: more than a world has faults, so none is given up."""
+
+FAILING, FAILING_OFTEN, TRANSIENT = 0.25, 0.7, 0.1
+
+
+@dataclass
+class FlowDeliveries:
+    """The deliveries of a world. `code` returns the deployment that a delivery meets; `own` draws for the steps.
+
+    `told` are the outcomes that `on_complete` got, by task name; `sent` are the names of what flows sent, by mark.
+    """
+
+    world: World
+    history: FlowsHistory
+    code: Callable[[], Code]
+    own: Random
+    failing: float = FAILING
+    told: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    starts: Counter[str] = field(default_factory=Counter)
+    _deliveries: Counter[str] = field(default_factory=Counter)
+    _numbers: Any = field(default_factory=count)
+
+    def install(self) -> None:
+        """Handle all tasks of the world."""
+        admit: Callable[[Ports, Effect], None]
+        admit = lambda ports, effect: tasks.TASKS[effect.task](ports, effect.payload)  # noqa: E731
+        self.world.task_handlers |= {FUNCTION: self._deliver, "logs": self._run_object, "semaphore_admit": admit}
+        self.world.queue.on_reuse = self._reused
+        take = self.world.queue.take
+
+        def take_near(effect: Effect) -> None:
+            """Take a task, unless it is the alarm of a lease: no world comes to its end."""
+            if (effect.not_before or self.world.now()) - self.world.now() < timedelta(seconds=LEASE_SECONDS / 2):
+                take(effect)
+
+        self.world.queue.take = take_near  # type: ignore[method-assign]
+
+    def _deliver(self, ports: Ports, effect: Effect) -> None:
+        before = self._deliveries[effect.name]
+        self._deliveries[effect.name] += 1
+        what = effect.function, effect.task, effect.payload, effect.queue
+        attempt = Attempt(effect.name, effect.context, 0, before, *what)
+        flows = self.code().flows()
+        if effect.task == TASK:
+            flows_tasks.run_turn(ports, flows, Delivery(WakeUp.from_payload(effect.payload), effect.name, before))
+        elif effect.task in flows_tasks.OWN_TASKS:
+            flows_tasks.run_own_task(ports, attempt)
+        elif flows_tasks.is_step(effect.context):
+            flows_tasks.run_step(ports, flows, attempt, RetryLimits(STARTS_MAX), lambda _, __: self._step(effect))
+        else:
+            self._user_task(effect)
+
+    def _step(self, effect: Effect) -> str:
+        """Run a step: no two runs have the same outcome, so a result in a log identifies its run."""
+        step = effect.context["step"]
+        place = step["flow"], step["life"], step["path"]
+        number = str(next(self._numbers))
+        REACHED[STEPS_RUN] += 1
+        self.starts[effect.name] += 1
+        self.history.names[place] = f"{FUNCTION}.{effect.task}"
+        self.world.step(f"step {effect.task} of {place} ends as {number}")
+        if self.world.fault_rates.left and self.own.random() < TRANSIENT:
+            raise Unavailable("the step's code has no luck")
+        self.history.outcomes[place].add((step["attempt"], number))
+        if self.own.random() < self.failing:
+            raise Problem(number)
+        return number
+
+    def _user_task(self, effect: Effect) -> None:
+        if effect.task == "told":
+            self.told[effect.name].append(effect.context["outcome"])
+        else:
+            self.sent[effect.payload["mark"]].add(effect.name)
+
+    def _run_object(self, ports: Ports, effect: Effect) -> None:
+        version = Version(NEW, lambda _: None)
+        code = service.Code("logs", version.apply, lambda _: "logs", version.check)
+        service.run(ports, code, Delivery(WakeUp.from_payload(effect.payload), effect.name), unlimited)
+
+    def _reused(self, effect: Effect) -> None:
+        """Check a second creation. One of a release may come: each branch that ends asks for it, hours apart."""
+        self._deliveries[effect.name] = 0
+        if effect.function == FUNCTION and effect.task != TASK and effect.payload.get("act") != "release":
+            allow_from_an_old_outbox_record(self.world, effect)

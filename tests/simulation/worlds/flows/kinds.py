@@ -1,0 +1,143 @@
+"""What the flows of a simulated world are about, and their programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+from typing import Any
+
+from tests.simulation.worlds.flows.program import Program
+
+NAMES = "abcd"
+EVENTS = "xy"
+OPERATIONS_MAX = 4
+
+
+class Kind(Enum):
+    """The main subject of a world's programs."""
+
+    MIXED = "mixed"
+    RETRIES = "retried steps"
+    FIRST = "the first of several commands, and what follows"
+    AGAIN = "generations, and events"
+    LOCKS = "two flows and one permit"
+    FLOWS = "sub-flows"
+    DEPLOYED = "a deployment of new code"
+    CARELESS = "code that diverges from its logs, and is withdrawn"
+    BROKEN = "code that is fixed later"
+    DEADLY = "code that ends its process"
+    RESTARTED = "an id that is used again"
+    WIDE = "more concurrent commands than a page has messages"
+
+
+def program(random: Random, kind: Kind) -> Program:
+    """Return a program of a world of this kind."""
+    return PROGRAMS[kind](random)
+
+
+def one(random: Random) -> list[Any]:
+    """Return an operation that waits for one thing."""
+    drawn = random.random()
+    if drawn < 0.55:
+        return step(random)
+    if drawn < 0.7:
+        return ["sleep", random.choice((0.05, 0.5, 3.0))]
+    return ["event", random.choice(EVENTS)] if drawn < 0.85 else ["object"]
+
+
+def step(random: Random) -> list[Any]:
+    """Return a step, of one attempt or of more."""
+    return ["step", random.choice(NAMES), random.choice((1, 1, 3))]
+
+
+def first(random: Random) -> list[Any]:
+    """Return an `any`, each of its items with what follows on it."""
+    items = [random.choice((step, one, _lock))(random) for _ in range(2)]
+    return ["any", items, [["step", f"then_{number}", 1] for number in range(2)]]
+
+
+def _lock(_: Random) -> list[Any]:
+    return ["lock"]
+
+
+def _all(random: Random) -> list[Any]:
+    return ["all", [one(random) for _ in range(random.choice((2, 3, 6)))]]
+
+
+def _locked(random: Random) -> list[Any]:
+    return ["locked", step(random)]
+
+
+def _settled(random: Random) -> list[Any]:
+    return ["settled", [step(random), step(random)]]
+
+
+def _mixed(random: Random) -> Program:
+    kinds = (one, one, step, first, _all, _locked, _settled, lambda _: ["send"])
+    return [random.choice(kinds)(random) for _ in range(random.randint(1, OPERATIONS_MAX))]
+
+
+def _retries(random: Random) -> Program:
+    return [["step", random.choice(NAMES), random.choice((2, 3))] for _ in range(random.randint(1, 3))]
+
+
+def _again(random: Random) -> Program:
+    waits = random.choice(([], [["event", "x"]], [["all", [["step", "a", 1], ["event", "x"]]]], [_quick(random)]))
+    return [["step", "a", 1], *waits, ["again", random.choice((1, 2, 3))], *random.choice(([], [["event", "y"]]))]
+
+
+def _quick(random: Random) -> list[Any]:
+    """Return an `any` whose first item ends when others are under way, and in the next generation all of the same."""
+    count = random.choice((2, 6))
+    steps = [["step", "a", 1]] * count
+    return ["in turns", ["any", steps, [["step", "b", 1]] * count], ["settled", steps]]
+
+
+def _locks(random: Random) -> Program:
+    impatient = ["any", [["lock"], ["sleep", 0.4]], [["step", "a", 1], ["step", "b", 1]]]
+    held = (_locked(random), impatient, ["unreleased"], ["renewed", step(random)], ["finally", step(random)])
+    return [random.choice(held) for _ in range(random.randint(1, 2))]
+
+
+def _flows(random: Random) -> Program:
+    inner = ["flow", [one(random), _locked(random)] if random.random() < 0.3 else [one(random)]]
+    impatient = ["any", [inner, ["sleep", random.choice((0.1, 1.0))]], [["step", "a", 1], ["step", "b", 1]]]
+    return [random.choice((inner, impatient)), step(random), *random.choice(([], [["again", 1]]))]
+
+
+def _deployed(random: Random) -> Program:
+    change = ["patched", "p", ["step", "old", 1], ["step", "new", 1]]
+    return [*([change] * random.choice((2, 3))), *random.choice(([], [["event", "x"]]))]
+
+
+def _broken(random: Random) -> Program:
+    return [one(random), ["broken", step(random)], one(random)]
+
+
+def _deadly(random: Random) -> Program:
+    return [["deadly", ["step", "a", 1]], step(random)]
+
+
+def _restarted(random: Random) -> Program:
+    return [["step", "a", 1], random.choice((["step", "b", 1], ["event", "x"], _locked(random)))]
+
+
+def _wide(random: Random) -> Program:
+    return [["all", [["step", random.choice(NAMES), 1] for _ in range(7)]], ["step", "a", 1]]
+
+
+PROGRAMS: dict[Kind, Callable[[Random], Program]] = {
+    Kind.MIXED: _mixed,
+    Kind.RETRIES: _retries,
+    Kind.FIRST: lambda random: [first(random) for _ in range(2)],
+    Kind.AGAIN: _again,
+    Kind.LOCKS: _locks,
+    Kind.FLOWS: _flows,
+    Kind.DEPLOYED: _deployed,
+    Kind.CARELESS: _deployed,
+    Kind.BROKEN: _broken,
+    Kind.DEADLY: _deadly,
+    Kind.RESTARTED: _restarted,
+    Kind.WIDE: _wide,
+}

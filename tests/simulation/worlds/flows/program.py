@@ -1,0 +1,158 @@
+"""The flow of simulated worlds: a generator that interprets the program it is started with, in two versions.
+
+A program is JSON, a list of operations; the values that the generator receives become its result. `Code` is one
+deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from signalbox.core.calls import Call
+from signalbox.core.problems import Problem
+from signalbox.flows.api import flow
+from signalbox.flows.machine import commands, failures
+from signalbox.flows.machine.commands import ObjectCall, SubFlow
+from signalbox.flows.model import FlowDefinition, Flows
+from signalbox.mailboxes.model import ObjectAddress
+from tests.simulation.processes import Killed
+from tests.simulation.worlds.objects.remembering import CLASS
+
+FLOW, FUNCTION, SEMAPHORE = "work", "shop", "till"
+LEASE_SECONDS = 10_000_000
+"""Longer than any world, so that a permit that is not released stays held."""
+
+PAUSE_SECONDS = 0.3
+Program = list[Any]
+Generated = Generator[Any, Any, Any]
+
+
+@dataclass
+class Code:
+    """The code of the flow in one deployment. `fixed`: the operations that break it have no effect.
+
+    `patching` is how it takes what a patch changes: as before (`never`), by `flow.patched`, or without care (`always`).
+    `consumed` are the values of events that code was given, also in turns that did not count.
+    """
+
+    revision: int
+    patching: str = "by its place"
+    fixed: bool = False
+    consumed: set[Any] = field(default_factory=set)
+    dies: Callable[[], None] = lambda: None
+
+    def flows(self) -> Flows:
+        """Return what a process of this deployment has."""
+
+        def work(program: list[Any], total: int = 0) -> Generated:
+            return (yield from self._work(program, total))
+
+        return Flows(FUNCTION, {FLOW: FlowDefinition.from_function(work)}, self.revision)
+
+    def _work(self, program: Program, total: int) -> Generated:
+        seen = [total]
+        try:
+            for operation in program:
+                if operation[0] == "again" and total < operation[1]:
+                    return flow.continue_as_new(program=program, total=total + 1)
+                now = operation[1 + total % 2] if operation[0] == "in turns" else operation
+                seen.append((yield from self._run(now)))
+        except failures.Cancelled:
+            yield Call(FUNCTION, "undo", {})
+            raise
+        return seen
+
+    def _run(self, operation: list[Any]) -> Generated:
+        kind, *parts = operation
+        if kind == "any":
+            return (yield from self._any(*parts))
+        if kind == "all":
+            return (yield [self._branch(each) for each in parts[0]])
+        if kind == "settled":
+            results = yield flow.settled([self._command(each) for each in parts[0]])
+            return [each.result if each.ok else str(each.error) for each in results]
+        if kind == "locked":
+            with (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)):
+                return (yield from self._run(parts[0]))
+        if kind == "renewed":
+            return (yield from self._renewed(parts[0]))
+        if kind == "finally":
+            return (yield from self._finally(parts[0]))
+        if kind == "unreleased":
+            return (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)).semaphore
+        if kind == "patched":
+            return (yield from self._run(parts[2] if self._is_new(parts[0]) else parts[1]))
+        if kind in ("broken", "deadly"):
+            return (yield from self._breaks(kind, parts[0]))
+        if kind == "send":
+            flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
+            return "sent"
+        return (yield from self._one(operation)) if kind != "again" else "over"
+
+    def _renewed(self, operation: list[Any]) -> Generated:
+        """Hold a lock for an operation, and renew it before its release."""
+        with (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)) as lease:
+            got = yield from self._run(operation)
+            yield lease.renew()
+            return got
+
+    def _finally(self, operation: list[Any]) -> Generated:
+        """Send a task when an operation has ended, however it did."""
+        try:
+            return (yield from self._run(operation))
+        finally:
+            flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
+
+    def _is_new(self, patch: str) -> bool:
+        return self.patching == "always" or (self.patching == "by its place" and flow.patched(patch))
+
+    def _one(self, operation: list[Any]) -> Generated:
+        try:
+            got = yield self._command(operation)
+        except Problem as problem:
+            return f"? {problem.detail}"
+        return self._got(operation, got)
+
+    def _got(self, operation: list[Any], value: Any) -> Any:
+        if operation[0] == "event":
+            self.consumed.add(value)
+        return value
+
+    def _branch(self, operation: list[Any]) -> Generated:
+        return (yield from self._run(operation))
+
+    def _any(self, items: list[Any], after: list[Any]) -> Generated:
+        """Wait for the first, and then for what follows on that one."""
+        which, got = yield flow.any(*(self._command(each) for each in items))
+        if isinstance(got, commands.HeldLock):
+            got.release()
+            got = "locked"
+        return [which, self._got(items[which], got), (yield from self._run(after[which]))]
+
+    def _breaks(self, kind: str, operation: list[Any]) -> Generated:
+        got = yield from self._run(operation)
+        if not self.fixed and kind == "broken":
+            raise KeyError("a bug")
+        if not self.fixed:
+            self.dies()
+            raise Killed
+        return got
+
+    def _command(self, operation: list[Any]) -> Any:
+        kind, *parts = operation
+        match kind:
+            case "step":
+                return flow.step(Call(FUNCTION, parts[0], {}), attempts_max=parts[1], pause_seconds=PAUSE_SECONDS)
+            case "sleep":
+                return flow.sleep(parts[0])
+            case "event":
+                return flow.event(parts[0])
+            case "lock":
+                return flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
+            case "object":
+                return ObjectCall("logs", ObjectAddress(CLASS, "a"), "note", {"id": flow.uuid()})
+            case "flow":
+                return SubFlow(FUNCTION, FLOW, {"program": parts[0]})
+        raise AssertionError(f"no such operation: {kind}")

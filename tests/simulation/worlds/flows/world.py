@@ -1,0 +1,178 @@
+"""Flows with real generators, which many callers start, send events, cancel, deploy, delete and start again at once.
+
+Each world is about one thing (`kinds.Kind`). Every run of a step has a different outcome, so that a wrong one in a log
+is noticed. Limits are small, so that logs are cut into chunks and turns are split.
+
+Checked whenever a header is written: no event is applied twice, each result of a step is one that the step had, no log
+gets shorter, no flow ends twice. Checked at rest: no message waits; each flow is at the position of the same generator,
+run without turns on the log; no flow waits for an event that has arrived; at the end each flow has reported its end
+once, and no permit is held; after the removal no record is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+from signalbox.core import outbox
+from signalbox.core.effects import name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import Ports
+from signalbox.core.problems import Unavailable
+from signalbox.flows import sweep
+from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
+from signalbox.flows.model import FlowAddress, Flows
+from signalbox.semaphores import service
+from signalbox.semaphores import sweep as semaphores_sweep
+from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.testing.limits import replaced
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import faults
+from tests.simulation.reach import BEGUN_AGAIN, FLOWS_STUCK, REACHED, UPGRADED
+from tests.simulation.world import Violation, World
+from tests.simulation.worlds.flows.acts import Act, People
+from tests.simulation.worlds.flows.checks import FlowsAtRest
+from tests.simulation.worlds.flows.deliveries import FAILING, FAILING_OFTEN, FlowDeliveries
+from tests.simulation.worlds.flows.history import FlowsHistory
+from tests.simulation.worlds.flows.kinds import Kind
+from tests.simulation.worlds.flows.program import FLOW, LEASE_SECONDS, SEMAPHORE, Code
+
+PAGE = 4
+REPEATS_MAX = 12
+SWEEPS = 3
+DELIVERIES_MAX = 4
+EVENTS_MAX = 4
+OLD_DELIVERIES = (3, 10, 40)
+DAY_SECONDS = 24 * 3600
+KINDS = (*Kind, Kind.MIXED, Kind.FIRST, Kind.AGAIN, Kind.LOCKS, Kind.RESTARTED)
+SMALL = {"flow_tail_bytes_max": 300, "flow_chunk_bytes_max": 900}
+TWICE = (Kind.AGAIN, Kind.LOCKS, Kind.RETRIES, Kind.RESTARTED)
+"""Worlds in which many tasks are delivered twice."""
+
+UNSOUND = (Kind.BROKEN, Kind.DEADLY, Kind.CARELESS)
+"""Worlds in which flows get stuck; anywhere else they must not."""
+
+SENDING = (Kind.MIXED, Kind.LOCKS)
+"""Worlds whose flows send tasks, in their one generation."""
+
+CALM = (Kind.DEADLY,)
+"""Worlds in which nothing fails: there every death is the code's."""
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Run one seed's world until nothing is left. Raises `Violation` when a property does not hold."""
+    own = Random(f"flows {seed}")
+    kind = own.choice(KINDS)
+    small = SMALL if own.random() < 0.3 else {}
+    deliveries = DELIVERIES_MAX if kind is Kind.DEADLY else 100
+    small = {**small, "lease_seconds_max": LEASE_SECONDS, "mailbox_page": PAGE}
+    with replaced(flow_deliveries_max=deliveries, **small):
+        FlowsWorld(seed, own, kind, trace).run()
+
+
+class FlowsWorld:
+    """A world of flows. `own` draws what the draws of the world do not depend on."""
+
+    def __init__(self, seed: int, own: Random, kind: Kind, trace: Callable[[str], None] | None) -> None:
+        self.world = World(seed, FaultRates(left=5), trace)
+        self.own, self.kind = own, kind
+        self.world.fault_rates.left = 0 if kind in CALM or own.random() < 0.2 else faults(own.choice((3, 6)))
+        self.world.fault_rates.duplicate = 0.5 if kind in TWICE else 0.1
+        self.world.step_microseconds_max = own.choice((300, 3_000, 30_000))
+        self.world.time_jumps = (0.05, 0.2, 1.0, 70.0)
+        self.world.time_jumps_left = own.choice((0, 3, 8))
+        self.world.queue.ahead_seconds = own.choice((0.0, 0.05, 0.3))
+        self.history = FlowsHistory(sound=kind not in UNSOUND)
+        self.world.observers.append(self.history.observed)
+        self.code = Code(3, "never" if kind is Kind.CARELESS else "by its place")
+        others = [Code(1, "never"), Code(2, "always")] if kind is Kind.CARELESS else [Code(1, "never")]
+        self.others = [replace(each, consumed=self.code.consumed) for each in others]
+        self.others_left = own.choice(OLD_DELIVERIES) if kind in (Kind.DEPLOYED, Kind.CARELESS) else 0
+        failing = FAILING_OFTEN if kind is Kind.RETRIES else FAILING
+        self.deliveries = FlowDeliveries(self.world, self.history, self._deployed, own, failing)
+        self.deliveries.install()
+        self.world.sweeper = _sweep
+        count = 2 if kind is Kind.LOCKS or own.random() < 0.2 else 1
+        self.flows = [FlowAddress(FLOW, f"f{number}") for number in range(count)]
+        self.people = People(self.world, kind, self._starting)
+        self.acts = [act for address in self.flows for act in self.people.acts_of(address)]
+        self.rest = FlowsAtRest(self.world.store, self.history, self.code)
+        service.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
+
+    def _deployed(self) -> Code:
+        """Return the deployment that answers; some instances are of another one for a while."""
+        if self.others_left and self.own.random() < 0.8:
+            self.others_left -= 1
+            REACHED[UPGRADED] += 1
+            return self.own.choice(self.others)
+        return self.code
+
+    def _starting(self) -> Flows:
+        return (self.others[0] if self.others_left else self.code).flows()
+
+    def _begin(self, act: Act) -> Callable[[], None]:
+        def begin() -> None:
+            answered: list[bool] = []
+            self.world.start(act.name, lambda: answered.append(act.work()), lambda _: self._ended(act, any(answered)))
+
+        return begin
+
+    def _ended(self, act: Act, answered: bool) -> None:
+        if not answered and act.repeats < REPEATS_MAX:
+            act.repeats += 1
+            self._begin(act)()
+
+    # --- the run ---
+
+    def run(self) -> None:
+        """Run all acts; then without faults, with sound code; then cancel what waits; then remove everything."""
+        self.world.run([self._begin(act) for act in self.acts])
+        REACHED[FLOWS_STUCK] += any(header.stuck for header in self.rest.headers())
+        self._check_deaths()
+        self.world.pass_an_outage()
+        self.world.fault_rates.left = self.others_left = 0
+        self.code.fixed = True
+        self._sweep(FLOWS_LIMITS.flow_stuck_seconds + 1)
+        self.rest.check()
+        for _ in range(2):
+            unended = [header.address for header in self.rest.headers() if not header.end]
+            self.world.run([self._begin(Act("end", partial(self.people.cancel, each))) for each in unended])
+            self._sweep(CORE_LIMITS.outbox_patience_seconds + 1)
+        self.rest.check()
+        self.rest.check_ended()
+        self._check_announced()
+        REACHED[BEGUN_AGAIN] += sum(header.generation for header in self.rest.headers())
+        self._sweep(FLOWS_LIMITS.flow_kept_seconds + DAY_SECONDS)
+        self.rest.check_removed()
+
+    def _sweep(self, seconds: float) -> None:
+        for _ in range(SWEEPS):
+            self.world.pass_time(seconds)
+            self.world.start("sweep", lambda: _sweep(self.world.ports))
+            self.world.run()
+
+    def _check_announced(self) -> None:
+        for header in self.rest.headers():
+            name = name_of("end", header.address.base, header.incarnation)
+            if header.on_complete and not self.deliveries.told[name]:
+                raise Violation(f"the end of {header.address.base} was never announced")
+        if self.kind in SENDING and self.deliveries.sent.keys() != (marks := self.rest.marks_sent()):
+            raise Violation(f"the tasks {sorted(self.deliveries.sent)} were sent, and the code sends {sorted(marks)}")
+        for mark, names in self.deliveries.sent.items():
+            if len(names) > 1:
+                raise Violation(f"the task {mark} was sent under the names {names}")
+
+    def _check_deaths(self) -> None:
+        """Check that code which ends its process does not have a step repeated that went well."""
+        if self.kind in CALM and (often := [name for name, n in self.deliveries.starts.items() if n > 2]):
+            raise Violation(f"the steps {often} were run more than twice")
+
+
+def _sweep(ports: Ports) -> None:
+    for part in (outbox.sweep, sweep.sweep, semaphores_sweep.sweep):
+        try:
+            part(ports)
+        except Unavailable:
+            continue

@@ -1,0 +1,190 @@
+"""Calls of two objects by many at once: at once, posted, for later, on results, with continuations; and deletions.
+
+In some worlds objects are deleted; the checks do not see the calls of a deleted object if one turn did both. In some
+worlds queries are not at one instant, functions of an older deployment answer, calls are slow or have a time limit, or
+the queue cannot look as far ahead as calls are delayed.
+
+Callers repeat a call that was not answered, under the same id, as a redelivered task does; in some worlds one does not.
+Some callers use an id that is taken. Methods send to the other object, raise, or kill their process. Pages are small,
+so turns end early and runs share wake-ups.
+
+Whenever a header is written, no call is applied twice, before its time or after its limit. At rest, every committed
+call has its effect and its outcome; a call that began after another was committed is applied after it; what a call sent
+ran once, in order; continuations ran with the outcome; nothing waits; no healthy call was given up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from signalbox.core import outbox
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Ports, unlimited
+from signalbox.core.problems import OtherBody, Unavailable
+from signalbox.core.wake_ups import WakeUp
+from signalbox.mailboxes.model import Delivery, ObjectAddress
+from signalbox.objects import service
+from signalbox.objects.model import CallPlace
+from signalbox.testing.limits import replaced
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import faults
+from tests.simulation.processes import Killed
+from tests.simulation.reach import CALLS_GIVEN_UP, REACHED, SLOW_CALLS, UPGRADED
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.torn_queries import TornStore
+from tests.simulation.world import World
+from tests.simulation.worlds.objects.acts import Act, Planner, Worlds, set_limits
+from tests.simulation.worlds.objects.checks import Rest, Tasks
+from tests.simulation.worlds.objects.history import History
+from tests.simulation.worlds.objects.remembering import CLASS, NEW, OLD, Version
+
+PAGE = 2
+REPEATS_MAX = 12
+SWEEPS = 4
+OUT_OF_SIGHT_SECONDS = 1.5
+"""The horizon of the queue in some worlds: a delayed call is woken several times before its time."""
+
+DELETING_SHARE, DEADLY_SHARE, UPGRADING_SHARE, SHORT_SIGHT_SHARE, TORN_SHARE = 0.2, 0.15, 0.2, 0.3, 0.2
+LIMITED_SHARE = 0.3
+KINDS = (Worlds.MIXED,) * 6 + (Worlds.SOON,) + (Worlds.RESULTS,) * 2 + (Worlds.SLOW,)
+STEPS, STEPS_OF_RESULTS, STEPS_SOON = (300, 3_000, 30_000), (30_000, 100_000), (1_000, 3_000)
+SLOW_STEPS = (5, 20, 60)
+OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
+ATTEMPTS_OF_SLOW = 2
+"""In a world of slow calls nothing fails, so a healthy call is started once."""
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Run one seed's world until nothing is left to run. Raises `Violation` when a property does not hold."""
+    own = Random(f"objects {seed}")
+    kind = own.choice(KINDS)
+    slow = kind is Worlds.SLOW
+    sight = {"delay_seconds_max": OUT_OF_SIGHT_SECONDS} if own.random() < SHORT_SIGHT_SHARE else {}
+    attempts = ATTEMPTS_OF_SLOW if slow else faults(5) + 4
+    careful = {"careful_deliveries": 0 if slow else 2, "call_attempts_max": attempts}
+    with replaced(mailbox_page=PAGE, **careful, **sight):
+        ObjectsWorld(seed, own, kind, trace).run()
+
+
+class ObjectsWorld:
+    """Two objects and their callers. `own` draws what the draws of the world do not depend on."""
+
+    def __init__(self, seed: int, own: Random, kind: Worlds, trace: Callable[[str], None] | None) -> None:
+        self.world = World(seed, FaultRates(left=5), trace)
+        self._set_up(kind)
+        self.own = own
+        self.deadly = {"c1"} if own.random() < DEADLY_SHARE and kind is Worlds.MIXED else set[str]()
+        self.slow = {"c0"} if kind is Worlds.SLOW else set[str]()
+        self.old_left = own.choice(OLD_CALLS) if own.random() < UPGRADING_SHARE else 0
+        self.old_share = own.choice(OLD_SHARES)
+        if own.random() < TORN_SHARE:
+            self.world.ports = replace(self.world.ports, store=TornStore(self.world))
+        self.gone = {f"c{own.randint(0, 9)}"}
+        self.history = History(self.world.now, own.random() < DELETING_SHARE)
+        self.acts = Planner(self.world.random, kind, self.history.deleting).acts()
+        if own.random() < LIMITED_SHARE and kind is Worlds.MIXED:
+            set_limits(self.acts, own)
+        self.too_late = set[str]()
+        self.world.observers.append(self.history.observed)
+        self.deliveries: Counter[str] = Counter()
+        self.tasks = Tasks()
+
+    def _set_up(self, kind: Worlds) -> None:
+        world, random, slow, soon = self.world, self.world.random, kind is Worlds.SLOW, kind is Worlds.SOON
+        world.fault_rates.left = 0 if random.random() < 0.3 or slow or soon else faults(random.choice((3, 6)))
+        steps = {Worlds.RESULTS: STEPS_OF_RESULTS, Worlds.SOON: STEPS_SOON}
+        world.step_microseconds_max = random.choice(steps.get(kind, STEPS))
+        world.time_jumps = (0.05, 0.2, 1.0) if slow else (0.05, 0.2, 1.0, 70.0)
+        world.time_jumps_left = 0 if soon else random.choice((0, 3, 8))
+        world.queue.ahead_seconds = random.choice((0.0, 0.05, 0.3))
+        world.task_handlers |= {"user": self._user_task, "logs": self._turn}
+        world.queue.on_reuse = self._check_reuse
+
+    # --- what happens ---
+
+    def run(self) -> None:
+        """Run all acts, then pass hours, then sweep; and check what is left."""
+        self.world.run([self._begin(act) for act in self.acts])
+        self.world.pass_an_outage()
+        self.world.fault_rates.left = 0
+        for _ in range(SWEEPS):
+            self.world.pass_time(LIMITS.outbox_patience_seconds + 1)
+            self.world.start("sweep", lambda: _sweep(self.world.ports))
+            self.world.run()
+        Rest(self.world.store, self.history, self.acts, self.tasks, self.deadly, self.too_late).check()
+
+    def _begin(self, act: Act) -> Callable[[], None]:
+        def begin() -> None:
+            act.began = act.began or self.world.now()
+            self.world.start(f"{act.id} of {act.key}", lambda: self._call(act), lambda done: self._ended(act, done))
+
+        return begin
+
+    def _call(self, act: Act) -> None:
+        place, ports = CallPlace(ObjectAddress(CLASS, act.key), act.record), self.world.ports
+        try:
+            if act.fast and act.id not in self.deadly:
+                act.answer = service.call_at_once(ports, self._code(), place, act.message)
+            else:
+                act.answer = service.post_call(ports, _function_of, place, act.message, act.timing)
+        except OtherBody:
+            act.refused = True
+
+    def _ended(self, act: Act, done: bool) -> None:
+        if done and (act.answer is not None or act.refused):
+            act.answered = act.answered or self.world.now()
+        elif act.repeats < REPEATS_MAX and act.id not in self.gone:
+            act.repeats += 1
+            self._begin(act)()
+
+    # --- deliveries ---
+
+    def _turn(self, ports: Ports, effect: Effect) -> None:
+        delivery = Delivery(WakeUp.from_payload(effect.payload), effect.name, self.deliveries[effect.name])
+        self.deliveries[effect.name] += 1
+        service.run(ports, self._code(), delivery, unlimited)
+
+    def _code(self) -> service.Code:
+        """Return the code of an instance. Some are of an older deployment, which ends after a while."""
+        version = NEW
+        if self.old_left and self.own.random() < self.old_share:
+            self.old_left -= 1
+            REACHED[UPGRADED] += 1
+            version = OLD
+        instance = Version(version, self._begins, self.too_late)
+        return service.Code("logs", instance.apply, _function_of, instance.check)
+
+    def _begins(self, id_: str) -> None:
+        """Begin a method: a deadly one kills its process, a slow one first lets time pass."""
+        if id_ in self.deadly:
+            REACHED[CALLS_GIVEN_UP] += 1
+            raise Killed
+        if id_ in self.slow:
+            REACHED[SLOW_CALLS] += 1
+            for _ in range(self.own.choice(SLOW_STEPS)):
+                self.world.step("works")
+
+    def _user_task(self, _: Ports, effect: Effect) -> None:
+        id_ = effect.payload["id"]
+        self.tasks.names[effect.task, id_].add(effect.name)
+        if effect.task == "told":
+            self.tasks.told[id_].append(effect.context["outcome"])
+
+    def _check_reuse(self, effect: Effect) -> None:
+        if effect.function == "user":
+            allow_from_an_old_outbox_record(self.world, effect)
+
+
+def _function_of(_: str) -> str:
+    return "logs"
+
+
+def _sweep(ports: Ports) -> None:
+    try:
+        outbox.sweep(ports)
+    except Unavailable:
+        return

@@ -1,0 +1,42 @@
+"""Additional semaphores of a world. Each is due at every sweep, and no visit can change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS
+from signalbox.semaphores import service
+from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+CROWD = 3
+REFUSAL_RATE = 0.5
+FUNCTION = "crowd"
+
+
+class _LosingQueue:
+    def create(self, effects: Sequence[Effect]) -> None:
+        """Lose the tasks."""
+
+
+def crowd(world: World) -> None:
+    """Create semaphores with one free permit and a head of the wait queue that needs two, and lose their alarms."""
+    ports = replace(world.reliable_ports(), queue=_LosingQueue())
+    world.task_handlers[FUNCTION] = lambda *_: None
+    for number in range(CROWD):
+        name = f"crowd-{number}"
+        service.put(ports, name, SemaphoreSettings(2, LIMITS.lease_seconds_max))
+        service.wait(ports, name, WaitRequest("holder"))
+        service.wait(ports, name, WaitRequest("head", Call(FUNCTION, "come", {}), permits=2))
+
+
+def refusing_alarms(random: Random) -> Callable[[Effect], bool]:
+    """Return a queue's refusals of admit runs, which the sweeper must compensate."""
+    return lambda effect: effect.task == "admit" and random.random() < REFUSAL_RATE

@@ -1,0 +1,286 @@
+"""Yokes that are put, changed and deleted, also by other clients, while their standings are counted.
+
+There are few users and items, so that two first yokes of an item race and the event of a deletion arrives before that
+of the creation. In some worlds standings are busy: changes become adjustments, and a fold run adds two at a time.
+Meanwhile kinds are declared and removed, standings recounted, all yokes walked, and the yokes of an item removed. In
+some worlds events are lost and another client writes standings; then a nightly walk repairs them.
+
+Checked at rest: each standing equals a recount of the yokes by the declarations, including the extremes; no adjustment
+is left; each threshold that a standing notes as crossed has run, and no other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from signalbox.core import outbox
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
+from signalbox.core.problems import Problem
+from signalbox.standings import service, tasks
+from signalbox.standings.model.declarations import Declaration, Declarations, Threshold
+from signalbox.standings.model.standings import Standing
+from signalbox.standings.model.yokes import (
+    COUNTED,
+    DECLARED,
+    YOKES,
+    ZERO,
+    StandingKey,
+    Tally,
+    Yoke,
+    YokeKey,
+    collection_of,
+)
+from signalbox.testing.limits import replaced
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
+from tests.simulation.reach import ADJUSTMENTS, REACHED, THRESHOLDS
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.world import Violation, World
+
+USERS, ITEMS, CATEGORIES = ("u", "v", "w"), ("x", "y"), ("a", "b")
+VALUES = (None, 0.1, 0.2, 1, 2, 3)
+KINDS = ("category", "day")
+THRESHOLD = Threshold("count", 2, Call("user", "popular", {}))
+RECORDS_MAX = 10_000
+BAD_DAY_RATE, LOST_RATE = 0.15, 0.5
+"""Worlds in which events are lost, and the share of these."""
+
+LONG_REST_RATE, LONG_REST_SECONDS = 0.2, 8 * 24 * 3_600
+"""A week without calls, at rest: records are deleted by the time-to-live policies."""
+
+
+def run(
+    seed: int,
+    trace: Callable[[str], None] | None = None,
+    late: float = 0.08,
+    ahead: Sequence[float] = (0.0, 0.0, 0.003),
+    bad_days: float = BAD_DAY_RATE,
+    recounts_max: int = 0,
+    users: Sequence[int] = (1, 2, 3),
+    writes_max: int = 5,
+) -> None:
+    """Run one seed's world until it comes to rest.
+
+    `late` is the rate of events that come hours late, `ahead` by how many seconds the queue's clock may be ahead,
+    `bad_days` the rate of worlds in which events are lost. There are up to `recounts_max` recounts more,
+    and `users` and `writes_max` for each of two rounds. A single user always gives the same value.
+    Raises `Violation` when a property does not hold.
+    """
+    StandingsWorld(seed, trace, late, ahead, bad_days, recounts_max, users, writes_max).run()
+
+
+class StandingsWorld:
+    """People, other clients, events and the queue `standings`."""
+
+    def __init__(
+        self,
+        seed: int,
+        trace: Callable[[str], None] | None,
+        late: float,
+        ahead: Sequence[float],
+        bad_days: float,
+        recounts_max: int,
+        users: Sequence[int],
+        writes_max: int,
+    ) -> None:
+        self.world = World(seed, FaultRates(abort=0.03, lose_answer=0.05, kill=0.04, delay_event=late, left=6), trace)
+        self.world.task_handlers["standing_fold"] = lambda ports, effect: tasks.run_task(
+            ports, effect.task, effect.payload
+        )
+        self.world.task_handlers["user"] = self._run_threshold
+        self.world.events.handler = self._count_event
+        self.world.observers.append(_note)
+        self.world.queue.on_reuse = self._check_reuse
+        self.random = self.world.random
+        self.world.queue.ahead_seconds = self.random.choice(ahead)
+        self.ran: Counter[tuple[str, str]] = Counter()
+        self.users = USERS[: self.random.choice(users)]
+        self.values = VALUES if len(users) > 1 or users[0] > 1 else VALUES[:1]
+        self.writes_max = writes_max
+        self.items = ITEMS[: self.random.choice((1, 1, 2))]
+        self.deletions = self.random.choice((0.2, 0.5))
+        self.recounts_max = recounts_max
+        self.is_bad_day = self.random.random() < bad_days
+        self._number = 0
+
+    def run(self) -> None:
+        quiet = self.random.choice((0.0, 0.0005, 0.005))
+        pages = dict.fromkeys(("fold_page_max", "fold_pages_max", "count_page_max", "remove_page_max"), 2)
+        pages |= dict.fromkeys(("recount_page_max", "recount_pages_max", "recounts_page_max"), 1)
+        slots = {"recount_pause_seconds": 0.0005, "fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
+        with replaced(standing_quiet_seconds=quiet, **pages, **slots):
+            if self.random.random() < 0.5:
+                service.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
+            for _ in range(2):
+                self.world.run(self._calls())
+                self.world.pass_an_outage()
+                if self.random.random() < LONG_REST_RATE:
+                    self.world.pass_time(LONG_REST_SECONDS)
+            if self.is_bad_day:
+                self._pass_the_night()
+            self.world.fault_rates.left = 0
+            self._rest()
+            self._check_rest()
+
+    def _sweep(self) -> None:
+        outbox.sweep(self.world.ports)
+
+    def _count_event(self, ports: Ports, event: DocumentEvent) -> None:
+        """Count the yoke of an event, unless it is lost."""
+        if self.is_bad_day and self.random.random() < LOST_RATE:
+            self.world.log("  FAULT: the event is lost")
+            return
+        tasks.count_event(ports, event)
+
+    def _pass_the_night(self) -> None:
+        """Run what is scheduled each night, after another client has written some standings."""
+        self.is_bad_day = False
+        self._rest()
+        for kind in Declarations.from_record(self.world.store.read(DECLARED)[0].data).kinds:
+            for one in self._all(collection_of(kind)):
+                if self.random.random() < LOST_RATE:
+                    broken = replace(Standing.from_record(one.data), tally=Tally(7, 1, 5), min=-1, max=9)
+                    _commit(self.world.reliable_ports(), Put(one.path, broken.to_record()))
+        self.world.fault_rates.left = 0
+        service.begin_walk(self.world.reliable_ports(), "night")
+        self.world.fault_rates.left = 2
+        self.world.run()
+
+    def _rest(self) -> None:
+        for _ in range(3):
+            self.world.pass_time(LIMITS.outbox_patience_seconds + 60)
+            self.world.start("sweep", self._sweep)
+            self.world.run()
+
+    def _calls(self) -> list[Callable[[], None]]:
+        upkeeps = int(self.random.random() < 0.4)
+        calls = [self._write] * self.random.randint(1, operations_max(self.writes_max)) + [self._upkeep] * upkeeps
+        calls += [self._begin_recount] * (self.random.randint(0, self.recounts_max) if self.recounts_max else 0)
+        self.random.shuffle(calls)
+        return calls
+
+    # --- people and other clients ---
+
+    def _write(self) -> None:
+        ports = self.world.ports
+        key = YokeKey(self.random.choice(self.users), self.random.choice(self.items))
+        by_another = self.random.random() < 0.3
+        if self.random.random() < self.deletions:
+            delete = (
+                (lambda: _commit(ports, Delete(key.path))) if by_another else (lambda: service.delete_yoke(ports, key))
+            )
+            self.world.start(f"deletes {key.id}", delete)
+            return
+        attributes = {"category": self.random.choice(CATEGORIES)}
+        yoke = Yoke(key, self.random.choice(self.values), attributes)
+        put = (lambda: _commit(ports, Put(key.path, yoke.to_record()))) if by_another else (lambda: _put(ports, yoke))
+        self.world.start(f"puts {key.id}", put)
+
+    def _upkeep(self) -> None:
+        ports, kind = self.world.ports, self.random.choice(KINDS)
+        self._number += 1
+        by = self.random.choice((("category",), ("item", "category")))
+        run_ = f"run {self._number}"
+        item = StandingKey("item", self.random.choice(self.items))
+        work: dict[str, Callable[[], Any]] = {
+            "declares": lambda: service.declare(ports, kind, Declaration(by)),
+            "removes a kind": lambda: service.remove_kind(ports, kind),
+            "walks": lambda: service.begin_walk(ports, run_),
+            "recounts": lambda: service.begin_recount(ports, run_, item),
+            "removes an item": lambda: service.begin_removal(ports, run_, "item", item.id),
+        }
+        name = self.random.choice(sorted(work))
+        self.world.start(name, work[name])
+
+    def _begin_recount(self) -> None:
+        self._number += 1
+        run_, item = f"run {self._number}", StandingKey("item", self.random.choice(self.items))
+        self.world.start("recounts", lambda: service.begin_recount(self.world.ports, run_, item))
+
+    def _run_threshold(self, _: Ports, effect: Effect) -> None:
+        shown = effect.payload["standing"]
+        self.ran[shown["kind"], shown["id"]] += 1
+
+    def _check_reuse(self, effect: Effect) -> None:
+        if effect.function == "user":
+            allow_from_an_old_outbox_record(self.world, effect)
+
+    # --- what must hold ---
+
+    def _check_rest(self) -> None:
+        [declared] = self.world.store.read(DECLARED)
+        declarations = Declarations.from_record(declared.data)
+        expected = self._recount(declarations)
+        held = self._held(declarations)
+        for key in sorted(expected.keys() | held.keys()):
+            have, want = held.get(key, Standing()), expected.get(key, Standing())
+            if _numbers(have) != _numbers(want):
+                raise Violation(f"{key.text} has {_numbers(have)}, and its yokes {_numbers(want)}")
+            if self.world.store.count(Query(key.adjustments)):
+                raise Violation(f"adjustments of {key.text} are left")
+            if have.recount:
+                raise Violation(f"a recount of {key.text} has stopped")
+            self._check_thresholds(key, have)
+        self._check_counted()
+
+    def _recount(self, declarations: Declarations) -> Mapping[StandingKey, Standing]:
+        values: dict[StandingKey, list[Any]] = {}
+        for one in self._all(YOKES):
+            yoke = Yoke.from_record(_key(one.id), one.data)
+            for key in declarations.keys_of(yoke) if yoke else ():
+                values.setdefault(key, []).append(yoke.value if yoke else None)
+        return {key: Standing(sum(map(Tally.of, found), ZERO)).with_extremes(found) for key, found in values.items()}
+
+    def _held(self, declarations: Declarations) -> Mapping[StandingKey, Standing]:
+        kinds = {*declarations.kinds, *KINDS}
+        found = ((kind, one) for kind in kinds for one in self._all(collection_of(kind)))
+        return {StandingKey(kind, one.id): Standing.from_record(one.data) for kind, one in found}
+
+    def _check_thresholds(self, key: StandingKey, standing: Standing) -> None:
+        ran, noted = bool(self.ran[key.kind, key.id]), bool(standing.crossed)
+        if ran != noted:
+            raise Violation(f"{key.text} notes {standing.crossed}, and the task ran: {ran}")
+
+    def _check_counted(self) -> None:
+        """A record of what is counted names each yoke, and no other."""
+        yokes_left = {one.id for one in self._all(YOKES)}
+        counted = {one.id for one in self._all(COUNTED) if one.data and one.data["keys"]}
+        if yokes_left != counted:
+            raise Violation(f"yokes {sorted(yokes_left)} are counted as {sorted(counted)}")
+
+    def _all(self, collection: str) -> tuple[Snapshot, ...]:
+        return self.world.store.query(Query(collection, limit=RECORDS_MAX))
+
+
+def _key(id_: str) -> YokeKey:
+    key = YokeKey.from_id(id_)
+    assert key, "the world writes no other ids"
+    return key
+
+
+def _numbers(standing: Standing) -> tuple[Any, ...]:
+    return standing.tally.count, standing.tally.values, standing.tally.units, standing.min, standing.max
+
+
+def _commit(ports: Ports, write: Put | Delete) -> None:
+    ports.store.commit([write])
+
+
+def _put(ports: Ports, yoke: Yoke) -> None:
+    try:
+        service.put_yoke(ports, yoke)
+    except Problem as problem:
+        raise AssertionError("no put is refused here") from problem
+
+
+def _note(path: str, before: Snapshot, after: Snapshot) -> None:
+    if "/adjustments/" in path and after.data is not None:
+        REACHED[ADJUSTMENTS] += 1
+    if path.startswith("standings/") and after.data is not None and "crossed" in after.data:
+        REACHED[THRESHOLDS] += len(after.data["crossed"]) > len((before.data or {"crossed": ()})["crossed"])

@@ -1,0 +1,126 @@
+"""Transactions over documents that race, lose their answers and die, with tasks in their commits.
+
+Money moves from one document to another under ids, each posted several times. Of two more documents at least one stays
+"on", since each transaction that turns one off has read that the other is on. When nothing is left to do, as much money
+has moved as there are ids that took effect, each of these ids has one task that ran, every answer was true, and one of
+the two documents is on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from signalbox.core import outbox
+from signalbox.core.calls import Call
+from signalbox.core.effects import RECEIPTS, Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Ports, Query
+from signalbox.documents.requests import PutRequest
+from signalbox.documents.service import documents, transactions
+from signalbox.documents.service.transactions import Transaction
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.world import Violation, World
+
+MONEY = 10
+IDS = ("i", "j", "k")
+ACCOUNTS, SWITCHES = ("ann", "bob"), ("left", "right")
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Run one seed's world until nothing is left to run. Raises `Violation` when a property does not hold."""
+    TransactionsWorld(seed, trace).run()
+
+
+class TransactionsWorld:
+    """Two accounts and two switches; people who transfer, and who turn off."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
+        rates = FaultRates(abort=0.06, lose_answer=0.08, kill=0.05, duplicate=0.05, left=5)
+        self.world = World(seed, rates, trace)
+        self.world.task_handlers["letters"] = self._letter
+        self.world.queue.on_reuse = self._check_reuse
+        self.told: dict[str, int] = {}
+        self.letters: defaultdict[str, set[str]] = defaultdict(set)
+
+    def run(self) -> None:
+        random, ports = self.world.random, self.world.reliable_ports()
+        for key, content in ((ACCOUNTS[0], {"n": MONEY}), (ACCOUNTS[1], {"n": 0})):
+            documents.put(ports, PutRequest.from_request(key, content))
+        for key in SWITCHES:
+            documents.put(ports, PutRequest.from_request(key, {"on": True}))
+        acts = [self._transfer] * random.randint(2, 6) + [self._turn_off] * random.randint(0, 3)
+        random.shuffle(acts)
+        first = random.randint(0, len(acts))
+        self.world.run(acts[:first])
+        self.world.pass_an_outage()
+        self.world.run(acts[first:])
+        self.world.fault_rates.left = 0
+        for _ in range(2):
+            self.world.pass_time(LIMITS.outbox_patience_seconds + 1)
+            self.world.start("sweep", lambda: _sweep(self.world.ports))
+            self.world.run()
+        self._check_rest()
+
+    # --- people ---
+
+    def _transfer(self) -> None:
+        id_ = self.world.random.choice(IDS)
+
+        def code(t: Transaction) -> int:
+            ann, bob = (t.get(key) for key in ACCOUNTS)
+            assert ann is not None
+            assert bob is not None
+            t.put(ACCOUNTS[0], {"n": ann["n"] - 1})
+            t.put(ACCOUNTS[1], {"n": bob["n"] + 1})
+            t.enqueue(Call("letters", "letter", {"id": id_}))
+            return int(ann["n"])
+
+        self.world.start(f"transfer {id_}", lambda: self._told(id_, self._run(code, id_)))
+
+    def _told(self, id_: str, answer: int) -> None:
+        if self.told.setdefault(id_, answer) != answer:
+            raise Violation(f"{id_} was answered {self.told[id_]} and {answer}")
+
+    def _turn_off(self) -> None:
+        own, other = self.world.random.sample(SWITCHES, 2)
+
+        def code(t: Transaction) -> int:
+            read = t.get_many([own, other])
+            if all(each and each["on"] for each in read.values()):
+                t.put(own, {"on": False})
+            return 0
+
+        def act() -> None:
+            self._run(code, "")
+
+        self.world.start(f"turn {own} off", act)
+
+    def _run(self, code: Callable[[Transaction], int], name: str) -> int:
+        return transactions.run_transaction(self.world.ports, code, name, kind=Transaction)
+
+    def _letter(self, _: Ports, effect: Effect) -> None:
+        self.letters[effect.payload["id"]].add(effect.name)
+
+    # --- what must hold ---
+
+    def _check_reuse(self, effect: Effect) -> None:
+        allow_from_an_old_outbox_record(self.world, effect)
+
+    def _check_rest(self) -> None:
+        ports = self.world.reliable_ports()
+        ann, bob, left, right = (documents.get(ports, key).document for key in (*ACCOUNTS, *SWITCHES))
+        applied = [one.id for one in self.world.store.query(Query(RECEIPTS))]
+        if (ann["n"], bob["n"]) != (MONEY - len(applied), len(applied)):
+            raise Violation(f"{sorted(applied)} took effect, and the accounts have {ann['n']} and {bob['n']}")
+        if lost := self.told.keys() - set(applied):
+            raise Violation(f"{sorted(lost)} were answered, and did not take effect")
+        if {id_: len(names) for id_, names in self.letters.items()} != dict.fromkeys(applied, 1):
+            raise Violation(f"{sorted(applied)} took effect, and these letters were sent: {dict(self.letters)}")
+        if not (left["on"] or right["on"]):
+            raise Violation("both are off")
+
+
+def _sweep(ports: Ports) -> None:
+    outbox.sweep(ports)

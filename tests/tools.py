@@ -1,0 +1,79 @@
+"""Programs that some tests need and that a machine may lack: Chromium, Terraform, the Firestore emulator, curl, npm.
+
+A test that needs a missing one is skipped (`Tool.require`). `tests.skips` prints, per tool, how many tests were skipped
+and how to get it.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from signalbox_infra.local.store import firestore_emulator
+
+CHROMIUM_NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program, with a function that returns its path or address, or None where it is missing."""
+
+    name: str
+    find: Callable[[], str | None]
+    how_to_get_it: str
+
+    @property
+    def reason(self) -> str:
+        """The reason of a skipped test, by which the summary counts it."""
+        return f"needs {self.name}"
+
+    def require(self) -> str:
+        """Return the tool's path or address. Skips the test where it is missing."""
+        found = self.find()
+        if found is None:
+            pytest.skip(self.reason)
+        return found
+
+    def skip_without(self) -> pytest.MarkDecorator:
+        """Return a mark that skips a test where the tool is missing."""
+        return pytest.mark.skipif(self.find() is None, reason=self.reason)
+
+
+def _chromium() -> str | None:
+    paths = (shutil.which(name) for name in (os.environ.get("CHROMIUM"), *CHROMIUM_NAMES) if name)
+    return next((path for path in paths if path), None)
+
+
+def _emulator() -> str | None:
+    emulator = firestore_emulator.find_installed()
+    return str(emulator.jar) if emulator else None
+
+
+def _npm() -> str | None:
+    return shutil.which("npm") if shutil.which("node") else None
+
+
+CHROMIUM = Tool(
+    "Chromium",
+    _chromium,
+    "Debian: apt-get install chromium; macOS: brew install --cask chromium; or name another: CHROMIUM=/path/to/chrome",
+)
+TERRAFORM = Tool(
+    "Terraform",
+    lambda: shutil.which("terraform"),
+    "install 1.9 or newer, see https://developer.hashicorp.com/terraform/install",
+)
+EMULATOR = Tool("the Firestore emulator", _emulator, firestore_emulator.HOW_TO_GET_IT)
+CURL = Tool("curl", lambda: shutil.which("curl"), "Debian: apt-get install curl; macOS has it")
+NPM = Tool("Node.js and npm", _npm, "Debian: apt-get install nodejs npm; macOS: brew install node")
+
+TOOLS = (CHROMIUM, TERRAFORM, EMULATOR, CURL, NPM)

@@ -1,0 +1,20 @@
+"""The names that subjects share are those of the catalogue."""
+
+from signalbox.core import names
+from signalbox_infra.catalogue import load
+
+
+def named(*endings: str) -> set[str]:
+    return {value for name, value in vars(names).items() if name.isupper() and name.endswith(endings)}
+
+
+def test_every_queue_is_in_the_catalogue() -> None:
+    assert named("_QUEUE") == load().queues.keys() & named("_QUEUE") != set()
+
+
+def test_every_function_of_the_kit_is_in_the_catalogue_and_called_by_its_queue() -> None:
+    functions = load().functions
+    called = {value for name, value in vars(names).items() if name.isupper() and not name.endswith(("_QUEUE", "_TASK"))}
+    called -= {names.CALL_OBJECT}
+    assert called
+    assert [name for name in sorted(called) if "queue" not in functions[name].invoked_by] == []

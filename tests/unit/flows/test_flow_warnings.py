@@ -1,0 +1,105 @@
+"""What a flow's code should not do is warned about when it is registered, with the place in the code."""
+
+import datetime as dt
+import random
+import time
+import urllib.parse
+import uuid
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from datetime import datetime as moment
+from typing import Any
+
+import pytest
+
+from signalbox import documents, semaphore
+from signalbox.flows.api.warnings import FlowWarning, findings, warn
+
+
+class Tasks:
+    """Stands for a task, whose call is yielded and which must not be called."""
+
+    def __call__(self) -> None: ...
+
+    def call(self) -> int:
+        return 1
+
+
+charge = Tasks()
+
+
+def helper() -> float:
+    return time.time()
+
+
+def takes_the_time() -> Iterator[Any]:
+    yield moment.now()  # noqa: DTZ005
+    yield dt.datetime.now(dt.UTC)
+    yield dt.date.today()  # noqa: DTZ011
+    time.sleep(1)
+    yield helper()
+
+
+def draws() -> Iterator[Any]:
+    yield random.choice([1, 2])
+    yield uuid.uuid4()
+    yield random.Random()
+
+
+def reads() -> Iterator[Any]:
+    with open("a.txt") as file:  # noqa: PTH123
+        yield file.read()
+    yield documents.get("d")
+    semaphore("s").wait(charge.call())  # type: ignore[arg-type]
+
+
+def runs_a_task() -> Iterator[Any]:
+    yield charge()  # type: ignore[func-returns-value]
+
+
+def behaves(order: int) -> Generator[Any, Any, list[Any]]:
+    name = urllib.parse.quote("a b")
+    number = random.Random(order).random()
+    later = moment.fromisoformat("2026-01-01") + dt.timedelta(days=1)
+    yield charge.call()
+    return [name, number, later]
+
+
+def is_task(value: Any) -> bool:
+    return isinstance(value, Tasks)
+
+
+@pytest.mark.parametrize(
+    ("code", "reasons"),
+    [
+        (
+            takes_the_time,
+            ["time.time() differs in every replay", "moment.now()", "dt.datetime.now()", "dt.date.today()"],
+        ),
+        (draws, ["random.choice() differs", "uuid.uuid4()", "random.Random()"]),
+        (reads, ["open() is repeated by every replay", "documents.get()", "semaphore()"]),
+        (runs_a_task, ["charge() runs the task's code inside the flow: yield charge.call(…)"]),
+        (behaves, []),
+    ],
+)
+def test_a_call_that_a_replay_breaks_is_found(code: Callable[..., Any], reasons: list[str]) -> None:
+    found = findings(code, is_task)
+    assert len(found) >= len(reasons)
+    for reason in reasons:
+        assert any(reason in each.reason for each in found), reason
+    assert bool(found) == bool(reasons)
+
+
+def test_a_warning_names_the_file_and_the_line() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn(runs_a_task, is_task)
+    [warning] = caught
+    line = runs_a_task.__code__.co_firstlineno + 1
+    assert (warning.filename, warning.lineno, warning.category) == (__file__, line, FlowWarning)
+
+
+def test_code_without_a_source_is_not_looked_at() -> None:
+    namespace: dict[str, Any] = {}
+    exec("def flow():\n    yield open('a')", namespace)  # noqa: S102
+    assert findings(namespace["flow"], is_task) == []

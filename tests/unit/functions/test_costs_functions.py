@@ -1,0 +1,95 @@
+"""What the kit's own part of a user's task costs, as every handled call logs it."""
+
+from dataclasses import asdict
+
+import pytest
+
+from signalbox import Function, Lease, Unit, batch, semaphore
+from signalbox.adapters.meter import Cost
+from signalbox.core.effects import Effect
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+from tests.unit.cost_table import FIGURES, row_cost
+
+
+@pytest.fixture(autouse=True)
+def kitchen(harness: Harness) -> None:
+    app = Function("kitchen")
+
+    @app.task
+    def taste(unit: Unit) -> int:
+        return unit.index
+
+    @app.task
+    def stir(lease: Lease) -> None: ...
+
+    @app.task
+    def rinse(broken: bool) -> None:
+        if broken:
+            raise RuntimeError
+
+    harness.add(app)
+    batch("menu").populate(taste.call() for _ in range(10))
+    semaphore("stove").ensure(permits=1)
+    semaphore("stove").wait(stir.call(), release_on_return=True)
+
+
+def costs(harness: Harness, task: str) -> list[Cost]:
+    """Deliver everything, and return what each task of that name has cost."""
+    found = []
+    while harness.tasks:
+        delivery = harness.deliver_task(harness.tasks[0])
+        assert delivery.status == 204
+        if delivery.what == f"kitchen/{task}":
+            found.append(delivery.cost)
+    return found
+
+
+def test_a_unit_costs_one_round_trip_and_two_writes_and_its_batch_is_looked_up_once(harness: Harness) -> None:
+    first, *others, last = costs(harness, "taste")
+    assert first == Cost(round_trips=2, reads=1, writes=2)
+    assert all(other == Cost(round_trips=1, writes=2) for other in others)
+    assert last.round_trips > others[0].round_trips, "whoever fills a counter increments its parent"
+
+
+def test_a_continuation_costs_a_claim_and_a_signal(harness: Harness) -> None:
+    assert costs(harness, "stir") == [Cost(round_trips=4, reads=2, writes=2, deletes=1)]
+
+
+def rinse(*, broken: bool = False) -> Effect:
+    return Effect("rinse", "tasks", "kitchen", "rinse", {"broken": broken}, path="/tasks/rinse")
+
+
+def test_a_first_delivery_of_a_task_costs_nothing_unless_it_fails(harness: Harness) -> None:
+    assert harness.deliver_task(rinse()).cost == row_cost("tasks", "first")
+    assert harness.deliver_task(rinse(broken=True)).cost == row_cost("tasks", "first_raises")
+
+
+def test_each_later_delivery_costs_one_round_trip_and_one_write(harness: Harness) -> None:
+    counted = row_cost("tasks", "later")
+    assert [harness.deliver_task(rinse(), retries=retries).cost for retries in (1, 2)] == [counted] * 2
+
+
+def test_an_error_costs_a_write_that_notes_it_and_one_when_it_is_over(harness: Harness) -> None:
+    harness.deliver_task(rinse(broken=True))
+    noted = row_cost("tasks", "later_raises")
+    assert harness.deliver_task(rinse(broken=True), retries=1).cost == noted
+    assert harness.deliver_task(rinse(), retries=2).cost == noted
+
+
+def test_a_task_that_is_given_up_costs_two_reads_and_two_writes_beside_its_count(harness: Harness) -> None:
+    for retries in range(10):
+        harness.deliver_task(rinse(broken=True), retries=retries)
+    assert harness.deliver_task(rinse(broken=True), retries=10).cost == row_cost("tasks", "given_up")
+
+
+def test_a_problem_costs_one_read_and_one_write(harness: Harness) -> None:
+    unknown = Effect("wipe", "tasks", "kitchen", "wipe", {}, path="/tasks/wipe")
+    assert harness.deliver_task(unknown).cost == row_cost("tasks", "given_up_problem")
+
+
+def test_a_retry_of_a_failure_costs_two_records_read_and_an_outbox(harness: Harness) -> None:
+    harness.deliver_task(Effect("wipe", "tasks", "kitchen", "wipe", {}, path="/tasks/wipe"))
+    assert harness.post("failures/wipe/retry").status == 202
+    handled = [values for message, values in harness.log.infos if message == "handled"][-1]
+    assert {name: handled[name] for name in FIGURES} == asdict(row_cost("tasks", "retry"))

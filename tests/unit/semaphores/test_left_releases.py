@@ -1,0 +1,160 @@
+"""A lease whose release was left for an admit run has ended: it is not renewed, and no second signal ends it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from signalbox.core.calls import Call
+from signalbox.core.ports import Committed, Store, Write
+from signalbox.semaphores import service, tasks
+from signalbox.semaphores.machine.leases import EndLease
+from signalbox.semaphores.model import Lease, parse_lease_id
+from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.testing.limits import replaced
+from tests.unit.operations_platform import OperationsPlatform
+
+CALL = Call("philosophers", "eat", {"seat": 1})
+
+
+class World(OperationsPlatform):
+    """A platform with a semaphore of one permit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        service.put(self.ports, "s", SemaphoreSettings(1, 60))
+
+    def hold(self) -> str:
+        lease = service.wait(self.ports, "s", WaitRequest("a")).lease
+        assert lease is not None
+        return lease.id
+
+    def claim(self, id_: str) -> tuple[Lease, dict[str, object]]:
+        """Wait, and claim the grant; return the lease and what the task was granted."""
+        service.wait(self.ports, "s", WaitRequest(id_, CALL))
+        granted = dict([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
+        lease = service.claim(self.ports, granted)
+        assert lease is not None
+        return lease, granted
+
+    def leave(self, lease: str, operation: str = "first") -> bool:
+        """Signal a lease as under contention: its release is left for an admit run."""
+        return service.leave_release(self.ports, "s", EndLease(*parse_lease_id(lease), operation))
+
+    def renew(self, lease: str) -> bool:
+        return service.renew(self.ports, "s", RenewRequest(lease)) is not None
+
+    def signal(self, lease: str, operation: str = "second") -> bool:
+        return service.signal(self.ports, "s", SignalRequest(lease, operation))
+
+    def before_the_next_commit(self, act: Callable[[], object]) -> None:
+        """Let another process act between the read and the commit of the next operation."""
+        ports = self.ports
+
+        def commit(writes: Sequence[Write]) -> Committed:
+            self.ports = ports
+            act()
+            return ports.store.commit(writes)
+
+        self.ports = replace(ports, store=_Racing(ports.store, commit))  # type: ignore[arg-type]  # the rest is the store's
+
+
+class _Racing:
+    def __init__(self, store: Store, commit: Callable[[Sequence[Write]], Committed]) -> None:
+        self._store = store
+        self.commit = commit
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_lease_is_not_renewed(world: World) -> None:
+    lease = world.hold()
+    assert world.leave(lease)
+    assert not world.renew(lease)
+    tasks.admit(world.ports, "s")
+    assert not world.renew(lease)
+
+
+def test_the_permit_has_one_holder_when_the_admit_run_has_passed_it_on(world: World) -> None:
+    lease = world.hold()
+    service.wait(world.ports, "s", WaitRequest("b", CALL))
+    assert world.leave(lease)
+    renewed = world.renew(lease)
+    tasks.admit(world.ports, "s")
+    holders = [held.id for held in service.get(world.ports, "s").leases]
+    assert (renewed, holders) == (False, ["b"])
+
+
+def test_a_task_does_not_renew_its_lease(world: World) -> None:
+    lease, granted = world.claim("a")
+    assert world.leave(lease.id)
+    assert service.renew_granted(world.ports, granted) is None
+
+
+def test_a_renewal_asks_for_the_admit_run_that_a_crashed_process_has_not_created(world: World) -> None:
+    lease = world.hold()
+    assert world.leave(lease)
+    world.tasks = []
+    world.pass_time(5)
+    assert not world.renew(lease)
+    assert [task.task for task in world.tasks] == ["admit"]
+
+
+def test_a_renewal_fails_if_the_release_is_left_before_its_commit(world: World) -> None:
+    lease = world.hold()
+    world.before_the_next_commit(lambda: world.leave(lease))
+    assert not world.renew(lease)
+
+
+@pytest.mark.parametrize("attempts_max", [0, 2])
+def test_a_second_signal_finds_the_lease_ended(world: World, attempts_max: int) -> None:
+    lease = world.hold()
+    assert world.leave(lease)
+    with replaced(guarded_attempts_max=attempts_max):
+        assert not world.signal(lease)
+        assert world.signal(lease, "first")
+    tasks.admit(world.ports, "s")
+    assert not world.signal(lease)
+    assert world.signal(lease, "first")
+
+
+def test_of_two_signals_at_once_one_has_ended_the_lease(world: World) -> None:
+    lease = world.hold()
+    world.before_the_next_commit(lambda: world.leave(lease))
+    assert not world.signal(lease)
+
+
+def test_an_operator_finds_the_lease_ended(world: World) -> None:
+    lease = world.hold()
+    assert world.leave(lease)
+    assert not service.end_by_hand(world.ports, "s", SignalRequest(lease), "stuck")
+
+
+def test_a_cancel_of_a_granted_wait_finds_its_lease_ended(world: World) -> None:
+    lease, _ = world.claim("a")
+    assert world.leave(lease.id)
+    assert not service.cancel(world.ports, "s", "a")
+
+
+def test_a_task_that_returns_finds_its_lease_ended(world: World) -> None:
+    lease, granted = world.claim("a")
+    assert world.leave(lease.id)
+    assert not service.release(world.ports, granted)
+
+
+def test_a_release_that_is_left_after_a_renewal_counts_until_the_new_end(world: World) -> None:
+    lease = world.hold()
+    world.pass_time(50)
+
+    def renew_in_time() -> None:
+        assert world.renew(lease)
+        world.pass_time(20)
+
+    world.before_the_next_commit(renew_in_time)
+    assert world.leave(lease)

@@ -1,0 +1,135 @@
+"""A task that gives its permit back between its attempts: others go first, its count and its promises stay."""
+
+from typing import Any
+
+import pytest
+
+from signalbox import Call, Function, Lease, Problem, TaskContext, semaphore
+from signalbox.core.problems import Unavailable
+from signalbox.semaphores import service
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+from tests.unit.functions.test_functions import _away
+
+RAN: list[tuple[str, int, str]] = []
+
+
+class Refused(Problem):
+    title = "Refused"
+
+
+@pytest.fixture
+def press(harness: Harness) -> Any:
+    """A press with one permit, and a task that raises until `after` starts."""
+    RAN.clear()
+    app = Function("press")
+
+    @app.task(attempts_max=3)
+    def stamp(lease: Lease, context: TaskContext, sheet: str, after: int = 0, refused: bool = False) -> None:
+        RAN.append((sheet, context.attempt, context.operation))
+        if refused:
+            raise Refused("no")
+        if context.attempt <= after:
+            raise RuntimeError(sheet)
+
+    harness.add(app)
+    semaphore("press").ensure(permits=1, lease_seconds=600)
+    return stamp
+
+
+def wait(call: Call, **how: Any) -> None:
+    semaphore("press").wait(call, release_on_return=True, **how)
+
+
+def deliver(harness: Harness) -> int:
+    """Deliver the one task of the press that is waiting; return the status."""
+    return harness.deliver_task(harness.take("stamp")).status
+
+
+def sheets() -> list[tuple[str, int]]:
+    return [(sheet, attempt) for sheet, attempt, _ in RAN]
+
+
+def test_others_go_first_between_the_attempts_and_the_count_goes_on(harness: Harness, press: Any) -> None:
+    wait(press.call(sheet="a", after=2), release_on_failure=True)
+    wait(press.call(sheet="b"))
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("b", 1), ("a", 2), ("a", 3)]
+    assert len({operation for sheet, _, operation in RAN if sheet == "a"}) == 1
+    assert semaphore("press").acquire() is not None
+    assert harness.get("failures").json["failures"] == []
+
+
+def test_without_it_the_permit_is_kept_for_the_retry(harness: Harness, press: Any) -> None:
+    wait(press.call(sheet="a", after=1))
+    assert deliver(harness) == 500
+    assert semaphore("press").acquire() is None
+
+
+def test_a_failed_attempt_is_acknowledged_and_logged_and_the_next_is_due_after_the_queues_pause(
+    harness: Harness, press: Any
+) -> None:
+    wait(press.call(sheet="a", after=2), release_on_failure=True)
+    assert deliver(harness) == 204
+    assert "attempt failed, permit released" in [message for message, _ in harness.log.errors]
+    task = harness.take("stamp")
+    assert task.context["lease"]["resumed"] == 1
+    assert semaphore("press").acquire() is None, "without other waiters, the permit is granted to the next attempt"
+
+
+def test_what_fails_at_every_attempt_is_given_up_under_its_first_operation(harness: Harness, press: Any) -> None:
+    wait(press.call(sheet="a", after=99), release_on_failure=True)
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("a", 2), ("a", 3)]
+    [failure] = harness.get("failures").json["failures"]
+    assert (failure["id"], failure["attempts"]) == (RAN[0][2], 3)
+    assert semaphore("press").acquire() is not None
+
+
+def test_a_problem_gives_it_up_at_once(harness: Harness, press: Any) -> None:
+    wait(press.call(sheet="a", refused=True), release_on_failure=True)
+    assert deliver(harness) == 204
+    assert sheets() == [("a", 1)]
+    assert semaphore("press").acquire() is not None
+
+
+def test_a_process_that_dies_before_the_release_leaves_it_to_the_next_delivery(
+    harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait(press.call(sheet="a", after=1), release_on_failure=True)
+    task = harness.take("stamp")
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "release", _away)
+        assert harness.deliver_task(task).status == 503
+    assert harness.deliver_task(task, executions=1).status == 204
+    assert sheets() == [("a", 1)], "the attempt that waits is the next"
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), Refused("the semaphore is gone")])
+def test_where_it_cannot_wait_anew_the_lease_is_kept_and_the_queue_retries(
+    harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    wait(press.call(sheet="a", after=1), release_on_failure=True)
+    task = harness.take("stamp")
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "wait", fail)
+        assert harness.deliver_task(task).status == 500
+    assert semaphore("press").acquire() is None
+    assert harness.deliver_task(task, executions=1).status == 204
+    assert sheets() == [("a", 1), ("a", 2)]
+
+
+def test_http_takes_it_with_a_continuation_only(harness: Harness, press: Any) -> None:
+    continuation = {"function": "press", "task": "stamp", "payload": {"sheet": "a"}}
+    assert harness.post("semaphore-wait/press", json={"release_on_failure": True}).status == 400
+    for kits_own in ({"resumes": "x"}, {"resumed": 1}):
+        assert harness.post("semaphore-wait/press", json={"continuation": continuation, **kits_own}).status == 400
+    body = {"continuation": continuation, "release_on_failure": True}
+    assert harness.post("semaphore-wait/press", json=body).status == 202
+    assert harness.take("stamp").context["lease"]["release_on_failure"] is True

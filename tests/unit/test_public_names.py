@@ -1,0 +1,59 @@
+"""The public names of `signalbox`: each is loaded on first use with nothing else, and no subpackage hides one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import signalbox
+
+ROOT = Path(__file__).parents[2]
+NAMES: list[str] = getattr(signalbox, "__all__")  # noqa: B009  a type checker sees no such name
+SERVICES_LOADED = """\
+import sys
+from signalbox import {names}
+loaded = {{parts[1] for module in sys.modules if (parts := module.split("."))[2:3] == ["service"]}}
+print(*sorted(loaded))
+"""
+HIDDEN = """\
+import pkgutil, importlib, sys, types
+import signalbox
+for module in pkgutil.walk_packages(signalbox.__path__, "signalbox."):
+    importlib.import_module(module.name)
+modules = {name for name in signalbox.__all__ if isinstance(getattr(signalbox, name), types.ModuleType)}
+folders = {module.name for module in pkgutil.iter_modules(signalbox.__path__)}
+print(sorted(modules), sorted(folders & set(signalbox.__all__)))
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "flow"])
+def test_each_name_is_there_and_is_not_a_module(name: str) -> None:
+    assert type(getattr(signalbox, name)).__name__ != "module"
+
+
+def test_no_folder_hides_a_public_name_of_the_same_spelling() -> None:
+    """`signalbox.flows` is a folder, and `from signalbox import flows` a function, whichever is imported first."""
+    ran = subprocess.run([sys.executable, "-c", HIDDEN], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "['flow'] ['documents', 'flows', 'objects', 'standings']\n"
+
+
+def test_an_unknown_name_is_an_import_error() -> None:
+    with pytest.raises(ImportError, match="nothing"):
+        from signalbox import nothing  # type: ignore[attr-defined]  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("names", "loaded"),
+    [
+        ("Function, Lease, Problem, semaphore", "batches critical_sections semaphores tasks"),
+        ("Function, documents", "batches critical_sections documents history semaphores tasks"),
+        ("Function, objects", "batches critical_sections mailboxes objects semaphores tasks"),
+        ("Function, flows", "batches critical_sections flows mailboxes semaphores tasks"),
+        ("yokes", "batches critical_sections semaphores standings tasks"),
+    ],
+)
+def test_only_the_services_of_what_is_imported_are_loaded(names: str, loaded: str) -> None:
+    program = SERVICES_LOADED.format(names=names)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == loaded.split()
