@@ -86,8 +86,9 @@ def fake_environment(google: dict[str, str], gcloud: Path, state: str, base_url:
 
 
 def _with_python(environment: Path) -> None:
-    """Make an environment that make finds ready, whose Python is ours: nothing is installed."""
+    """Make an environment that make finds ready. Its Python is the tests' own, with the clone's packages on its path."""
+    packages = os.pathsep.join(str(environment.parent / folder) for folder in ("shared", "infra"))
     (environment / "bin").mkdir(parents=True)
-    (environment / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (environment / "bin" / "python").write_text(f'#!/bin/sh\nPYTHONPATH="{packages}" exec "{sys.executable}" "$@"\n')
     (environment / "bin" / "python").chmod(0o755)
     (environment / "matches-the-locks").touch()
