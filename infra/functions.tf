@@ -5,6 +5,7 @@ locals {
   of_browsers = { for name, function in local.deployments : name => merge(
     length(function.origins) > 0 ? { SIGNALBOX_ORIGINS = jsonencode({ (name) = function.origins }) } : {},
     function.auth != "" ? { SIGNALBOX_AUTH = jsonencode({ (name) = function.auth }) } : {},
+    function.open ? { SIGNALBOX_OPEN = jsonencode({ (name) = function.exposes }) } : {},
     function.part != "" ? { SIGNALBOX_PART = function.part } : {},
   ) }
 

@@ -39,6 +39,7 @@ locals {
     auth      = lookup(entry, "auth", "")
     open      = lookup(entry, "public", false) || lookup(entry, "auth", "") != "" # the platform admits everybody
     origins   = sort(lookup(entry, "cors", []))
+    exposes   = sort(lookup(entry, "exposes", []))
     enqueues  = toset(lookup(entry, "enqueues", []))
     objects   = lookup(entry, "objects", [])
     flows     = lookup(entry, "flows", [])

@@ -126,6 +126,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         public=EVERYBODY in callers and not auth,
         auth=auth if EVERYBODY in callers else "",
         cors=tuple(json.loads(service["environment_variables"].get("SIGNALBOX_ORIGINS", "{}")).get(name, ())),
+        exposes=tuple(json.loads(service["environment_variables"].get("SIGNALBOX_OPEN", "{}")).get(name, ())),
         memory=service["available_memory"],
         cpu=float(service["available_cpu"]),
         concurrency=service["max_instance_request_concurrency"],

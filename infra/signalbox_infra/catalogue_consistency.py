@@ -84,6 +84,11 @@ class Catalogue:
         return {each.name: each.auth for each in self.functions.values() if each.auth}
 
     @property
+    def open_functions(self) -> Mapping[str, frozenset[str]]:
+        """Return the flows and classes of objects that each open function exposes."""
+        return {each.name: frozenset(each.exposes) for each in self.functions.values() if each.open_to_all}
+
+    @property
     def split_functions(self) -> frozenset[str]:
         """Return the functions that are deployed twice."""
         return frozenset(each.name for each in self.functions.values() if each.is_split)

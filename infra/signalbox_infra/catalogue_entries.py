@@ -72,6 +72,7 @@ class Function:
     public: bool = False
     auth: str = ""
     cors: tuple[str, ...] = ()
+    exposes: tuple[str, ...] = ()
     memory: str = "512Mi"
     cpu: float = 1
     concurrency: int = 16
@@ -85,6 +86,7 @@ class Function:
         self._tasks_can_be_called()
         self._objects_and_flows_can_be_woken()
         self._origins_can_call()
+        self._exposed_code_exists()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
 
@@ -123,6 +125,14 @@ class Function:
             check_origins(self.cors, open_to_all=self.open_to_all)
         except ValueError as error:
             raise CatalogueError(str(error)) from error
+
+    def _exposed_code_exists(self) -> None:
+        refuse(
+            bool(self.exposes) and not self.open_to_all, "exposes is for an open function: a private one has all routes"
+        )
+        for name in self.exposes:
+            unknown = name not in (*self.objects, *self.flows)
+            refuse(unknown, f"exposes names {name!r}, which is in neither its objects nor its flows")
 
     def _objects_and_flows_can_be_woken(self) -> None:
         woken = "queue" in self.invoked_by

@@ -28,6 +28,10 @@ def deployments_of(function: Function) -> Iterable[Deployment]:
 
 
 def _halves(function: Function) -> Iterator[Deployment]:
-    yield Deployment(function.segment, PEOPLE, replace(function, invoked_by=("people",), queues=(), tasks=()))
-    private = replace(function, invoked_by=("queue",), public=False, auth="", cors=())
+    yield Deployment(function.segment, PEOPLE, _for_people(function))
+    private = replace(function, invoked_by=("queue",), public=False, auth="", cors=(), exposes=())
     yield Deployment(function.segment + TASKS_SUFFIX, TASKS, private)
+
+
+def _for_people(function: Function) -> Function:
+    return replace(function, invoked_by=("people",), queues=(), tasks=(), objects=(), flows=(), exposes=())

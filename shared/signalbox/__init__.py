@@ -25,6 +25,7 @@ list of public names: type checkers, the packager and `signalbox.core.lazy_names
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from signalbox.adapters.http.access import Access as Access
     from signalbox.adapters.http.responses import Response as Response
     from signalbox.adapters.http.routes import Request as Request
     from signalbox.batches.api.batches import SubBatch as SubBatch

@@ -14,6 +14,7 @@ import flask
 from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.http import service_part
+from signalbox.adapters.http.access import Access, AccessRules
 from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
@@ -80,6 +81,7 @@ class Function:
         self.name = name
         self.document_pattern: str | None = None
         self._routes = Routes(name)
+        self._access = AccessRules(name)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
         self._objects: ObjectHost | None = None
@@ -159,6 +161,21 @@ class Function:
         self._flows = self._flows or self._new_flow_host()
         return self._flows.add(code)
 
+    def access(self, *names: str) -> Callable[[Callable[[Access], bool]], Callable[[Access], bool]]:
+        """Decide who may use the routes of flows and classes of objects, by their names, while the function is open.
+
+        The code returns True to permit a request, anything else to refuse it with 403, or raises a `Problem`. Without
+        a rule, or if `exposes` of the catalogue does not name them, these routes do not exist in an open function. In a
+        private function the rule is not called. Raises `ValueError` for a second rule of one name.
+        """
+
+        def register(rule: Callable[[Access], bool]) -> Callable[[Access], bool]:
+            for name in names:
+                self._access.add(name, rule)
+            return rule
+
+        return register
+
     def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Handle each write of a record whose path matches `pattern` (``documents/{key}``). It needs a trigger.
 
@@ -191,14 +208,14 @@ class Function:
         if host and CALL_OBJECT not in self._tasks:
             self._add_objects(host)
         if self._flows and not self._has_flow_routes:
-            self._flows.add_routes(self._routes)
+            self._flows.add_routes(self._routes, self._access)
             self._has_flow_routes = True
         entry = _dispatch(self._routes.entry_point(), tasks, turns, _nothing_here(self.name))
         return entry_point(self.name, _within(host.serving, entry) if host else entry)
 
     def _add_objects(self, host: "ObjectHost") -> None:
         """Add the routes of objects, and the task that calls a method."""
-        host.add_routes(self._routes)
+        host.add_routes(self._routes, self._access)
         self._tasks[CALL_OBJECT] = Task(
             self.name, host.call_method, RetryLimits(TASKS_LIMITS.attempts_max), TASKS_QUEUE
         )

@@ -72,11 +72,11 @@ def test_both_halves_are_built_from_one_zip_and_each_knows_its_part(resources: M
         resources[f'module.function["{name}"].google_storage_bucket_object.source'] for name in ("quilt", "quilt_tasks")
     ]
     assert len({each.values["source_md5hash"] for each in zips}) == 1
-    names = ("SIGNALBOX_PART", "SIGNALBOX_SIGNATURES", "SIGNALBOX_AUTH", "SIGNALBOX_ORIGINS")
+    names = ("SIGNALBOX_PART", "SIGNALBOX_SIGNATURES", "SIGNALBOX_AUTH", "SIGNALBOX_ORIGINS", "SIGNALBOX_OPEN")
     variables = [each["service_config"][0]["environment_variables"] for each in (people, tasks)]
     assert [[each.get(name) for name in names] for each in variables] == [
-        ["people", "checked", '{"quilt":"firebase"}', f'{{"quilt":["{PAGE}"]}}'],
-        ["tasks", "removed", None, None],
+        ["people", "checked", '{"quilt":"firebase"}', f'{{"quilt":["{PAGE}"]}}', '{"quilt":[]}'],
+        ["tasks", "removed", None, None, None],
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import schemathesis
 import yaml
 
+from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Route, Routes
 from signalbox.flows import http as flows_http
 from signalbox.flows.model import Flows
@@ -42,14 +43,14 @@ def routed() -> dict[tuple[str, str], Route]:
 def routes_of_objects() -> list[Route]:
     """Return the routes of a function with objects: those of its classes, whatever its name is."""
     routes = Routes("{function}")
-    http.add_routes(routes, lambda: NO_CLASSES)
+    http.add_routes(routes, lambda: NO_CLASSES, AccessRules(""))
     return routes._routes
 
 
 def routes_of_flows() -> list[Route]:
     """Return the routes of a function with flows."""
     routes = Routes("{function}")
-    flows_http.add_routes(routes, lambda: Flows(""))
+    flows_http.add_routes(routes, lambda: Flows(""), AccessRules(""))
     return routes._routes
 
 

@@ -6,7 +6,7 @@ with ``@app.object``, the flows the generators decorated with ``@app.flow``. The
 batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`; a call of an object to `objects`,
 of a flow to `flows`. A function with objects or flows also enqueues to `tasks`, since its turns send the calls of
 methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the
-code names (``queue="slow"``) counts too.
+code names (``queue="slow"``) counts too. The rules of an open function are decorated with ``@app.access("NAME")``.
 """
 
 import ast
@@ -39,6 +39,7 @@ NAMES_A_QUEUE = frozenset({"Call", "replace"})
 TASK_DECORATOR = frozenset({"task"})
 OBJECT_DECORATOR = frozenset({"object"})
 FLOW_DECORATOR = frozenset({"flow"})
+RULE_DECORATOR = frozenset({"access"})
 READ_ONLY = frozenset({"status"})
 """Methods of a batch that enqueue nothing."""
 
@@ -55,6 +56,7 @@ class Usage:
     complete: bool = True
     objects: Mapping[str, str] = field(default_factory=dict)
     flows: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
@@ -63,6 +65,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     queues: dict[str, str] = {}
     objects: dict[str, str] = {}
     flows: dict[str, str] = {}
+    rules: dict[str, str] = {}
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
@@ -70,8 +73,9 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         queues = {**module.queues(), **queues}
         objects = {**module.objects(), **objects}
         flows = {**module.flows(), **flows}
+        rules = {**module.rules(), **rules}
         complete = complete and not module.makes_tasks_otherwise()
-    return Usage(tasks, queues, complete, objects, flows)
+    return Usage(tasks, queues, complete, objects, flows, rules)
 
 
 def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
@@ -99,6 +103,9 @@ def _complaints(function: Function, usage: Usage) -> Iterator[str]:
         declared, found = getattr(function, kind), getattr(usage, kind)
         if (set(declared) - found.keys() and usage.complete) or found.keys() - set(declared):
             yield f"its {kind} are {_named(found) or 'none'}: {entry}  {kind}: {_list(found)}"
+    if lacking := [name for name in function.exposes if name not in usage.rules]:
+        rule = ", ".join(f'"{name}"' for name in lacking)
+        yield f"exposes names {', '.join(lacking)}, and no rule decides who may: decorate one with @app.access({rule})"
     missing = {queue: where for queue, where in usage.queues.items() if queue not in function.enqueues}
     if missing:
         yield f"{_named(missing)} not in enqueues: {entry}  enqueues: {_list([*function.enqueues, *missing])}"
@@ -138,6 +145,14 @@ class _Module:
     def flows(self) -> dict[str, str]:
         """Return the places of the generators decorated as flows."""
         return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_flow(node)}
+
+    def rules(self) -> dict[str, str]:
+        """Return the places of the rules, by the names of the flows and classes for which they decide."""
+        rules = (node for node in self._nodes if isinstance(node, ast.FunctionDef))
+        decorators = (decorator for rule in rules for decorator in rule.decorator_list)
+        calls = (each for each in decorators if isinstance(each, ast.Call) and _is_decorator(each, RULE_DECORATOR))
+        named = ((argument, call) for call in calls for argument in call.args if isinstance(argument, ast.Constant))
+        return {str(argument.value): f"{self._path}:{call.lineno}" for argument, call in named}
 
     def makes_tasks_otherwise(self) -> bool:
         """Return whether ``app.task``, ``app.object`` or ``app.flow`` is called, and not used as a decorator."""

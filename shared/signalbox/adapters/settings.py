@@ -50,6 +50,8 @@ class Settings:
       unsigned tokens.
     - ``split_functions``: functions that are deployed twice. ``part``: the part of one that this process serves,
       ``people`` or ``tasks``; empty: all of it.
+    - ``open_functions``: the functions that the platform opens to the network, each with the names of the flows and
+      classes of objects that it exposes.
     - ``object_classes``: the function that has the code of a class of objects; ``flow_functions``: that of a flow.
     - ``revision``: the number of this function's deployment; 0 if there is none.
     - ``history``: the documents whose versions are kept, as JSON.
@@ -81,6 +83,7 @@ class Settings:
     tokens_unsigned: bool = False
     split_functions: frozenset[str] = frozenset()
     part: str = ""
+    open_functions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     object_classes: Mapping[str, str] = field(default_factory=dict)
     flow_functions: Mapping[str, str] = field(default_factory=dict)
     revision: int = 0
@@ -131,6 +134,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         user_keys_url=get("SIGNALBOX_USER_KEYS_URL") or FIREBASE_KEYS_URL,
         split_functions=_names(get("SIGNALBOX_SPLIT_FUNCTIONS")) or frozenset(),
         part=get("SIGNALBOX_PART", ""),
+        open_functions=_names_by_name(get("SIGNALBOX_OPEN")) or {},
         tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
         object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
         flow_functions=json.loads(get("SIGNALBOX_FLOW_FUNCTIONS") or "{}"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.critical_sections import service
@@ -16,7 +16,7 @@ routes = Routes("critical_section")
 @routes.on("POST", "/{key}")
 def call(request: Request, key: str) -> Response:
     parsed = SectionRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
-    check_deployed(continuation=parsed.continuation)
+    check_calls(request, continuation=parsed.continuation)
     return Response(202, {"granted": service.call(runtime.ports(), key, parsed)})
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.http.access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.calls import Call
@@ -21,9 +21,9 @@ from signalbox.mailboxes.http import wait_seconds
 RUN = "/flows/{flow}/{id}"
 
 
-def add_routes(routes: Routes, local: Callable[[], Flows]) -> None:
-    """Add the routes of the flows in `local`."""
-    handlers = FlowRoutes(local)
+def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -> None:
+    """Add the routes of the flows in `local`. In an open function `rules` decide each request."""
+    handlers = FlowRoutes(local, rules)
     routes.on("GET", "/flows/{flow}", query=("state", "page_token"))(handlers.list)
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
@@ -37,71 +37,76 @@ def add_routes(routes: Routes, local: Callable[[], Flows]) -> None:
 class FlowRoutes:
     """The handlers of one function's flows."""
 
-    def __init__(self, local: Callable[[], Flows]) -> None:
+    def __init__(self, local: Callable[[], Flows], rules: AccessRules) -> None:
         self._local = local
+        self._rules = rules
 
     def start(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
         """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
-        address, fields = self._address(flow, id), _only(request, "arguments", "on_complete")
+        address = self._address(Access(request, "start", flow, id))
+        fields = _only(request, "arguments", "on_complete")
         arguments, follow = fields.get("arguments", {}), fields.get("on_complete")
         if not isinstance(arguments, dict):
             raise BadFlow("`arguments` must be an object.", field="arguments")
-        on_complete = None if follow is None else deployed(Call.from_request(follow, "on_complete"), "on_complete")
+        on_complete = None if follow is None else Call.from_request(follow, "on_complete")
+        check_calls(request, on_complete=on_complete)
         local = self._local()
         started = service.start(runtime.ports(), local, local.function, address, arguments, on_complete)
         return Response(201 if started.created else 200, {"flow": flow, "id": id})
 
     def get(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
         """Return the status of a run, now or once it has ended."""
-        address, seconds = self._address(flow, id), wait_seconds(request, default=0)
+        address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
         return Response(200, shown_status(service.wait(runtime.ports(), address, seconds)))
 
     def log(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
         """Return a page of the log of a run."""
-        address, token = self._address(flow, id), request.query.get("page_token", "")
+        address, token = self._address(Access(request, "log", flow, id)), request.query.get("page_token", "")
         header, entries = service.get_log(runtime.ports().store, address)
         return Response(200, shown_log_page(header, entries, token))
 
     def event(self, request: Request, flow: str, id: str, name: str) -> Response:  # noqa: A002
-        address, fields = self._address(flow, id), _only(request, "value")
+        address, fields = self._address(Access(request, "event", flow, id, name)), _only(request, "value")
         key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
         service.post_event(runtime.ports(), address, name, fields.get("value"), key)
         return Response(202, {"flow": flow, "id": id, "event": key})
 
     def cancel(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
-        address, reason = self._address(flow, id), _only(request, "reason").get("reason", "")
+        address = self._address(Access(request, "cancel", flow, id))
+        reason = _only(request, "reason").get("reason", "")
         if not isinstance(reason, str):
             raise BadFlow("`reason` must be a string.", field="reason")
         service.cancel(runtime.ports(), address, reason)
         return Response(202, {"flow": flow, "id": id})
 
-    def resume(self, _: Request, flow: str, id: str) -> Response:  # noqa: A002
+    def resume(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
         """Wake a run, so that a stuck one is replayed."""
-        service.resume(runtime.ports(), self._address(flow, id))
+        service.resume(runtime.ports(), self._address(Access(request, "resume", flow, id)))
         return Response(202, {"flow": flow, "id": id})
 
-    def delete(self, _: Request, flow: str, id: str) -> Response:  # noqa: A002
+    def delete(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
         """Delete a run that has ended or is stuck."""
-        sweep.delete(runtime.ports(), self._address(flow, id))
+        sweep.delete(runtime.ports(), self._address(Access(request, "delete", flow, id)))
         return Response(204)
 
     def list(self, request: Request, flow: str) -> Response:
         """List runs in the order of their ids."""
-        self._check(flow)
+        self._check(Access(request, "list", flow))
         state = request.query.get("state")
         if state is not None and state not in STATES:
             raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
         page = service.list_flows(runtime.ports(), flow, state, request.query.get("page_token", ""))
         return Response(200, {"flows": page.flows} | _next_page(page.next_page_token))
 
-    def _address(self, flow: str, id_: str) -> FlowAddress:
-        self._check(flow)
-        return FlowAddress.checked(flow, id_)
+    def _address(self, access: Access) -> FlowAddress:
+        self._check(access)
+        return FlowAddress.checked(access.name, access.id)
 
-    def _check(self, flow: str) -> None:
+    def _check(self, access: Access) -> None:
+        self._rules.check(access)
         known = self._local().definitions
-        if flow not in known:
-            raise NotFound(f"This function has no flow {flow!r}. Its flows: {', '.join(sorted(known))}.")
+        if access.name not in known:
+            raise NotFound(f"This function has no flow {access.name!r}. Its flows: {', '.join(sorted(known))}.")
 
 
 def _only(request: Request, *names: str) -> dict[str, object]:

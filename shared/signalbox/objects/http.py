@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from signalbox.adapters import runtime
 from signalbox.adapters.clock import time_budget
-from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.http.access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.http.tasks import TaskDelivery
 from signalbox.core.calls import Call
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import NotFound
+from signalbox.core.problems import NotFound, PermissionDenied
 from signalbox.mailboxes.http import delivery_of, wait_seconds
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects import service
@@ -38,9 +38,9 @@ OBJECT = "/objects/{class_name}/{key}"
 WAIT = ("wait_seconds",)
 
 
-def add_routes(routes: Routes, local: Callable[[], LocalClasses]) -> None:
-    """Add the routes of the objects whose classes `local` has."""
-    handlers = ObjectRoutes(local)
+def add_routes(routes: Routes, local: Callable[[], LocalClasses], rules: AccessRules) -> None:
+    """Add the routes of the objects whose classes `local` has. In an open function `rules` decide each request."""
+    handlers = ObjectRoutes(local, rules)
     routes.on("GET", "/objects/{class_name}", query=("page_token",))(handlers.list)
     routes.on("GET", OBJECT)(handlers.get)
     routes.on("DELETE", OBJECT)(handlers.delete)
@@ -53,12 +53,14 @@ def add_routes(routes: Routes, local: Callable[[], LocalClasses]) -> None:
 class ObjectRoutes:
     """The handlers of one function's objects."""
 
-    def __init__(self, local: Callable[[], LocalClasses]) -> None:
+    def __init__(self, local: Callable[[], LocalClasses], rules: AccessRules) -> None:
         self._local = local
+        self._rules = rules
 
     def call(self, request: Request, class_name: str, key: str, method: str) -> Response:
         """Call a method: 200 with its result, 202 if it has none in time, or the problem that it raised."""
-        kind, address = self._class(class_name), object_address(class_name, key)
+        kind = self._class(Access(request, "call", class_name, key, method))
+        address = object_address(class_name, key)
         arguments = request.json_object(CORE_LIMITS.task_bytes_max)
         code, seconds = kind.method(method), wait_seconds(request)
         code.signature.bind(arguments, None)
@@ -79,19 +81,23 @@ class ObjectRoutes:
 
     def get_call(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Return a call's result or its error; 202 while it has neither."""
-        place = self._place(class_name, key, call_id)
+        place = self._place(Access(request, "get_call", class_name, key), call_id)
         return _shown(place, service.wait_for_call(runtime.ports(), place, wait_seconds(request, default=0)))
 
     def follow(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Run a task with the outcome of a call."""
-        place = self._place(class_name, key, call_id)
-        body = request.json_object()
-        continuation = deployed(Call.from_request(body.get("continuation"), "continuation"))
+        place = self._place(Access(request, "get_call", class_name, key), call_id)
+        continuation = Call.from_request(request.json_object().get("continuation"), "continuation")
+        check_calls(request, continuation=continuation)
         return self._after(place, request, continuation_message(call_id, continuation))
 
     def call_on_result(self, request: Request, class_name: str, key: str, call_id: str, method: str) -> Response:
-        """Call a method of the object that is a call's result."""
-        place = self._place(class_name, key, call_id)
+        """Call a method of the object that is a call's result. No rule decides about that object's class."""
+        place = self._place(Access(request, "get_call", class_name, key), call_id)
+        if request.is_open:
+            raise PermissionDenied(
+                "An open function does not call a method of a call's result. Call the object itself."
+            )
         arguments = request.json_object(CORE_LIMITS.task_bytes_max)
         return self._after(place, request, call_on_result(call_id, method, arguments))
 
@@ -102,35 +108,36 @@ class ObjectRoutes:
         service.post_call(runtime.ports(), self._local().function_of, own, message)
         return Response(202, {"call": own.id, "ready": False})
 
-    def get(self, _: Request, class_name: str, key: str) -> Response:
+    def get(self, request: Request, class_name: str, key: str) -> Response:
         """Return whether an object exists, its revision, and its number of waiting messages."""
-        self._class(class_name)
+        self._class(Access(request, "get", class_name, key))
         return Response(200, service.get_object(runtime.ports(), object_address(class_name, key)).to_json())
 
     def delete(self, request: Request, class_name: str, key: str) -> Response:
         """Delete an object in its turn."""
-        self._class(class_name)
+        self._class(Access(request, "delete", class_name, key))
         address = object_address(class_name, key)
         service.delete(runtime.ports(), self._local().function_of, address, _id(request))
         return Response(204)
 
     def list(self, request: Request, class_name: str) -> Response:
         """List objects of a class by their keys."""
-        self._class(class_name)
+        self._class(Access(request, "list", class_name))
         token = request.query.get("page_token")
         page = service.list_objects(runtime.ports(), class_name, token and check_key(token))
         more = {"next_page_token": page[-1].key} if len(page) == LIMITS.objects_listed_max else {}
         return Response(200, {"objects": [address.to_json() for address in page]} | more)
 
-    def _class(self, class_name: str) -> ObjectClass:
+    def _class(self, access: Access) -> ObjectClass:
+        self._rules.check(access)
         classes = self._local().classes
-        if class_name not in classes:
-            raise NotFound(f"This function has no class {class_name!r}. Its classes: {', '.join(sorted(classes))}.")
-        return classes[class_name]
+        if access.name not in classes:
+            raise NotFound(f"This function has no class {access.name!r}. Its classes: {', '.join(sorted(classes))}.")
+        return classes[access.name]
 
-    def _place(self, class_name: str, key: str, call_id: str) -> CallPlace:
-        self._class(class_name)
-        return CallPlace(object_address(class_name, key), check_call_id(call_id))
+    def _place(self, access: Access, call_id: str) -> CallPlace:
+        self._class(access)
+        return CallPlace(object_address(access.name, access.id), check_call_id(call_id))
 
 
 def _raised(outcome: CallOutcome) -> CallOutcome:
@@ -170,9 +177,9 @@ class ObjectHost:
         self._classes[code.__name__] = ObjectClass.from_class(code)
         REGISTRY.declare(self._classes, self._function)
 
-    def add_routes(self, routes: Routes) -> None:
+    def add_routes(self, routes: Routes, rules: AccessRules) -> None:
         """Add the routes of the objects."""
-        add_routes(routes, lambda: self._local)
+        add_routes(routes, lambda: self._local, rules)
 
     @contextmanager
     def serving(self) -> Iterator[None]:

@@ -6,7 +6,7 @@
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.listings import PARAMETERS
@@ -37,7 +37,7 @@ def wait(request: Request, name: str) -> Response:
     ports = runtime.ports()
     id_ = request.header("Idempotency-Key") or ports.store.new_id()
     wanted = WaitRequest.from_request(request.json_object(), id_)
-    check_deployed(continuation=wanted.continuation, on_timeout=wanted.on_timeout)
+    check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
     return Response(202 if wanted.continuation else 200, _answer(service.wait(ports, name, wanted)))
 
 

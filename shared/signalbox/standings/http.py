@@ -3,7 +3,7 @@
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.standings import service
@@ -70,7 +70,7 @@ def count_all(request: Request) -> Response:
 def declare(request: Request, kind: str) -> Response:
     declaration = Declaration.from_request(kind, request.json_object())
     for index, threshold in enumerate(declaration.thresholds):
-        check_deployed(**{f"on_threshold[{index}].continuation": threshold.call})
+        check_calls(request, **{f"on_threshold[{index}].continuation": threshold.call})
     service.declare(runtime.ports(), kind, declaration)
     return Response(200, {"kind": kind, **declaration.to_json()})
 

@@ -8,6 +8,7 @@ def test_a_page_is_printed_once(harness: Harness) -> None:
 """
 
 import json as json_codec
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +52,20 @@ class Harness(Platform):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._entered.close()
 
-    def add(self, function: Function, *, auth: Literal["", "firebase"] = "") -> None:
+    def add(
+        self,
+        function: Function,
+        *,
+        auth: Literal["", "firebase"] = "",
+        public: bool = False,
+        exposes: Collection[str] = (),
+    ) -> None:
         """Add a function made in this test, with its routes, tasks and the trigger of its `document_written`.
 
-        `auth` is as in an entry of the catalogue: the function accepts the tokens of `user_token`.
+        `auth`, `public` and `exposes` are as in an entry of the catalogue. With ``auth="firebase"`` the function
+        accepts the tokens of `user_token`.
         """
-        self.functions.add(function, auth)
+        self.functions.add(function, auth, exposes if auth or public else None)
 
     def load(
         self, folder: Path, name: str | None = None, signature_type: Literal["http", "cloudevent"] = "http"

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -51,6 +51,7 @@ class FunctionTable:
         self._catalogue = _catalogue(catalogue)
         self._apps: dict[str, flask.Flask] = {}
         self._auth: dict[str, str] = {}
+        self._open: dict[str, frozenset[str]] = {}
         self.triggers = [
             Trigger(trigger.function, trigger.document, trigger.event.rpartition(".")[2])
             for trigger in self._catalogue.triggers.values()
@@ -65,14 +66,21 @@ class FunctionTable:
     def settings(self) -> Settings:
         """Return the settings of these functions: the environment's, with the origins and users of the catalogue."""
         auth = {**self._catalogue.auth, **self._auth}
-        origins = self._catalogue.origins
+        origins, opened = self._catalogue.origins, {**self._catalogue.open_functions, **self._open}
         history = json.dumps([rule.to_json() for rule in self._catalogue.history_rules])
-        return replace(settings(), origins=origins, history=history, auth=auth, tokens_unsigned=True)
+        chosen = replace(settings(), origins=origins, history=history, tokens_unsigned=True)
+        return replace(chosen, auth=auth, open_functions=opened)
 
-    def add(self, function: Function, auth: str = "") -> None:
-        """Add a function made in a test; it replaces one of the same name. `auth` is as in the catalogue."""
+    def add(self, function: Function, auth: str = "", exposes: Collection[str] | None = None) -> None:
+        """Add a function made in a test; it replaces one of the same name.
+
+        `auth` is as in the catalogue; so is `exposes`, and None: the function is private.
+        """
         self._apps[function.name] = application(function)
         self._auth[function.name] = auth
+        self._open.pop(function.name, None)
+        if exposes is not None:
+            self._open[function.name] = frozenset(exposes)
         if function.document_pattern is not None:
             self.triggers.append(Trigger(function.name, function.document_pattern))
 

@@ -86,7 +86,7 @@ def fake_environment(google: dict[str, str], gcloud: Path, state: str, base_url:
 
 
 def _with_python(environment: Path) -> None:
-    """Make an environment that make finds ready. Its Python is the tests' own, with the clone's packages on its path."""
+    """Make an environment that make finds ready: the tests' own Python, with the clone's packages on its path."""
     packages = os.pathsep.join(str(environment.parent / folder) for folder in ("shared", "infra"))
     (environment / "bin").mkdir(parents=True)
     (environment / "bin" / "python").write_text(f'#!/bin/sh\nPYTHONPATH="{packages}" exec "{sys.executable}" "$@"\n')

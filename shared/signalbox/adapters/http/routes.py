@@ -91,13 +91,17 @@ METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Request:
-    """A request, parsed and checked part by part as a handler reads it."""
+    """A request, parsed and checked part by part as a handler reads it.
 
-    __slots__ = ("_raw", "_user")
+    `is_open`: the function is open to the network, so the platform has not checked the caller.
+    """
 
-    def __init__(self, raw: flask.Request, user: User | None = None) -> None:
+    __slots__ = ("_raw", "_user", "is_open")
+
+    def __init__(self, raw: flask.Request, user: User | None = None, *, is_open: bool = False) -> None:
         self._raw = raw
         self._user = user
+        self.is_open = is_open
 
     @property
     def user(self) -> User:
@@ -250,7 +254,7 @@ class Routes:
         method = "GET" if request.method == "HEAD" else request.method
         for route, parameters in matching:
             if route.method == method:
-                parsed = Request(request, user)
+                parsed = Request(request, user, is_open=self._function in settings().open_functions)
                 route.check_query(parsed)
                 with authors.acting(_author(request, user)):
                     return route.handler(parsed, **parameters)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.json_text import render
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
@@ -38,7 +38,7 @@ LINES = "application/x-ndjson"
 def populate(request: Request) -> Response:
     body = request.json_object(LIMITS.call_bytes_max)
     spec = BatchSpec.from_request(body)
-    check_deployed(**spec.calls())
+    check_calls(request, **spec.calls())
     batch = requested_id(body, request.header("Idempotency-Key")) or runtime.ports().store.new_id()
     populated = batches.populate(runtime.ports(), batch, spec)
     return Response(201 if populated.created else 200, populated.status.to_json())

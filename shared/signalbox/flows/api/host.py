@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from signalbox.adapters import runtime
+from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.tasks import TaskDelivery
 from signalbox.adapters.settings import settings
@@ -45,8 +46,8 @@ class FlowHost:
             _warn(code)
         return Flow(definition, lambda: self.local)
 
-    def add_routes(self, routes: Routes) -> None:
-        http.add_routes(routes, lambda: self.local)
+    def add_routes(self, routes: Routes, rules: AccessRules) -> None:
+        http.add_routes(routes, lambda: self.local, rules)
 
     def run_turn(self, request: TaskDelivery) -> None:
         """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""

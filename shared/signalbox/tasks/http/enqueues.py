@@ -4,7 +4,7 @@ The routes of failures are in another module, so that this function does not loa
 """
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.tasks.requests.enqueues import EnqueueRequest
@@ -17,7 +17,7 @@ routes = Routes("tasks")
 def enqueue(request: Request) -> Response:
     id_ = request.header("Idempotency-Key") or _scheduled(request)
     enqueue_request = EnqueueRequest.from_request(request.json_object(), id_)
-    deployed(enqueue_request.call, "")
+    check_calls(request, **{"": enqueue_request.call})
     enqueued = enqueues.by_id if enqueue_request.id else enqueues.every_time
     return Response(202, {"operation": enqueued(runtime.ports(), enqueue_request)})
 

@@ -1,0 +1,78 @@
+"""Access to the flows and objects of an open function, and to the tasks that its requests name.
+
+The platform admits every caller of an open function. So the routes of its flows and objects exist only for the names
+in `exposes` of its catalogue entry, and a rule in its code decides each request. Requests cannot name a task to run
+later (`on_complete`, `continuation`): the tasks of every private function would be open to all callers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.http.routes import Request
+from signalbox.adapters.settings import settings
+from signalbox.core.calls import Call
+from signalbox.core.problems import NotFound, PermissionDenied
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A request to a flow or to an object of an open function, which a rule permits or not.
+
+    - `name`: the name of the flow or of the class.
+    - `action`: of flows ``list``, ``start``, ``get``, ``log``, ``event``, ``cancel``, ``resume`` or ``delete``; of
+      objects ``list``, ``get``, ``call``, ``get_call`` or ``delete``.
+    - `id`: the run's id or the object's key; empty for ``list``.
+    - `member`: the name of the event or of the method; empty for other actions.
+    """
+
+    request: Request
+    action: str
+    name: str
+    id: str = ""
+    member: str = ""
+
+
+Rule = Callable[[Access], Any]
+
+
+class AccessRules:
+    """The rules of one function, by the name of the flow or class."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._rules: dict[str, Rule] = {}
+
+    def add(self, name: str, rule: Rule) -> None:
+        """Add a rule. Raises `ValueError` for a second rule of one name."""
+        if self._rules.setdefault(name, rule) is not rule:
+            raise ValueError(f"{self._function} has two rules for {name}")
+
+    def check(self, access: Access) -> None:
+        """Check a request. In a private function all are permitted.
+
+        Raises `NotFound` if the name is not exposed, `PermissionDenied` if the rule does not return True, and what the
+        rule raises.
+        """
+        exposed = settings().open_functions.get(self._function)
+        if exposed is None:
+            return
+        rule = self._rules.get(access.name)
+        if rule is None or access.name not in exposed:
+            raise NotFound("This function is open: its flows and objects have addresses only if `exposes` names them.")
+        if rule(access) is not True:
+            raise PermissionDenied(f"You may not {access.action.replace('_', ' ')} here.")
+
+
+def check_calls(request: Request, **calls: Call | None) -> None:
+    """Check the calls of tasks in a request, each by the name of its field, empty for the whole body.
+
+    Raises `PermissionDenied` for any call if the function is open, else `BadCall` for one that cannot be delivered.
+    """
+    for field, call in calls.items():
+        if call is not None and request.is_open:
+            of = f"`{field}`" if field else "the task"
+            detail = f"An open function accepts no task of a request: leave out {of}, or name it in a function's code."
+            raise PermissionDenied(detail)
+    check_deployed(**calls)
