@@ -25,17 +25,17 @@ TESTS = (
     "batches/test_units",
     "batches/test_watch",
     "core/test_outbox",
+    "critical_sections/test_costs_critical_sections",
     "flows/test_flow_operations",
+    "flows/test_flows_api",
+    "functions/test_functions",
     "history/test_versions",
-    "kit/test_kit",
-    "kit/test_kit_flows",
     "links/test_copies",
     "links/test_link_events",
     "links/test_link_tasks",
     "links/test_verification",
     "objects/test_object_calls",
     "resources/test_costs_resources",
-    "semaphores/test_costs_critical_sections",
     "semaphores/test_costs_semaphores",
     "semaphores/test_semaphores_http",
     "standings/test_standings_http",
@@ -94,7 +94,7 @@ def made_and_written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Ma
         text=True,
         check=False,
     )
-    assert ended.returncode == 0, ended.stdout
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     made, written = ([*map(json.loads, file.read_text("utf-8").splitlines())] for file in files)
     return made, written
 
