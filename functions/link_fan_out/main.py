@@ -3,7 +3,7 @@
 from signalbox.adapters import runtime
 from signalbox.adapters.http.events import document_written
 from signalbox.core.ports import DocumentEvent
-from signalbox.links.service.fan_out import fan_out
+from signalbox.links.service.refreshes import fan_out
 
 
 @document_written("link_fan_out")

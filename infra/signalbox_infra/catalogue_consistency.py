@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from signalbox.core.names import CALL_OBJECT, TASKS_QUEUE
-from signalbox.history.model.declarations import HistoryRule
+from signalbox.history.model import HistoryRule
 from signalbox_infra.catalogue_entries import (
     ENQUEUING,
     CatalogueError,

@@ -14,7 +14,7 @@ from signalbox.core import queries
 from signalbox.core.calls import Call
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
-from signalbox.history.model.declarations import HistoryRule
+from signalbox.history.model import HistoryRule
 from signalbox.objects.model import CLASS_NAME
 from signalbox_infra.origins import check_origins
 

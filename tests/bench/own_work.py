@@ -13,7 +13,7 @@ from signalbox.core.ports import Ports
 from signalbox.documents import model
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
-from signalbox.links.service import fan_out
+from signalbox.links.service import refreshes
 from tests.bench.stage import TARGET, Stage, city, country, record
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -33,7 +33,7 @@ def event_microseconds(events: int) -> tuple[float, Cost]:
 
 def handle(ports: Ports, body: bytes) -> None:
     """Parse an event and run its handler, as the function does."""
-    fan_out.fan_out(ports, document_event(ATTRIBUTES, body))
+    refreshes.fan_out(ports, document_event(ATTRIBUTES, body))
 
 
 def event_of_a_refresh() -> bytes:

@@ -37,7 +37,7 @@ from signalbox.core.calls import Call
 from signalbox.core.problems import BadArgument
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import documents
-from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.history.model import HISTORY, HistoryRule
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.tasks.model import Attempt, Start

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.settings import from_environment
-from signalbox.history.model.declarations import HistoryRule
+from signalbox.history.model import HistoryRule
 from signalbox_infra import applied_state
 from signalbox_infra.applied_state import AppliedState
 from signalbox_infra.catalogue import Catalogue, CatalogueError, load

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.settings import from_environment
-from signalbox.history.model.declarations import HistoryRule
+from signalbox.history.model import HistoryRule
 from signalbox_infra.catalogue import load
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace

@@ -23,7 +23,7 @@ from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import COLLECTION, Content
 from signalbox.links import tasks
 from signalbox.links.model import Verification, verification_path
-from signalbox.links.service import fan_out
+from signalbox.links.service import refreshes
 from signalbox.testing.loading import FunctionTable
 from signalbox.testing.ports import HeldTaskQueue, ManualClock, RecordedLog
 
@@ -102,7 +102,7 @@ def page(ports: Ports) -> None:
 def event(ports: Ports) -> None:
     """React to the event of a put that links to a hundred large ones."""
     [snapshot] = ports.store.read(f"{COLLECTION}/v")
-    fan_out.fan_out(ports, DocumentEvent("e", COLLECTION, "v", f"{COLLECTION}/v", None, snapshot.data))
+    refreshes.fan_out(ports, DocumentEvent("e", COLLECTION, "v", f"{COLLECTION}/v", None, snapshot.data))
 
 
 def verify(ports: Ports) -> None:

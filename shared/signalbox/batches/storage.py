@@ -8,8 +8,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import watch
 from signalbox.batches.machine.watch import ENDED_AT, Ended, News, Position
 from signalbox.batches.model.batches import Counts, Header, header_of, header_of_run
-from signalbox.batches.model.paths import BatchRun, header_path
-from signalbox.batches.model.tree import PageNode
+from signalbox.batches.model.tree import BatchRun, PageNode, header_path
 from signalbox.batches.model.units import UnitRecord, UnitState
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Query, Snapshot

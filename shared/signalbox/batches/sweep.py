@@ -17,7 +17,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import SweepAction
 from signalbox.batches.model.batches import Header, header_of_run
-from signalbox.batches.model.paths import COLLECTION, BatchRun
+from signalbox.batches.model.tree import COLLECTION, BatchRun
 from signalbox.batches.service import propagation
 from signalbox.core.ports import Budget, Conflict, Delete, OutOfTime, Ports, Put, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable

@@ -5,7 +5,7 @@ from typing import Any
 
 from signalbox.batches import storage, sweep
 from signalbox.batches.machine.units import outcome_of_sub_batch
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, Retries
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.service import propagation, units

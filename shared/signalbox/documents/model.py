@@ -9,7 +9,7 @@ The record has the user's JSON, top level as given, plus one reserved map with t
     linked       whether any document embeds this one; only a stored false means that none does
     link_keys    keys of the documents that this one embeds (one indexed query finds all that embed a key)
     link_fields  the fields that contain its links
-    history      a summary of the log of its versions, if it has one (`signalbox/history/model/entries.py`)
+    history      a summary of the log of its versions, if it has one (`signalbox/history/model.py`)
     large        true if the record is so large that its events may not arrive; otherwise left out
 
 The record does not store positions of links: any nested object with a `key` is a link (`machine/links.py`).
@@ -29,7 +29,7 @@ from signalbox.core.problems import NotAnObject, TooLarge
 from signalbox.core.times import entity_tag, microseconds
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.problems import KeyMismatch, ReservedField
-from signalbox.history.model.entries import Mark
+from signalbox.history.model import Mark
 
 Content = dict[str, Any]
 Author = Literal["put", "refresh"]

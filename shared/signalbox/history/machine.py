@@ -47,12 +47,12 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.times import instant, microseconds
 from signalbox.history.limits import LIMITS
-from signalbox.history.model.declarations import HistoryRule
-from signalbox.history.model.entries import (
+from signalbox.history.model import (
     COLLECTION,
     Action,
     Content,
     Entry,
+    HistoryRule,
     Mark,
     Patch,
     Segment,

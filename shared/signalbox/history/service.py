@@ -16,7 +16,7 @@ from signalbox.core.reads import is_full
 from signalbox.core.times import rfc3339
 from signalbox.history import machine
 from signalbox.history.limits import LIMITS
-from signalbox.history.model.entries import (
+from signalbox.history.model import (
     LAST,
     Content,
     Entry,

@@ -21,7 +21,7 @@ from signalbox.core.ports import DocumentEvent, Ports
 from signalbox.core.problems import BadValue
 from signalbox.documents.model import COLLECTION, path_of
 from signalbox.history import service as history
-from signalbox.links.service import fan_out, verifications
+from signalbox.links.service import refreshes, verifications
 
 Payload = Mapping[str, Any]
 
@@ -48,9 +48,9 @@ def _name_by_work(payload: Payload) -> str:
 def page(ports: Ports, payload: Payload) -> None:
     match payload:
         case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}, "copies": int(limit)}:
-            fan_out.refresh_page(ports, event_id, key, cursor, limit)
+            refreshes.refresh_page(ports, event_id, key, cursor, limit)
         case {"event": str(event_id), "work": {"key": str(key), "cursor": str(cursor)}}:
-            fan_out.refresh_page(ports, event_id, key, cursor)
+            refreshes.refresh_page(ports, event_id, key, cursor)
         case _:
             raise _invalid("page")
 
@@ -58,7 +58,7 @@ def page(ports: Ports, payload: Payload) -> None:
 def copy(ports: Ports, payload: Payload) -> None:
     match payload:
         case {"work": {"key": str(key), "document": str(document)}}:
-            fan_out.refresh_copy(ports, key, document)
+            refreshes.refresh_copy(ports, key, document)
         case _:
             raise _invalid("copy")
 
@@ -66,7 +66,7 @@ def copy(ports: Ports, payload: Payload) -> None:
 def walk(ports: Ports, payload: Payload) -> None:
     match payload:
         case {"event": str(event_id), "work": {"transform": str(name), "cursor": str(cursor)}}:
-            fan_out.walk_page(ports, event_id, name, cursor)
+            refreshes.walk_page(ports, event_id, name, cursor)
         case _:
             raise _invalid("walk")
 
@@ -74,7 +74,7 @@ def walk(ports: Ports, payload: Payload) -> None:
 def written(ports: Ports, payload: Payload) -> None:
     match payload:
         case {"event": str(event_id), "work": {"written": str(key)}}:
-            fan_out.fan_out(ports, DocumentEvent(event_id, COLLECTION, key, path_of(key), None, None))
+            refreshes.fan_out(ports, DocumentEvent(event_id, COLLECTION, key, path_of(key), None, None))
         case _:
             raise _invalid("written")
 

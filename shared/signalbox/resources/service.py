@@ -30,7 +30,7 @@ from signalbox.documents.service.documents import check_precondition
 from signalbox.documents.storage import reads
 from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, log_header
 from signalbox.documents.storage.writes import Deletion, deletion, put_write
-from signalbox.history.model.declarations import HISTORY
+from signalbox.history.model import HISTORY
 from signalbox.resources import machine, requests
 from signalbox.resources.limits import LIMITS
 from signalbox.resources.model import items

@@ -1,7 +1,7 @@
 """Store, get, list and delete transforms.
 
 A change of a transform commits together with the first task of its walk, which refreshes the documents that have links
-in the transform's field (`signalbox/links/service/fan_out.py`). The task is named after the state that the change
+in the transform's field (`signalbox/links/service/refreshes.py`). The task is named after the state that the change
 replaced. So each change has exactly one walk, wherever a process dies, and a put that changes nothing has none.
 """
 

@@ -12,9 +12,9 @@ from signalbox.documents.model import Document, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
 from signalbox.documents.storage import reads
 from signalbox.documents.storage.reads import Found, etag_of
+from signalbox.history import model
 from signalbox.history.machine import Recorded, State
-from signalbox.history.model import entries
-from signalbox.history.model.entries import COLLECTION, Segment
+from signalbox.history.model import COLLECTION, Segment
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacements, always, original
 from tests.simulation.worlds import history as history_world
@@ -37,7 +37,7 @@ commit = original("core.commit")
 def _as_if_known(state: State, *given: Any) -> Recorded:
     """Assume that the log has the content of the document."""
     if state.mark is not None and state.content is not None:
-        state = replace(state, mark=replace(state.mark, digest=entries.digest(state.content)))
+        state = replace(state, mark=replace(state.mark, digest=model.digest(state.content)))
     return record(state, *given)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.batches import storage
 from signalbox.batches.machine.watch import INDEX_MAX, START, Ended, News, Position
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.core.ports import Ports, Snapshot
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original

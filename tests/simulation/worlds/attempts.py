@@ -17,7 +17,7 @@ from typing import Any
 
 from signalbox.batches import tasks
 from signalbox.batches.model.batches import Header
-from signalbox.batches.model.paths import header_path
+from signalbox.batches.model.tree import header_path
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import batches, units

@@ -28,11 +28,11 @@ from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondit
 from signalbox.documents.service import bulk, documents, patches
 from signalbox.documents.storage.reads import etag_of
 from signalbox.history import service
-from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.history.model import HISTORY, HistoryRule
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import Version
 from signalbox.links import tasks
-from signalbox.links.service import fan_out
+from signalbox.links.service import refreshes
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
@@ -68,7 +68,7 @@ class HistoryWorld:
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         self.world = World(seed, FaultRates(without_data=0, left=6), trace)
-        self.world.events.handler = fan_out.fan_out
+        self.world.events.handler = refreshes.fan_out
         self.world.task_handlers["link_refresh"] = lambda ports, effect: tasks.run_link_task(
             ports, effect.task, effect.payload
         )

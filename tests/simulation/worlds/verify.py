@@ -12,7 +12,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import DocumentEvent, Ports, Snapshot
 from signalbox.documents.model import COLLECTION
 from signalbox.links import tasks
-from signalbox.links.service import fan_out, verifications
+from signalbox.links.service import refreshes, verifications
 from signalbox.testing.limits import replaced
 from tests.simulation.world import Violation
 from tests.simulation.worlds.links.kinds import Kind, Kinds
@@ -64,7 +64,7 @@ class VerifyWorld(LinksWorld):
         if self.deaf and self.world.random.random() < self.loss:
             self.world.log(f"event {event.id} is lost")
         else:
-            fan_out.fan_out(ports, event)
+            refreshes.fan_out(ports, event)
 
     def _check_rest(self) -> None:
         """Run a verification first; then all properties must hold."""

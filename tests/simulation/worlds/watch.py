@@ -12,7 +12,7 @@ from collections.abc import Callable
 from signalbox.batches import storage, tasks
 from signalbox.batches.machine.watch import START, Cursor, Position
 from signalbox.batches.model.batches import Header
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succeeded
 from signalbox.batches.requests import BatchSpec, RetryRequest
 from signalbox.batches.service import batches, units

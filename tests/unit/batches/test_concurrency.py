@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.adapters.meter import Cost, measure
 from signalbox.batches.machine.units import chains_of_all
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, Retries, failed, succeeded
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, PageRequest, SealRequest

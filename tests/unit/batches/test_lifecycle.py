@@ -22,7 +22,7 @@ from signalbox.batches.model.batches import (
     header_of_run,
     json_text,
 )
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.batches.requests import BatchSpec

@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.model.batches import EndMark, Header, Page, loaded
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.problems import OtherBody, Problem
 

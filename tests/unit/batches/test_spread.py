@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from signalbox.batches.model.paths import BatchRun, spread
-from signalbox.batches.model.tree import PageNode
+from signalbox.batches.model.tree import BatchRun, PageNode, spread
 
 RUN = BatchRun("b", "i")
 CONSECUTIVE, RANGES = 500, 16

@@ -1,4 +1,4 @@
-"""The table in the docstring of `machine.tree`, row by row, and the records of the tree."""
+"""The table in the docstring of `machine.lifecycle` for the counter tree, row by row, and the records of the tree."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from signalbox.batches.machine import tree as machine
-from signalbox.batches.machine.tree import NextStep
+from signalbox.batches.machine import lifecycle as machine
+from signalbox.batches.machine.lifecycle import NextStep
 from signalbox.batches.model.batches import Header
-from signalbox.batches.model.paths import BatchRun
-from signalbox.batches.model.tree import Counter, Node, NodeRecord, PageNode, children
+from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, children
 from signalbox.batches.model.units import PlacedUnit
 from tests.unit.batches.tables import Row, rows_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.batches.machine import units as machine
 from signalbox.batches.model.batches import Header
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord, failed, succeeded
 from signalbox.batches.service import units
 from tests.unit.batches.batch_harness import BatchHarness, batch

@@ -13,11 +13,11 @@ import pytest
 
 from signalbox.adapters.meter import measure
 from signalbox.batches import storage
-from signalbox.batches.http import events as batches_events
-from signalbox.batches.http.events import Feed
+from signalbox.batches.http import batches as batches_events
+from signalbox.batches.http.batches import Feed
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine.watch import START, Cursor, Position
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import succeeded
 from signalbox.batches.service.units import complete_by_index
 from signalbox.batches.storage import read_header

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signalbox.links import tasks as links_tasks
-from signalbox.links.service import fan_out
+from signalbox.links.service import refreshes
 from tests.unit.documents.documents_front import Front, front, problem
 
 ADDRESS = {
@@ -129,7 +129,7 @@ def test_a_fan_out_that_runs_twice_and_backwards_leaves_the_newest_copies_and_ev
     at.world.settle()
     tasks = []
     for event in [*reversed(events), *events]:
-        fan_out.fan_out(at.world.ports, event)
+        refreshes.fan_out(at.world.ports, event)
         tasks += at.world.tasks
     at.world.settle()
     for task in tasks:

@@ -13,7 +13,7 @@ from signalbox.core.ports import Committed, Write
 from signalbox.core.problems import BadCall, BadKey, BadQuery, TooLarge
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.problems import BadPrecondition, CannotWriteBack, EditsACopy, PreconditionFailed
-from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.history.model import HISTORY, HistoryRule
 from signalbox.history.problems import BadVersion
 from signalbox.testing import Harness, user_token
 from signalbox.testing.fixtures import harness as harness

@@ -9,8 +9,7 @@ from signalbox.core.times import microseconds
 from signalbox.history import machine
 from signalbox.history.limits import LIMITS
 from signalbox.history.machine import State
-from signalbox.history.model.declarations import HistoryRule
-from signalbox.history.model.entries import Content, Entry, Mark, Segment, digest
+from signalbox.history.model import Content, Entry, HistoryRule, Mark, Segment, digest
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RULE = HistoryRule(prefix="c-", versions_max=1_000, days_max=10)

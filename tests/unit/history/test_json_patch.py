@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signalbox.core.values import canonical
-from signalbox.history.model import entries
+from signalbox.history import model
 
 NAMES = st.sampled_from(["a", "b", "", "~", "/", "~1", "0", "-", "é"])
 LEAVES = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, -0.0, 1.0, 1.5]) | st.text(max_size=2)
@@ -22,8 +22,8 @@ OBJECTS = st.dictionaries(NAMES, VALUES, max_size=5)
 @settings(max_examples=150, deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_a_value_and_the_difference_make_the_other_value(before: Any, after: Any) -> None:
-    patch, kept = entries.diff(before, after), copy.deepcopy(before)
-    assert canonical(entries.patched(before, patch)) == canonical(after)
+    patch, kept = model.diff(before, after), copy.deepcopy(before)
+    assert canonical(model.patched(before, patch)) == canonical(after)
     assert canonical(before) == canonical(kept)
     assert (patch == []) == (canonical(before) == canonical(after))
 
@@ -31,7 +31,7 @@ def test_a_value_and_the_difference_make_the_other_value(before: Any, after: Any
 @settings(max_examples=150, deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_another_implementation_makes_the_same_of_it(before: Any, after: Any) -> None:
-    patch = entries.diff(before, after)
+    patch = model.diff(before, after)
     assert canonical(jsonpatch.JsonPatch(patch).apply(before)) == canonical(after)
 
 
@@ -41,7 +41,7 @@ def test_what_another_implementation_writes_with_these_operations_is_applied(bef
     patch = jsonpatch.make_patch(before, after).patch
     if all(one["op"] in ("add", "remove", "replace") for one in patch):
         theirs = jsonpatch.JsonPatch(patch).apply(before)
-        assert canonical(entries.patched(before, patch)) == canonical(theirs)
+        assert canonical(model.patched(before, patch)) == canonical(theirs)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_what_another_implementation_writes_with_these_operations_is_applied(bef
     ],
 )
 def test_a_difference_is_short(before: Any, after: Any, patch: Any) -> None:
-    assert entries.diff(before, after) == patch
+    assert model.diff(before, after) == patch
 
 
 def test_a_whole_value_comes_of_nothing_and_goes_to_nothing() -> None:
-    assert entries.patched(None, entries.patch_from_nothing({"a": 1})) == {"a": 1}
-    assert entries.patched({"b": 2}, entries.patch_from_nothing({"a": 1})) == {"a": 1}
-    assert entries.patched({"a": 1}, entries.patch_to_nothing()) is None
+    assert model.patched(None, model.patch_from_nothing({"a": 1})) == {"a": 1}
+    assert model.patched({"b": 2}, model.patch_from_nothing({"a": 1})) == {"a": 1}
+    assert model.patched({"a": 1}, model.patch_to_nothing()) is None

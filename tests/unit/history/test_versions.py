@@ -20,7 +20,7 @@ from signalbox.documents.service.bulk import put_each
 from signalbox.documents.service.documents import restore
 from signalbox.documents.service.transactions import Transaction
 from signalbox.history import service as history_service
-from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.history.model import HISTORY, HistoryRule
 from signalbox.history.requests import Reference
 from signalbox.testing.limits import replaced
 from signalbox.transforms import service

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from signalbox.core.queries import Index, IndexField
-from signalbox.history.model.declarations import HistoryRule
+from signalbox.history.model import HistoryRule
 from signalbox_infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
 from signalbox_infra.deployments import deployments_of
 

@@ -7,7 +7,7 @@ import pytest
 from signalbox.adapters.meter import Cost
 from signalbox.core.keys import valid_key
 from signalbox.documents.service import documents
-from signalbox.links.service import fan_out
+from signalbox.links.service import refreshes
 from tests.unit.links.embedding_world import MISSING, embedding_world, linked, works
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -68,7 +68,7 @@ def test_an_event_writes_no_copy_but_enqueues_a_task() -> None:
     put = world.events[-1]
     world.put("t", n=2)
     before = world.record("documents/p")
-    fan_out.fan_out(world.ports, put)
+    refreshes.fan_out(world.ports, put)
     assert world.record("documents/p") == before
     [task] = world.tasks
     assert (task.queue, task.function, task.task) == ("links", "link_refresh", "copy")
@@ -87,7 +87,7 @@ def test_a_redelivered_event_enqueues_the_same_task(embedding: OperationsPlatfor
     embedding.put("t", n=2)
     [event] = embedding.events
     for _ in range(3):
-        fan_out.fan_out(embedding.ports, event)
+        refreshes.fan_out(embedding.ports, event)
     assert works(embedding) == [{"key": "t", "cursor": ""}]
 
 
@@ -102,7 +102,7 @@ def test_two_events_enqueue_two_tasks(embedding: OperationsPlatform) -> None:
 def test_an_event_without_data_reads_the_document_and_counts_all_as_changed(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     bare = replace(embedding.events.pop(), before=None, after=None)
-    assert embedding.cost_of(lambda: fan_out.fan_out(embedding.ports, bare)) == Cost(reads=1, round_trips=2, tasks=1)
+    assert embedding.cost_of(lambda: refreshes.fan_out(embedding.ports, bare)) == Cost(reads=1, round_trips=2, tasks=1)
     embedding.settle()
     assert embedding.shown("p") == {"key": "p", "a": {"key": "t", "n": 2}}
 
@@ -110,7 +110,7 @@ def test_an_event_without_data_reads_the_document_and_counts_all_as_changed(embe
 def test_an_event_without_data_of_a_deleted_document_marks_the_copies(embedding: OperationsPlatform) -> None:
     documents.delete(embedding.ports, "t")
     bare = replace(embedding.events.pop(), before=None, after=None)
-    fan_out.fan_out(embedding.ports, bare)
+    refreshes.fan_out(embedding.ports, bare)
     embedding.settle()
     assert embedding.shown("p") == {"key": "p", "a": MISSING}
 
@@ -121,7 +121,7 @@ def test_an_event_without_data_verifies_the_copies_of_its_document() -> None:
     world.put("p", a={"key": "t"})
     bare = replace(world.events[-1], before=None, after=None)
     world.put("t", n=2)
-    fan_out.fan_out(world.ports, bare)
+    refreshes.fan_out(world.ports, bare)
     assert works(world) == [{"key": "t", "document": "p"}, {"key": "p", "cursor": ""}]
 
 

@@ -15,10 +15,10 @@ from signalbox.core.queries import Field
 from signalbox.documents.model import RESERVED
 from signalbox.documents.storage.writes import follow_up
 from signalbox.history.machine import Recorded, compaction_task
-from signalbox.history.model.entries import Entry
+from signalbox.history.model import Entry
 from signalbox.links import machine, storage, tasks
 from signalbox.links.limits import LIMITS as LINKS_LIMITS
-from signalbox.links.service import fan_out
+from signalbox.links.service import refreshes
 from signalbox.transforms.machine import walk_task
 from tests.unit.links.embedding_world import embedding_world, linked, works
 from tests.unit.operations_platform import OperationsPlatform
@@ -285,7 +285,7 @@ def test_a_mark_that_keeps_losing_its_guard_is_unavailable(embedding: Operations
     embedding.put("p", a={"key": "u"})
     event = embedding.events[-1]
     with pytest.raises(Unavailable):
-        fan_out.fan_out(replace(embedding.ports, store=Overtaking(embedding, 1_000, NO_CONTENT)), event)
+        refreshes.fan_out(replace(embedding.ports, store=Overtaking(embedding, 1_000, NO_CONTENT)), event)
     assert linked(embedding, "u") is False
-    fan_out.fan_out(embedding.ports, event)
+    refreshes.fan_out(embedding.ports, event)
     assert linked(embedding, "u") is True

@@ -10,7 +10,7 @@ import pytest
 
 from signalbox import Function, RefersTo, add_resource
 from signalbox.adapters.meter import Cost
-from signalbox.history.model.declarations import HISTORY
+from signalbox.history.model import HISTORY
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.cost_table import row_cost

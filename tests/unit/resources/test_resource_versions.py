@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from signalbox import Function, RefersTo, add_resource, documents
-from signalbox.history.model.declarations import HISTORY, HistoryRule
+from signalbox.history.model import HISTORY, HistoryRule
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 

@@ -14,7 +14,7 @@ from signalbox.core.problems import Unavailable
 from signalbox.documents.service import documents
 from signalbox.links import tasks
 from signalbox.links.limits import LIMITS as LINKS_LIMITS
-from signalbox.links.service import fan_out
+from signalbox.links.service import refreshes
 from signalbox.transforms import service
 from signalbox.transforms.model import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
@@ -105,7 +105,7 @@ def test_a_walk_marks_a_target_before_it_copies_it() -> None:
     service.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.settle()
     documents.delete(world.ports, "t")
-    fan_out.fan_out(world.ports, put)
+    refreshes.fan_out(world.ports, put)
     world.settle()
     assert world.shown("p")["address"] == {"key": "t", "link_missing": True}
 

@@ -59,6 +59,24 @@ failures that `failures_max` tolerates.
     cancelled  replaced  none       on_complete, on_failure, parent  cancel
 
 Pages do not change the header: `first_index` and `check_repeat` decide whether a page may follow.
+
+The second machine is the counter tree: what follows from a node, after a child was propagated to it or when a walk
+reaches it. A node is full when all of its children were propagated to it: before the seal all that a node of its level
+can have, from the seal on all that exist.
+
+    node         children  header        then
+    -----------  --------  ------------  ---------
+    page         missing   open, sealed  wait
+    page         full      open, sealed  propagate
+    below root   missing   open, sealed  wait
+    below root   full      open, sealed  propagate
+    root         missing   sealed        wait
+    root         full      sealed        complete
+    highest      missing   open          wait
+    highest      full      open          wait
+
+A full node of the highest level waits for the seal, because the root is known from the seal on. Before this step, the
+failures below the node are compared with `failures_max`: too many end the batch, however many children are missing.
 """
 
 from collections.abc import Sequence
@@ -68,8 +86,9 @@ from enum import Enum
 from typing import Any, Literal
 
 from signalbox.batches.limits import LIMITS
+from signalbox.batches.model import tree
 from signalbox.batches.model.batches import REPLACED, Counts, EndMark, Header, Loaded, digest
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun, Node, NodeRecord, PageNode
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.problems import OtherBody, Unavailable
@@ -294,3 +313,28 @@ def _idle_until(header: Header, now: datetime) -> datetime:
 def _kept_until(now: datetime) -> datetime:
     """Return when an ended batch may be removed."""
     return now + timedelta(seconds=LIMITS.batch_keep_seconds)
+
+
+# --- the counter tree ---
+
+
+class NextStep(Enum):
+    """The step that follows from a node."""
+
+    WAIT = "children are missing, or the root is not known before the seal"
+    PROPAGATE = "the node is full: propagate it to its parent"
+    COMPLETE = "the root is full: all units have an outcome"
+
+
+def step_of_page(node: PageNode) -> NextStep:
+    """Return what follows from a page's node. No header is needed, since a page never grows."""
+    return NextStep.WAIT if node.missing_counters() else NextStep.PROPAGATE
+
+
+def step_of_node(node: Node, record: NodeRecord, header: Header) -> NextStep:
+    """Return what follows from a node above the pages' level."""
+    if record.missing(node, header.pages):
+        return NextStep.WAIT
+    if header.pages is not None and node == tree.root(header.pages):
+        return NextStep.COMPLETE
+    return NextStep.WAIT if tree.is_top(node) else NextStep.PROPAGATE

@@ -31,7 +31,7 @@ from itertools import pairwise
 from typing import Any
 
 from signalbox.batches.model.batches import Header, Page
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, UnitRecord
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, Self
 
 from signalbox.batches.limits import LIMITS
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, first_runs
 from signalbox.core import values
 from signalbox.core.calls import Call

@@ -1,4 +1,6 @@
-"""The tree of counters of a batch, which shows that all units have an outcome although no record has many writers.
+"""The records of a batch's run and their paths: the tree of counters, which shows that all units have an outcome.
+
+The tree has many records, so that no record has many writers.
 
 A page's units are spread over *counters* of at most 20 units. A full counter is propagated to its page's *node* (level
 1), a full node to its parent, and so on up to the root. A node records which children were propagated to it, and the
@@ -14,14 +16,26 @@ failures below each, so propagating a child twice has no effect.
 Before the seal more pages may follow, so only a node with all possible children is full. The root is the only node of
 its level, on the lowest such level from 2 on. A page that begins a node also creates it, and page 0 creates the whole
 left edge. So a node that a child is propagated to exists, unless the batch has been removed.
+
+A *run* of a batch is one use of its id, from its creation to its removal:
+
+    batches/{id}                             header, written a few times in a run
+    batches/{id}/pages/{incarnation}-{n}     payloads of up to 100 units; after the last page the end mark of the seal
+    batches/{id}/counters/{incarnation}-…    counters and nodes of the tree
+    batches/{id}/units/{incarnation}-{i}     the outcome of a unit; `i` is written by `spread`
+
+The same id can be used again after a removal. The *incarnation* distinguishes the runs. It is part of every record's
+id, and of every task's name and payload, so a late task or record of an earlier run never affects a later one.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.names import BATCH_EXPAND, BATCHES_QUEUE
 
 PASSED = "passed"
 """The field of a node with its propagated children: each child's number, and the number of failures below it."""
@@ -201,3 +215,80 @@ class NodeRecord:
     def missing(self, node: Node, pages: int | None) -> list[int]:
         """Return the numbers of the children that were not propagated to it; `node` is its place."""
         return [child for child in children(node, pages) if str(child) not in self.passed]
+
+
+# --- runs ---
+
+
+COLLECTION = "batches"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """The paths of a run's records and the names of its tasks."""
+
+    batch: str
+    incarnation: str
+
+    @property
+    def header_path(self) -> str:
+        return header_path(self.batch)
+
+    @property
+    def key(self) -> str:
+        """A short text unique to this run, by which its sub-batches are queried."""
+        return self.task_name("run")
+
+    @property
+    def then_id(self) -> str:
+        """The id of the batch that follows."""
+        return self.task_name("then")
+
+    @property
+    def pages_path(self) -> str:
+        return f"{self.header_path}/pages"
+
+    @property
+    def counters_path(self) -> str:
+        return f"{self.header_path}/counters"
+
+    @property
+    def units_path(self) -> str:
+        return f"{self.header_path}/units"
+
+    def page_path(self, number: int) -> str:
+        return f"{self.pages_path}/{self.incarnation}-{number}"
+
+    def counter_path(self, counter: Counter) -> str:
+        return f"{self.counters_path}/{self.incarnation}-c-{spread(counter.page)}-{counter.number}"
+
+    def node_path(self, node: Node) -> str:
+        return f"{self.counters_path}/{self.incarnation}-{node.level}-{node.index}"
+
+    def unit_path(self, index: int) -> str:
+        return f"{self.units_path}/{self.unit_id(index)}"
+
+    def unit_id(self, index: int) -> str:
+        """Return the id of a unit's record."""
+        return f"{self.incarnation}-{spread(index)}"
+
+    def task_name(self, *parts: object) -> str:
+        """Return the name of a task of this run. The same parts give the same name."""
+        return name_of(self.header_path, self.incarnation, *parts)
+
+    def effect_for(self, task: str, *parts: object, **payload: Any) -> Effect:
+        """Return a task of `batch_expand` on this run, named after the task and `parts`."""
+        return Effect(self.task_name(task, *parts), BATCHES_QUEUE, BATCH_EXPAND, task, asdict(self) | payload)
+
+
+def spread(number: int) -> str:
+    """Return the hexadecimal digits of a number, last digit first, so that consecutive numbers sort far apart.
+
+    Units of a batch end roughly in the order of their indexes, hundreds per second. Firestore splits its load by ranges
+    of ids and index entries, and sustains about 500 writes a second if they are consecutive.
+    """
+    return f"{number:08x}"[::-1]
+
+
+def header_path(batch: str) -> str:
+    return f"{COLLECTION}/{batch}"

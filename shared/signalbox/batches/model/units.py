@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
-from signalbox.batches.model.paths import BatchRun
-from signalbox.batches.model.tree import Counter, PageNode, counter_of
+from signalbox.batches.model.tree import BatchRun, Counter, PageNode, counter_of
 from signalbox.batches.problems import BadBatch
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotFound, TooLarge

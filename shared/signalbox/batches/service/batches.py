@@ -42,8 +42,7 @@ from signalbox.batches.model.batches import (
     loaded,
     then_id,
 )
-from signalbox.batches.model.paths import COLLECTION, BatchRun, header_path
-from signalbox.batches.model.tree import Node, NodeRecord, PageNode
+from signalbox.batches.model.tree import COLLECTION, BatchRun, Node, NodeRecord, PageNode, header_path
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitRecord
 from signalbox.batches.problems import BatchSealed, NothingToRun, PageOutOfOrder
 from signalbox.batches.requests import (

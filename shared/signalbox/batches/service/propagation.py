@@ -13,13 +13,10 @@ from datetime import datetime
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
-from signalbox.batches.machine import tree as machine
-from signalbox.batches.machine.lifecycle import Decided
-from signalbox.batches.machine.tree import NextStep
+from signalbox.batches.machine.lifecycle import Decided, NextStep
 from signalbox.batches.model import tree
 from signalbox.batches.model.batches import Header, header_of_run
-from signalbox.batches.model.paths import BatchRun
-from signalbox.batches.model.tree import PASSED, Counter, Node, NodeRecord, PageNode
+from signalbox.batches.model.tree import PASSED, BatchRun, Counter, Node, NodeRecord, PageNode
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Change, Ports, Put, Snapshot
@@ -37,7 +34,7 @@ def propagate_counter(ports: Ports, run: BatchRun, counter: Counter) -> None:
     page = PageNode.from_record(read.data)
     if counter.failures and lifecycle.too_many_failed(page.failures_max, page.failures):
         end_if_too_many_failed(ports, run)
-    if machine.step_of_page(page) is NextStep.PROPAGATE:
+    if lifecycle.step_of_page(page) is NextStep.PROPAGATE:
         propagate_node(ports, run, node, page.failures)
 
 
@@ -56,7 +53,7 @@ def continue_from(ports: Ports, run: BatchRun, node: Node, read: Snapshot, heade
     record = NodeRecord.from_record(read.data)
     if lifecycle.too_many_failed(header.failures_max, record.failures):
         end_if_too_many_failed(ports, run)
-    match machine.step_of_node(node, record, header):
+    match lifecycle.step_of_node(node, record, header):
         case NextStep.PROPAGATE:
             propagate_node(ports, run, node, record.failures)
         case NextStep.COMPLETE:
@@ -156,7 +153,7 @@ def _unpropagated_counters(ports: Ports, run: BatchRun, nodes: Sequence[Node]) -
         assert read.data is not None, "only existing nodes"
         page = PageNode.from_record(read.data)
         missing += page.missing_counters()
-        if machine.step_of_page(page) is NextStep.PROPAGATE:
+        if lifecycle.step_of_page(page) is NextStep.PROPAGATE:
             propagate_node(ports, run, node, page.failures)
     found = ports.store.read(*map(run.counter_path, missing)) if missing else ()
     return [

@@ -17,8 +17,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import units as machine
 from signalbox.batches.machine.watch import ENDED_AT
 from signalbox.batches.model.batches import REPLACED, Header, Page, header_of, loaded
-from signalbox.batches.model.paths import BatchRun, header_path
-from signalbox.batches.model.tree import Counter
+from signalbox.batches.model.tree import BatchRun, Counter, header_path
 from signalbox.batches.model.units import FirstRuns, PlacedUnit, Retries, UnitOutcome, UnitRecord, first_runs
 from signalbox.batches.service import propagation
 from signalbox.core.effects import Effect

@@ -32,7 +32,7 @@ from signalbox.documents.service.documents import put
 from signalbox.documents.storage import reads
 from signalbox.documents.storage.reads import Found
 from signalbox.documents.storage.writes import DocumentWrite, put_write, write_each
-from signalbox.history.model.declarations import HISTORY
+from signalbox.history.model import HISTORY
 
 PutOutcome = StoredDocument | Problem | Unavailable
 """The outcome of one document: how it is stored, or why it is not. `Unavailable` means that this is unknown."""

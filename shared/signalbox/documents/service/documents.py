@@ -2,7 +2,7 @@
 
 A put reads the document, its links' targets and the transforms of their fields at one instant, embeds them, and commits
 under its own guard. It writes no other record: copies in other documents are refreshed by the event of this write
-(`signalbox/links/service/fan_out.py`).
+(`signalbox/links/service/refreshes.py`).
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,7 @@ from signalbox.documents.storage import reads
 from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, log_header, read_whole
 from signalbox.documents.storage.writes import deletion, put_write
 from signalbox.history import service as history
-from signalbox.history.model.declarations import HISTORY
-from signalbox.history.model.entries import Action
+from signalbox.history.model import HISTORY, Action
 from signalbox.history.requests import Reference
 
 

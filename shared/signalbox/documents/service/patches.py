@@ -34,7 +34,7 @@ from signalbox.documents.service.documents import check_precondition
 from signalbox.documents.storage import reads
 from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, needs_header, read_whole
 from signalbox.documents.storage.writes import DocumentWrite, put_write
-from signalbox.history.model import entries
+from signalbox.history import model
 
 Outcome = tuple[StoredDocument | None, list[str]]
 """The document as stored, or None and the paths that the next attempt must read."""
@@ -117,7 +117,7 @@ class _Plan:
         self._request = request
         self._read = {record.path: record for record in read}
         self._found: dict[str, Found] = {}
-        records = (record for record in self._read.values() if not record.path.startswith(entries.COLLECTION))
+        records = (record for record in self._read.values() if not record.path.startswith(model.COLLECTION))
         self._inputs = reads.embedding_from(records)
         self._patches: dict[str, list[Content]] = {}
         self._sources: dict[str, list[str]] = {}
@@ -154,7 +154,7 @@ class _Plan:
             written = {source: write.content for source, write in made.items()}
             embedding = Embedding({**self._inputs.sources, **written}, self._inputs.transforms)
             embedded = links.embed_links(key, merged[key], embedding)
-            made[key] = put_write(self.found(key), embedded, header=self._read.get(entries.header_path(key)))
+            made[key] = put_write(self.found(key), embedded, header=self._read.get(model.header_path(key)))
         return list(made.values())
 
     def _content(self, key: str) -> Content:
@@ -168,7 +168,7 @@ class _Plan:
 
     def _lacks_header(self, key: str, merged: Content) -> bool:
         """Note the header of a document's log if it is needed and has not been read; return whether that is so."""
-        path = entries.header_path(key)
+        path = model.header_path(key)
         lacks = path not in self._read and needs_header(self.found(key), merged)
         self.missing += [path] if lacks else []
         return lacks

@@ -27,8 +27,7 @@ from signalbox.documents.requests import PutRequest
 from signalbox.documents.storage import reads
 from signalbox.documents.storage.reads import Found, Loaded, needs_header, read_whole
 from signalbox.documents.storage.writes import deletion, put_write
-from signalbox.history.model.declarations import HISTORY
-from signalbox.history.model.entries import header_path
+from signalbox.history.model import HISTORY, header_path
 
 Returned = TypeVar("Returned")
 Kind = TypeVar("Kind", bound="Transaction")

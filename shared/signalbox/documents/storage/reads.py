@@ -42,8 +42,7 @@ from signalbox.documents.model import (
     document_json,
     path_of,
 )
-from signalbox.history.model.declarations import HISTORY
-from signalbox.history.model.entries import header_path
+from signalbox.history.model import HISTORY, header_path
 from signalbox.transforms.model import TRANSFORMS, transform_from_record, transform_path, valid_transform_name
 
 # --- one document ---

@@ -22,10 +22,9 @@ from signalbox.documents.machine.links import bare, link_fields, link_keys
 from signalbox.documents.model import RESERVED, Author, Content, StoredDocument, document_json
 from signalbox.documents.storage.reads import Found
 from signalbox.history import machine as history
+from signalbox.history import model as history_model
 from signalbox.history.machine import Recorded, State
-from signalbox.history.model import entries
-from signalbox.history.model.declarations import HISTORY, HistoryRule
-from signalbox.history.model.entries import Action, Mark
+from signalbox.history.model import HISTORY, Action, HistoryRule, Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
     recorded = _recorded(before, None, "delete", rule, header)
     assert recorded.mark, "a deletion is a version"
     kept = recorded.mark.in_header().to_record()
-    last = () if header else (Put(entries.header_path(before.key), kept),)
+    last = () if header else (Put(history_model.header_path(before.key), kept),)
     writes = (write, *version_writes(before.key, recorded, header), *last)
     return Deletion(writes, (*follow_up(before.record, None), *history.compaction_task(before.key, recorded)))
 
@@ -127,9 +126,9 @@ def _recorded(
 
 def version_writes(key: str, recorded: Recorded, header: Snapshot | None = None) -> tuple[Write, ...]:
     """Return the writes of new versions, which must not exist, and of the header that they continue from."""
-    collection = entries.collection_of(key)
+    collection = history_model.collection_of(key)
     writes = [
-        Put(f"{collection}/{entries.id_of(entry.version)}", entry.to_record(), Must.NOT_EXIST)
+        Put(f"{collection}/{history_model.id_of(entry.version)}", entry.to_record(), Must.NOT_EXIST)
         for entry in recorded.entries
     ]
     if header is not None and recorded.mark is not None:

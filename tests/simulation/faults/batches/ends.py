@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.batches.machine.lifecycle import Decided
 from signalbox.batches.model.batches import Header, header_of_run
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import batches, units

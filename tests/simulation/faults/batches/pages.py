@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from signalbox.batches.model.batches import Header
-from signalbox.batches.model.paths import BatchRun
-from signalbox.batches.model.tree import Node
+from signalbox.batches.model.tree import BatchRun, Node
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Snapshot, Write
 from tests.simulation.faults.batches.planting import in_batches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from signalbox.batches import sweep
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.core.effects import name_of
 from signalbox.core.ports import AlreadyExists, Delete, Increment, Must, Ports, Put, Query, RecordMissing

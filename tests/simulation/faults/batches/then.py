@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from signalbox.batches.model.batches import Header
-from signalbox.batches.model.paths import BatchRun
+from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.service import batches
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports

@@ -10,8 +10,7 @@ from signalbox.batches.machine.lifecycle import Decided
 from signalbox.batches.machine.units import may_overwrite
 from signalbox.batches.model import tree
 from signalbox.batches.model.batches import Counts, Header, header_of_run
-from signalbox.batches.model.paths import BatchRun
-from signalbox.batches.model.tree import PASSED, Counter, Node
+from signalbox.batches.model.tree import PASSED, BatchRun, Counter, Node
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.batches.requests import SealRequest
 from signalbox.batches.service import propagation, units

@@ -15,7 +15,7 @@ from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import Content, Document
 from signalbox.documents.storage import reads
 from signalbox.links import machine, storage
-from signalbox.links.service import fan_out, refreshes
+from signalbox.links.service import refreshes
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.copies import differs
 from tests.simulation.faults.links.planting import in_links
@@ -71,7 +71,7 @@ def _walk_page_without_marks(ports: Ports, event_id: str, name: str, cursor: str
     found = ports.store.query(query)
     if is_full(query, found):
         ports.queue.create([machine.next_walk_task(event_id, name, found[-1].id)])
-    for group, keys in fan_out.groups_of_walk(found, name):
+    for group, keys in refreshes.groups_of_walk(found, name):
         paths = [*map(model.path_of, keys), *refreshes.transform_paths_in(group, keys)]
         refreshes.refresh(ports, "", group, ports.store.read(*paths))
 

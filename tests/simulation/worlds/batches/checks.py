@@ -7,7 +7,7 @@ from typing import Any
 
 from signalbox.batches.machine.units import outcome_of_sub_batch
 from signalbox.batches.model.batches import REPLACED, Header
-from signalbox.batches.model.paths import COLLECTION, BatchRun, header_path
+from signalbox.batches.model.tree import COLLECTION, BatchRun, header_path
 from signalbox.batches.model.units import UnitOutcome
 from signalbox.core import outbox
 from signalbox.core.ports import Query, Snapshot, Store

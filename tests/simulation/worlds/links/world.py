@@ -19,7 +19,7 @@ from signalbox.core.ports import DocumentEvent, Query, Snapshot
 from signalbox.core.record_values import map_bytes
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.links import tasks
-from signalbox.links.service import fan_out
+from signalbox.links.service import refreshes
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
@@ -60,7 +60,7 @@ class LinksWorld:
         self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else FaultRates(), trace)
         self.keys = self.kind.names
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
-        self.world.events.handler = fan_out.fan_out
+        self.world.events.handler = refreshes.fan_out
         self.world.events.too_large = _is_too_large if self.kind.large else None
         self.world.sweeper = outbox.sweep
         self.world.task_handlers["link_refresh"] = lambda ports, effect: tasks.run_link_task(
