@@ -16,6 +16,7 @@ SECONDS_TO_OPEN = 5.0
 """Before painting begins, so that the pages can be opened."""
 
 RESPONSE_SECONDS_MAX = 30.0
+JSON = {"Content-Type": "application/json"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +31,8 @@ def _paint(address: str) -> None:
     sys.stdout.flush()
     time.sleep(SECONDS_TO_OPEN)
     for each in QUILTS:
-        http_client.send("POST", address, content=json.dumps(each).encode(), timeout_seconds=RESPONSE_SECONDS_MAX)
+        content = json.dumps(each).encode()
+        http_client.send("POST", address, content=content, headers=JSON, timeout_seconds=RESPONSE_SECONDS_MAX)
 
 
 if __name__ == "__main__":

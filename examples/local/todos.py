@@ -12,6 +12,7 @@ from signalbox_infra import http_client
 
 TEXTS = ("buy tea", "write to Ann", "water the plants")
 RESPONSE_SECONDS_MAX = 30.0
+JSON = {"Content-Type": "application/json"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _begin(base_url: str) -> None:
     for order, text in enumerate(TEXTS):
         item = json.dumps({"text": text, "order": order}).encode()
-        http_client.send("POST", f"{base_url}todos", content=item, timeout_seconds=RESPONSE_SECONDS_MAX)
+        address = f"{base_url}todos"
+        http_client.send("POST", address, content=item, headers=JSON, timeout_seconds=RESPONSE_SECONDS_MAX)
     sys.stdout.write(f"{base_url}todos/page\nOpen it in two windows. Ctrl-C ends it.\n")
     sys.stdout.flush()
 

@@ -100,10 +100,11 @@ def test_every_call_describes_its_refusal_and_its_503() -> None:
         assert any(status.startswith("2") for status in responses), (method, path)
 
 
-def test_a_call_with_a_body_describes_too_large() -> None:
+def test_a_call_with_a_body_describes_too_large_and_a_wrong_media_type() -> None:
     for method, path in described():
         call = DESCRIPTION["paths"][path][method.lower()]
-        assert ("requestBody" in call) == ("413" in call["responses"]), (method, path)
+        for status in ("413", "415"):
+            assert ("requestBody" in call) == (status in call["responses"]), (method, path)
 
 
 def test_every_call_says_how_it_is_refused_before_it_is_known() -> None:

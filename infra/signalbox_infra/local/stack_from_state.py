@@ -29,6 +29,7 @@ OF_ONE_FUNCTION = (
     "SIGNALBOX_TIMEOUT_SECONDS",
     "SIGNALBOX_ORIGINS",
     "SIGNALBOX_AUTH",
+    "SIGNALBOX_OPEN",
     "SIGNALBOX_PART",
 )
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history")
@@ -56,6 +57,7 @@ def settings_of(applied: AppliedState) -> Settings:
         part="",
         origins=applied.catalogue.origins,
         auth=applied.catalogue.auth,
+        open_functions=applied.catalogue.open_functions,
         tokens_unsigned=True,
     )
 

@@ -92,6 +92,11 @@ class TooLarge(Problem):
     title = "Request too large"
 
 
+class UnsupportedMediaType(Problem):
+    status = 415
+    title = "Unsupported media type"
+
+
 class BadQuery(Problem):
     title = "Invalid query"
 

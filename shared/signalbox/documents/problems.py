@@ -43,11 +43,6 @@ class BadTransaction(Problem):
     title = "Invalid transaction"
 
 
-class UnsupportedMediaType(Problem):
-    status = 415
-    title = "Unsupported media type"
-
-
 class DuplicateKey(Problem):
     status = 409
     title = "Duplicate key in one call"

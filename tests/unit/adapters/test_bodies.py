@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from signalbox.adapters.http.bodies import BODY_BYTES_MAX
+from signalbox.adapters.http.bodies import BODY_BYTES_MAX, JSON
 from tests.unit.adapters.http_function import app as app
 from tests.unit.adapters.http_function import client as client
 
@@ -24,10 +24,18 @@ def test_an_empty_body_is_no_json_where_any_value_is_allowed(client: FlaskClient
 
 
 @pytest.mark.parametrize("value", [None, True, 0, 1.5, "é😀", [], {"a": {"b": [1]}}])
-def test_a_body_may_be_any_json_whatever_its_content_type(client: FlaskClient, value: object) -> None:
-    answer = client.post("/", data=json.dumps(value), content_type="application/x-www-form-urlencoded")
+def test_a_body_may_be_any_json(client: FlaskClient, value: object) -> None:
+    answer = client.post("/", data=json.dumps(value), content_type="application/json; charset=utf-8")
     assert answer.json == {"value": value}
     assert answer.content_type == "application/json; charset=utf-8"
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
+def test_a_body_of_another_media_type_is_not_parsed(client: FlaskClient, kind: str) -> None:
+    for refused in (client.post("/", data="{}", content_type=kind), client.put("/a", data="{}", content_type=kind)):
+        problem = json.loads(refused.data)
+        assert (refused.status_code, problem["type"]) == (415, "urn:signalbox:problem:unsupported-media-type")
+        assert problem["detail"].startswith("A body has the header `Content-Type: application/json`, ")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +48,7 @@ def test_a_body_may_be_any_json_whatever_its_content_type(client: FlaskClient, v
     ],
 )
 def test_a_body_that_is_not_json_is_refused_with_the_place(client: FlaskClient, body: bytes, said: str) -> None:
-    problem = json.loads(client.put("/a", data=body).data)
+    problem = json.loads(client.put("/a", data=body, content_type=JSON).data)
     assert (problem["type"], problem["status"], problem["detail"]) == ("urn:signalbox:problem:not-json", 400, said)
 
 
@@ -48,14 +56,16 @@ def test_a_body_that_is_not_json_is_refused_with_the_place(client: FlaskClient, 
     ("body", "kind"), [("[1]", "a list"), ("true", "true or false"), ("null", "null"), ("1", "a number")]
 )
 def test_where_an_object_is_required_another_value_is_refused(client: FlaskClient, body: str, kind: str) -> None:
-    problem = json.loads(client.put("/a", data=body).data)
+    problem = json.loads(client.put("/a", data=body, content_type=JSON).data)
     assert (problem["type"], problem["detail"]) == ("urn:signalbox:problem:not-an-object", f"The body is {kind}.")
 
 
 def test_a_body_nested_too_deep_is_a_problem_and_no_crash(client: FlaskClient) -> None:
     for body in ("[" * 200_000, "[" * 101 + "]" * 101, '{"a":' * 50_000):
-        assert json.loads(client.post("/", data=body).data)["type"] == "urn:signalbox:problem:too-deep"
-    assert client.post("/", data="[" * 100 + "]" * 100).status_code == 200
+        assert (
+            json.loads(client.post("/", data=body, content_type=JSON).data)["type"] == "urn:signalbox:problem:too-deep"
+        )
+    assert client.post("/", data="[" * 100 + "]" * 100, content_type=JSON).status_code == 200
 
 
 class Endless(io.RawIOBase):
@@ -92,5 +102,5 @@ def test_a_body_over_the_limit_is_refused_without_being_read_to_its_end(
 
 
 def test_a_body_of_exactly_the_limit_is_read(client: FlaskClient) -> None:
-    assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX)).status_code == 201
-    assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX + 1)).status_code == 413
+    assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX), content_type=JSON).status_code == 201
+    assert client.put("/a", data=b"{}".ljust(BODY_BYTES_MAX + 1), content_type=JSON).status_code == 413

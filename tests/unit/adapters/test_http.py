@@ -54,7 +54,9 @@ def test_an_unhandled_exception_is_logged_and_not_shown_to_the_caller(
 def test_a_request_leaves_one_log_line_with_its_cost_under_its_trace(
     client: FlaskClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    client.put("/a", data="{}", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})
+    client.put(
+        "/a", data="{}", content_type="application/json", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+    )
     [line] = lines(capsys)
     assert line.pop("milliseconds") >= 0
     assert line.pop("logging.googleapis.com/trace").endswith("/traces/" + "a" * 32)

@@ -186,7 +186,7 @@ DEEP = 20 * '{"a":' + "{}" + 20 * "}"
 def test_an_invalid_document_is_refused_and_nothing_stored(
     client: FlaskClient, world: OperationsPlatform, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
-    refused(client.put("/a", data=body), status, slug, field)
+    refused(client.put("/a", data=body, content_type="application/json"), status, slug, field)
     untouched(world)
 
 

@@ -16,7 +16,7 @@ from signalbox_infra.local.services.command_lines import SERVER_OPTIONS
 ROOT = Path(__file__).parents[3]
 APPLICATION = f"signalbox_infra.local.functions.server:application({str(ROOT / 'infra' / 'catalogue.yaml')!r})"
 
-HEAD = b"PUT /documents/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%s\r\n"
+HEAD = b"PUT /documents/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n"
 LENGTH, CHUNKED = b"Content-Length: %d\r\n", b"Transfer-Encoding: chunked\r\n"
 BODY = b'{"n": 1}'
 
@@ -49,7 +49,7 @@ def exchange(server: tuple[str, int], request: bytes) -> tuple[int, bytes]:
 
 
 def get(server: tuple[str, int], address: bytes) -> int:
-    return exchange(server, b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % address)[0]
+    return exchange(server, b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % address)[0]
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,18 @@ def test_an_address_is_as_long_as_in_the_cloud(server: tuple[str, int]) -> None:
     conditions = b"&".join(b"where=n%d==" % n + b"x" * 1_400 for n in range(14))
     assert len(conditions) > 4 * 4_094  # gunicorn's own limit of a request line
     assert get(server, b"/documents?" + conditions) == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Host: evil.example\r\nContent-Type: application/json\r\n",
+        b"Host: localhost\r\nOrigin: https://evil.example\r\nContent-Type: text/plain\r\n",
+        b"Host: localhost\r\nSec-Fetch-Site: cross-site\r\nContent-Type: text/plain\r\n",
+    ],
+    ids=["another name", "another origin", "another site"],
+)
+def test_what_another_sites_page_sends_is_403_and_nothing_is_stored(server: tuple[str, int], headers: bytes) -> None:
+    status, _ = exchange(server, b"PUT /documents/page HTTP/1.1\r\n" + headers + LENGTH % len(BODY) + b"\r\n" + BODY)
+    assert status == 403
+    assert get(server, b"/documents/page") == 404

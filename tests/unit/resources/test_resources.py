@@ -264,7 +264,7 @@ def test_a_put_is_partial_and_ignores_unknown_fields_and_an_id(harness: Harness)
 
 def test_what_is_no_object_or_no_json_is_refused(harness: Harness) -> None:
     assert harness.post("todos", json=[1]).json["type"] == "urn:signalbox:problem:not-an-object"
-    assert harness.post("todos", data=b"{").status == 400
+    assert harness.post("todos", data=b"{", content_type="application/json").status == 400
     assert harness.post("todos/7", json={}).status == 405
     assert harness.delete("todos").status == 405
     assert harness.post("todos?x=1", json={}).status == 400

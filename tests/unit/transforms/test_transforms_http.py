@@ -151,7 +151,7 @@ def test_an_invalid_name_of_a_transform_is_refused(
 def test_an_invalid_transform_is_refused_and_nothing_stored(
     client: FlaskClient, world: OperationsPlatform, body: bytes, status: int, slug: str, field: str | None
 ) -> None:
-    refused(client.put("/address", data=body), status, slug, field)
+    refused(client.put("/address", data=body, content_type="application/json"), status, slug, field)
     untouched(world)
 
 

@@ -20,6 +20,7 @@ from aiohttp import web
 from signalbox_infra.local.cloud_tasks.identity import Identity
 from signalbox_infra.local.cloud_tasks.local_queue import LocalQueue
 from signalbox_infra.local.cloud_tasks.queue_registry import QueueRegistry
+from signalbox_infra.local.loopback import programs_only
 
 
 def queue_stats(queue: LocalQueue) -> dict[str, int | float | None]:
@@ -50,6 +51,6 @@ def application(registry: QueueRegistry, identity: Identity) -> web.Application:
         web.get("/oauth2/v1/certs", certs),
         web.get("/computeMetadata/v1/instance/service-accounts/{account}/identity", identify),
     ]
-    app = web.Application()
+    app = web.Application(middlewares=[programs_only])
     app.add_routes(routes)
     return app

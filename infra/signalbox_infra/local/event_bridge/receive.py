@@ -21,6 +21,7 @@ from aiohttp.typedefs import Handler
 
 from signalbox_infra.local.event_bridge import cloudevent
 from signalbox_infra.local.event_bridge.inbox import Inbox
+from signalbox_infra.local.loopback import programs_only
 
 MARKER_TRIGGER = "signalbox-marker"
 MARKER_DOCUMENT = "signalbox-markers/marker"
@@ -38,7 +39,7 @@ class Receiver:
         self._marker = 0
 
     def application(self) -> web.Application:
-        application = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_closing])
+        application = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[programs_only, _closing])
         application.router.add_post("/functions/projects/{project}/triggers/{trigger}", self.receive)
         application.router.add_get("/stats", self.stats)
         return application

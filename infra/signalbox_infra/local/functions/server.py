@@ -4,7 +4,7 @@ Each function is loaded by functions-framework, as in the cloud, and mounted at 
 is made for one function a process: it leaves the function's name in the environment, keeps a registry by name, and
 imports the modules of the function's folder under bare names. `signalbox.testing.loading` removes these
 traces after each function, so functions must not import their own files while they handle a request.
-`iam` refuses what the cloud would refuse.
+`iam` refuses what the cloud would refuse, and `door` the requests of other sites' pages.
 
 Gunicorn serves `application`, with threads, as in the cloud: loaded once and then forked into the worker processes, so
 each of these connects by itself, when it starts or at its first request.
@@ -30,6 +30,7 @@ from signalbox_infra.catalogue import Catalogue
 from signalbox_infra.deployments import Deployment, deployments_of
 from signalbox_infra.local.functions.api_pages import api_page
 from signalbox_infra.local.functions.console import local_console
+from signalbox_infra.local.functions.door import guarded
 from signalbox_infra.local.functions.iam import AuthorizedQueue, invokers_enforced
 from signalbox_infra.local.functions.request_labels import LabelledLog, labelled
 from signalbox_infra.local.store.local_store import local_store
@@ -71,7 +72,8 @@ def mounted(catalogue: Catalogue) -> "WSGIApplication":
     ``/console`` shows what happens, by these calls.
     """
     deployments = [each for function in catalogue.functions.values() for each in deployments_of(function)]
-    return DispatcherMiddleware(_index(catalogue), {f"/{each.segment}": _loaded(each) for each in deployments})
+    mounts = {f"/{each.segment}": _loaded(each) for each in deployments}
+    return guarded(catalogue, DispatcherMiddleware(_index(catalogue), mounts))
 
 
 def _loaded(deployment: Deployment) -> "WSGIApplication":

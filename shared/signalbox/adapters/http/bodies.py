@@ -7,7 +7,7 @@ import flask
 
 from signalbox.adapters.http.json_text import parse
 from signalbox.core.effects import Json
-from signalbox.core.problems import IncompleteBody, Problem, TooLarge
+from signalbox.core.problems import IncompleteBody, Problem, TooLarge, UnsupportedMediaType
 
 BODY_BYTES_MAX = 1024 * 1024
 """Bytes of a body, unless a route allows more: one Firestore record holds no more."""
@@ -21,18 +21,43 @@ LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/js
 """Media types of newline-delimited JSON: none is registered, and these are in use."""
 
 
+JSON = "application/json"
+
+
 def json_body(request: flask.Request, bytes_max: int, *, empty: Json = None) -> Json:
     """Parse a request's body as JSON. Raises `TooLarge` as soon as the limit is passed, `IncompleteBody`, `NotJson` or
-    `TooDeep`.
+    `TooDeep`, and what `check_json_type` raises.
 
     ``empty`` is the value of a body without bytes; None: such a body is not JSON.
     """
     raw = _read(request, bytes_max)
-    return empty if not raw and empty is not None else parse(raw)
+    if not raw and empty is not None:
+        return empty
+    if raw:
+        check_json_type(request)
+    return parse(raw)
+
+
+def task_body(request: flask.Request, bytes_max: int) -> Json:
+    """Parse a task's body, which a queue sends with a token, whatever its media type. Raises as `json_body` does."""
+    return parse(_read(request, bytes_max))
+
+
+def check_json_type(request: flask.Request) -> None:
+    """Raise `UnsupportedMediaType` unless the media type is of JSON.
+
+    A web page may send a body of another type to any site without asking it, and then the browser would send the
+    request with the rights of the person in front of it.
+    """
+    given = request.mimetype
+    if given != JSON and not given.endswith("+json") and given not in LINES:
+        sent = f"not {given[:80]!r}" if given else "and this request has none"
+        raise UnsupportedMediaType(f"A body has the header `Content-Type: {JSON}`, {sent}.")
 
 
 def json_lines(request: flask.Request, bytes_max: int) -> list[Json | Problem]:
     """Parse a body of one JSON value a line, without blank lines. A line that is not JSON becomes its problem."""
+    check_json_type(request)
     lines = enumerate(_read(request, bytes_max).split(b"\n"), 1)
     return [_line(line, number) for number, line in lines if line.strip()]
 
@@ -42,6 +67,7 @@ def json_line_stream(request: flask.Request, line_bytes_max: int = BODY_BYTES_MA
 
     Raises `NotJson` or `TooDeep` naming the line, `TooLarge` for a line that is too long, or `IncompleteBody`.
     """
+    check_json_type(request)
     try:
         for number, line in enumerate(_lines(request, line_bytes_max), 1):
             if line.strip():

@@ -147,7 +147,7 @@ class Request:
     def json_lines(self, bytes_max: int = BODY_BYTES_MAX) -> list[Json | Problem]:
         """Parse newline-delimited JSON: for each line its value or its problem.
 
-        Raises `TooLarge` or `IncompleteBody`.
+        Raises `TooLarge`, `IncompleteBody` or `UnsupportedMediaType`.
         """
         return json_lines(self._raw, bytes_max)
 
@@ -161,7 +161,10 @@ class Request:
         return json_line_stream(self._raw)
 
     def json(self, bytes_max: int = BODY_BYTES_MAX) -> Json:
-        """Parse the body. Raises `IncompleteBody`, `NotJson`, `TooDeep`, or `TooLarge` once the limit is passed."""
+        """Parse the body, whose media type must be of JSON.
+
+        Raises `UnsupportedMediaType`, `IncompleteBody`, `NotJson`, `TooDeep`, or `TooLarge` once the limit is passed.
+        """
         return json_body(self._raw, bytes_max)
 
     def json_object(self, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Json]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import flask
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.bodies import json_body
+from signalbox.adapters.http.bodies import task_body
 from signalbox.adapters.http.caller_auth import refusal
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import (
@@ -127,7 +127,7 @@ def _delivery(request: flask.Request) -> TaskDelivery:
 def _body(request: flask.Request) -> Json:
     """Return the body. An incomplete body is not an error of the task, so the task is delivered again."""
     try:
-        return json_body(request, ENVELOPE_BYTES_MAX)
+        return task_body(request, ENVELOPE_BYTES_MAX)
     except IncompleteBody as error:
         raise Unavailable("the task's body did not arrive whole") from error
 

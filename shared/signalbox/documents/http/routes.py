@@ -12,12 +12,12 @@ from signalbox.adapters.settings import settings
 from signalbox.core.effects import Json
 from signalbox.core.keys import check_key
 from signalbox.core.listings import PARAMETERS, Listing
-from signalbox.core.problems import BadQuery, Problem
+from signalbox.core.problems import BadQuery, Problem, UnsupportedMediaType
 from signalbox.documents.http.preconditions import precondition_of
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import StoredDocument
-from signalbox.documents.problems import BadPrecondition, UnsupportedMediaType
+from signalbox.documents.problems import BadPrecondition
 from signalbox.documents.requests import (
     UNCONDITIONAL,
     BulkPutRequest,

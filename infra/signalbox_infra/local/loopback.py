@@ -1,0 +1,24 @@
+"""Requests of this machine's programs, told apart from those of web pages, which a browser sends here too."""
+
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def names_this_machine(host: str) -> bool:
+    """Return whether a header `Host` names this machine. A page's own name may lead here, too (DNS rebinding)."""
+    try:
+        return urlsplit(f"//{host}").hostname in HOSTS
+    except ValueError:
+        return False
+
+
+@web.middleware
+async def programs_only(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what a web page sends: by the name of another host, or with a header that browsers alone add."""
+    if not names_this_machine(request.headers.get("Host", "")) or request.headers.keys() & {"Origin", "Sec-Fetch-Site"}:
+        raise web.HTTPForbidden(text="web pages may not call this")
+    return await handler(request)
