@@ -41,7 +41,7 @@ def test_a_users_batch_completes_by_tasks_that_nobody_else_can_call(stack: Stack
     stack.wait_until_idle(30)
     assert httpx.get(f"{stack.base_url}batches/q1").json()["succeeded"] == 9
     task = {"operation": "o", "task": "paint", "payload": {}}
-    for address, status in (("quilt/tasks/paint", 404), ("quilt-tasks/tasks/paint", 404)):
+    for address, status in (("quilt/tasks/paint", 404), ("quilt-tasks/tasks/paint", 403)):
         assert httpx.post(stack.base_url + address, json=task, headers=ann).status_code == status
     forged = {"X-CloudTasks-QueueName": "tasks", "Authorization": ann["Authorization"]}
     assert httpx.post(f"{stack.base_url}quilt-tasks/tasks/paint", json=task, headers=forged).status_code == 401
