@@ -28,8 +28,8 @@ class ObjectLimits(Limits):
     call_mark_seconds: int = 60
     """The time that a run may take for a call that it has marked, before another run may start the call."""
 
-    call_continuations_max: int = 20
-    """Continuations of one call, which are enqueued in the commit that has its outcome."""
+    call_followers_max: int = 40
+    """Messages that wait for one call's outcome: continuations, and calls on its result. Its commit writes each."""
 
     objects_listed_max: int = 100
     """Objects in one response."""

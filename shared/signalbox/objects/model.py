@@ -4,7 +4,7 @@ A record holds one message through its whole life, so it is the call's placehold
 queue:
 
     waiting    it has `since`                       it is applied in order; for a delayed call `since` is its time
-    held       it has no `since` and no outcome     a call on a result that does not exist yet; later it waits again
+    held       it has no `since` and no outcome     it follows a call that has not ended; later it waits again
     done       it has `outcome` or `forwarded`      kept as a receipt until `expires_at`
 
 What a method leaves counts as a whole or not at all: the state after it, its outcome, and what it sent. A method that
@@ -116,6 +116,11 @@ class Message:
         """The task that a `THEN` asks for."""
         return Call.from_record(self.body["continuation"])
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the body and of the continuations, as a record contains them."""
+        return len(json.dumps(self.body)) + sum(map(_call_bytes, self.then))
+
     def to_record(self) -> dict[str, Any]:
         """Return the record's fields, except for `since`."""
         return {
@@ -161,7 +166,7 @@ def targets_of(messages: Sequence[Message]) -> set[str]:
 class CallRecord:
     """A call as its record shows it: with its outcome, or with the place it was forwarded to, or with neither yet.
 
-    `held` are the ids of calls on its result that wait for its outcome.
+    `held` are the ids of the messages that wait for its outcome.
     """
 
     message: Message
@@ -174,12 +179,8 @@ class CallRecord:
         """Whether the call has not ended here."""
         return self.outcome is None and self.forwarded is None
 
-    def following(self, call: Call) -> Self:
-        """Return the call with one more continuation."""
-        return replace(self, message=replace(self.message, then=(*self.message.then, call)))
-
     def holding(self, id_: str) -> Self:
-        """Return the call with one more call on its result."""
+        """Return the call with one more message that waits for its outcome."""
         return replace(self, held=(*self.held, id_))
 
     @classmethod
@@ -257,14 +258,10 @@ class Size:
     def of(cls, applied: Applied, then: Sequence[Call]) -> Self:
         """Return the largest share that a call takes, with its continuations, which each receive the outcome."""
         outcome, sent = len(applied.outcome.to_text()), applied.sent
-        posts = sum(map(_post_bytes, sent.posts))
+        posts = sum(post.message.size_bytes for post in sent.posts)
         tasks = sum(map(_call_bytes, sent.tasks)) + sum(_call_bytes(call) + outcome for call in then)
         count = len(sent.tasks) + len(then) + len(sent.posts)  # each post may need a wake-up
         return cls(1 + len(sent.posts), count, outcome + posts + tasks, tasks)
-
-
-def _post_bytes(post: Post) -> int:
-    return len(json.dumps(post.message.body)) + sum(map(_call_bytes, post.message.then))
 
 
 def _call_bytes(call: Call) -> int:

@@ -118,8 +118,8 @@ def _resumptions(turn: Turn) -> Iterator[Write]:
 
 
 def _kept(call: CallRecord) -> dict[Field, Any]:
-    """Return the fields of a call with the messages that wait for its outcome."""
-    return {("then",): [task.to_record() for task in call.message.then], ("held",): list(call.held)}
+    """Return the field of a call with the messages that wait for its outcome."""
+    return {("held",): list(call.held)}
 
 
 def _resumed(turn: Turn, id_: str) -> dict[Field, Any]:

@@ -189,6 +189,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "objects.TurnWrites._calls": "signalbox.objects.storage:TurnWrites._calls",
     "objects.TurnWrites.guard_of": "signalbox.objects.storage:TurnWrites.guard_of",
     "objects.TurnWrites.writes": "signalbox.objects.storage:TurnWrites.writes",
+    "objects._kept": "signalbox.objects.storage:_kept",
     "objects._marked": "signalbox.objects.service:_marked",
     "objects._page": "signalbox.objects.service:_page",
     "objects.effects_of": "signalbox.objects.service:effects_of",

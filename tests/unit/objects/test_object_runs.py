@@ -14,9 +14,10 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.storage import Mailbox, read_mailbox
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.machine.classes import ObjectClass, read_only, send_task
-from signalbox.objects.model import Applied, call_on_result, method_call
+from signalbox.objects.model import Applied, call_on_result, continuation_message, method_call
 from signalbox.objects.problems import BadObjectCall
 from signalbox.tasks.service import failures
+from signalbox.testing.limits import replaced
 from tests.unit.objects import accounts
 from tests.unit.objects.accounts import CODE, Counter, Objects, due_at, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform
@@ -179,3 +180,26 @@ def test_a_message_that_was_applied_since_it_was_read_is_not_applied_again_under
     objects.run(task)
     assert torn == []
     assert objects.state("a")["seen"] == ["x", "y"]
+
+
+def test_large_continuations_of_one_pending_call_all_run_and_block_nothing(objects: Objects) -> None:
+    """Their payloads together exceed a record, and an outbox record: each is escaped to 300 KB of JSON."""
+    objects.post("a", "slow", method_call("add", {"who": "x"}), delay_seconds=60)
+    for number in range(4):
+        payload = {"number": number, "text": "ü" * 51_000}
+        objects.post("a", f"then{number}", continuation_message("slow", Call("shop", "printed", payload)))
+    objects.run_all()
+    ran = [task.payload["number"] for task in objects.world.tasks if task.task == "printed"]
+    assert sorted(ran) == [0, 1, 2, 3]
+    assert result_of(objects.call("a", "later", "add", who="y")) == 2
+
+
+def test_a_continuation_that_is_given_up_runs_with_that_error(objects: Objects) -> None:
+    objects.call("a", "opened", "add", who="x")
+    objects.post("a", "then", continuation_message("opened", Call("shop", "printed", {})))
+    with replaced(call_attempts_max=0):
+        [task] = objects.wake_ups()
+        objects.world.pass_time(10)
+        objects.run(task, OBJECTS_LIMITS.careful_deliveries)
+    [ran] = [task for task in objects.world.tasks if task.task == "printed"]
+    assert ran.context["outcome"]["error"]["type"] == "gave-up"

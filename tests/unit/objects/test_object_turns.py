@@ -38,11 +38,8 @@ TARGETS = {
     "the target has an outcome": CallRecord(method_call("open", {}), CallOutcome(7)),
     "the target was forwarded": CallRecord(method_call("open", {}), forwarded=CallPlace(OTHER, "there")),
     "the target is pending": CallRecord(method_call("open", {})),
-    "the target keeps twenty tasks": CallRecord(
-        method_call("open", {}, then=(SET_LATER,) * LIMITS.call_continuations_max)
-    ),
-    "the target keeps twenty calls": CallRecord(
-        method_call("open", {}), held=tuple(str(number) for number in range(LIMITS.call_continuations_max))
+    "the target keeps forty": CallRecord(
+        method_call("open", {}), held=tuple(str(number) for number in range(LIMITS.call_followers_max))
     ),
     "the result is an object": CallRecord(method_call("open", {}), CallOutcome(object=OTHER)),
     "the result is not an object": CallRecord(method_call("open", {}), CallOutcome(7)),
@@ -102,9 +99,8 @@ class Taken:
         posts = [_post(self.row, posted.address, posted.message) for posted in self.turn.posted]
         target = self.turn.calls.get("target", CallRecord(method_call("open", {})))
         before = TARGETS.get(self.row["if"], target)
-        kept = {"the target keeps the task"} if len(target.message.then) > len(before.message.then) else set()
-        held = {"the target keeps the call"} if len(target.held) > len(before.held) else set()
-        return {*tasks, *posts, *kept, *held}
+        held = {"the target keeps the message"} if len(target.held) > len(before.held) else set()
+        return {*tasks, *posts, *held}
 
 
 def _task(task: Effect) -> str:
@@ -118,7 +114,7 @@ def _task(task: Effect) -> str:
 
 def _post(row: Row, address: ObjectAddress, message: Message) -> str:
     assert address == OTHER
-    if row["message"] in ("call", "any"):
+    if row["message"] == "call":
         return "what it sent"
     names = {Kind.THEN: "the message", Kind.CALL: "the call", Kind.ON_RESULT: "the call on its result"}
     return f"{names[message.kind]}, to that object"
@@ -141,7 +137,7 @@ def ids() -> list[str]:
 
 @pytest.mark.parametrize("row", ROWS, ids=ids())
 def test_each_row_of_the_table_holds(row: Row) -> None:
-    kinds = ("call", "delete", "then", "on result") if row["message"] == "any" else (row["message"],)
+    kinds = ("call", "delete", "on result") if row["message"] == "others" else (row["message"],)
     for kind in kinds:
         one = taken(row, message_of({**row, "message": kind}))
         assert (one.record, one.outcome) == (row["record"], row["outcome"])
@@ -150,7 +146,7 @@ def test_each_row_of_the_table_holds(row: Row) -> None:
 
 
 def test_the_table_has_every_kind_of_message() -> None:
-    assert {row["message"].replace(" ", "_") for row in ROWS} == {"any", *(kind.value for kind in Kind)}
+    assert {row["message"].replace(" ", "_") for row in ROWS} == {"others", *(kind.value for kind in Kind)}
 
 
 def test_a_call_that_ends_lets_the_calls_wait_again_that_it_holds_and_ends_the_turn() -> None:
@@ -160,3 +156,12 @@ def test_a_call_that_ends_lets_the_calls_wait_again_that_it_holds_and_ends_the_t
     assert list(turn.resumed) == ["h1", "h2"]
     assert turn.resumed["h1"] < turn.resumed["h2"]
     assert not turn.take("n", NOW, lambda *_: Applied("after", CallOutcome(1)))
+
+
+def test_forwarded_calls_and_their_wake_ups_count_for_the_size_of_a_turn() -> None:
+    count = MAILBOXES_LIMITS.turn_tasks_max + 1
+    results = {f"t{n}": TARGETS["the result is an object"] for n in range(count)}
+    calls = results | {f"m{n}": CallRecord(call_on_result(f"t{n}", "add", {})) for n in range(count)}
+    turn = Turn(OWN, "before", 1, NOW, calls)
+    taken = [turn.take(f"m{n}", NOW, lambda *_: apply_of("")) for n in range(count)]
+    assert (taken.count(True), len(turn.posted)) == (count - 1, count - 1)

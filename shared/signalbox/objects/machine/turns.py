@@ -1,11 +1,12 @@
 """A turn of an object: messages applied in order, in memory, to be committed together under the header's guard.
 
 Calls change the state, deletions empty it. A message that follows a call (a continuation, a call on its result) is
-resolved with the call's outcome: at once if the call has one, else the message is kept with the call until then.
+resolved with the call's outcome: at once if the call has one, else the message is held until then.
 
     message     if                             record     outcome        sends
     ----------  -----------------------------  ---------  -------------  -----------------------------------
-    any         started ten times              done       gave-up        -
+    then        started ten times              done       gave-up        its task, with gave-up
+    others      started ten times              done       gave-up        -
     call        after its time limit           done       call-too-late  -
     call        the method returns             done       result         what it sent
     call        the method raises              done       its error      -
@@ -14,19 +15,20 @@ resolved with the call's outcome: at once if the call has one, else the message 
     then        the target has an outcome      done       no result      its task
     then        the target is unknown          done       no result      its task, with not-found
     then        the target was forwarded       done       no result      the message, to that object
-    then        the target is pending          done       no result      -, the target keeps the task
-    then        the target keeps twenty tasks  done       no result      its task, with too-large
+    then        the target is pending          held       -              -, the target keeps the message
+    then        the target keeps forty         done       no result      its task, with too-large
     on result   the result is an object        forwarded  -              the call, to that object
     on result   the result is not an object    done       no-object      -
     on result   the target failed              done       its error      -
     on result   the target is unknown          done       not-found      -
     on result   the target was forwarded       forwarded  -              the call on its result, to that object
-    on result   the target is pending          held       -              -, the target keeps the call
-    on result   the target keeps twenty calls  done       too-large      -
+    on result   the target is pending          held       -              -, the target keeps the message
+    on result   the target keeps forty         done       too-large      -
 
-"done": the message's continuations run with its outcome, and the calls that it holds wait again, before all later ones.
-If it holds any, the turn ends there, since the rest of the page could overtake them. A turn also ends before a message
-whose effects do not fit into its commit any more, and before a call whose method raises `Unavailable`.
+"done": the message's continuations run with its outcome, and the messages that it holds wait again, before all later
+ones. If it holds any, the turn ends there, since the rest of the page could overtake them. A held message stays in its
+own record, so any number of large ones fits. A turn also ends before a message whose effects do not fit into its commit
+any more, and before a call whose method raises `Unavailable`.
 """
 
 from collections.abc import Callable
@@ -92,19 +94,21 @@ class Turn:
             return False
         message = self.calls[id_].message
         applied = self._applied(message, apply, gave_up=gave_up)
-        size = self.size + Size.of(applied, self._continuations(message))
+        size = self.size + Size.of(applied, self._continuations(message)) + self._forwarded(message)
         if self.changed and not size.fits:
             return False
         self.size = size
         match message.kind:
+            case Kind.THEN if gave_up:
+                self._run(message.target, message.continuation, applied.outcome)
+                self._resolve(id_, since, applied.outcome)
             case _ if gave_up:
                 self._resolve(id_, since, applied.outcome)
             case Kind.CALL | Kind.DELETE:
                 self._send(applied)
                 self._resolve(id_, since, applied.outcome)
             case Kind.THEN:
-                self._follow(message.target, message.continuation)
-                self._resolve(id_, since, CallOutcome())
+                self._follow(message, id_, since)
             case Kind.ON_RESULT:
                 self._call_result_of(message.target, id_, since)
         return True
@@ -128,6 +132,13 @@ class Turn:
         if Size.of(applied, message.then).fits:
             return applied
         return Applied(self.state, CallOutcome.from_problem(TooLarge("The call sends more than one turn may.")))
+
+    def _forwarded(self, message: Message) -> Size:
+        """Return the share of the message, and of its wake-up, that a message on another object's call becomes."""
+        target = self.calls.get(message.target) if message.kind in (Kind.THEN, Kind.ON_RESULT) else None
+        if target is None or not (target.forwarded or (target.outcome and target.outcome.object)):
+            return Size()
+        return Size(writes=1, tasks=1, size_bytes=message.size_bytes)
 
     def _continuations(self, message: Message) -> tuple[Call, ...]:
         return (*message.then, message.continuation) if message.kind is Kind.THEN else message.then
@@ -181,8 +192,9 @@ class Turn:
 
     # --- messages that follow a call ---
 
-    def _follow(self, target: str, continuation: Call) -> None:
+    def _follow(self, message: Message, id_: str, since: datetime) -> None:
         """Run a task with the outcome of a call: now, once it exists, or where the call was forwarded."""
+        target, continuation = message.target, message.continuation
         call = self.calls.get(target)
         if call is None:
             self._run(target, continuation, _unknown(target))
@@ -191,11 +203,18 @@ class Turn:
             self._post(Post(call.forwarded.address, following))
         elif call.outcome is not None:
             self._run(target, continuation, call.outcome)
-        elif len(call.message.then) >= LIMITS.call_continuations_max:
+        elif len(call.held) >= LIMITS.call_followers_max:
             self._run(target, continuation, _too_many())
         else:
-            self.calls[target] = call.following(continuation)
-            self.changed.add(target)
+            self._hold(target, call, id_)
+            return
+        self._resolve(id_, since, CallOutcome())
+
+    def _hold(self, target: str, call: CallRecord, id_: str) -> None:
+        """Let a message wait for the outcome of a call. It stays in its own record."""
+        self.calls[target] = call.holding(id_)
+        self.changed |= {target, id_}
+        self.held.add(id_)
 
     def _call_result_of(self, target: str, id_: str, since: datetime) -> None:
         """Call the object that a call results in: now, once it exists, or where the call was forwarded."""
@@ -206,12 +225,10 @@ class Turn:
             self._forward(id_, since, call.forwarded.address, call_on_result, call.forwarded.id)
         elif call.outcome is not None:
             self._call_object(call.outcome, id_, since)
-        elif len(call.held) >= LIMITS.call_continuations_max:
+        elif len(call.held) >= LIMITS.call_followers_max:
             self._resolve(id_, since, _too_many())
         else:
-            self.calls[target] = call.holding(id_)
-            self.changed |= {target, id_}
-            self.held.add(id_)
+            self._hold(target, call, id_)
 
     def _call_object(self, outcome: CallOutcome, id_: str, since: datetime) -> None:
         """Forward a call to the object that an outcome is. An error is also the outcome of the calls on it."""
@@ -234,7 +251,7 @@ class Turn:
 
 
 def _too_many() -> CallOutcome:
-    detail = f"At most {LIMITS.call_continuations_max} messages may wait for one call's outcome."
+    detail = f"At most {LIMITS.call_followers_max} messages may wait for one call's outcome."
     return CallOutcome.from_problem(TooLarge(detail))
 
 

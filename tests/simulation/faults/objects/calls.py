@@ -11,12 +11,13 @@ from typing import Any
 
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
-from signalbox.mailboxes.model import Delivery, StoredMessage
+from signalbox.mailboxes.model import CallOutcome, Delivery, StoredMessage
 from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import CallRecord, Mark, Message
+from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.objects.planting import in_objects
-from tests.simulation.faults.points import original
+from tests.simulation.faults.points import always, original
 from tests.simulation.worlds.objects import world as objects_world
 
 mark_next = original("objects.Mark.next")
@@ -47,11 +48,29 @@ def _not_checked(*_: Any) -> None:
     """A run finds the newer state only in its method, after its start was counted."""
 
 
-def _dropped(self: Turn, target: str, continuation: Any) -> None:
+def _dropped(self: Turn, message: Message, id_: str, since: datetime) -> None:
     """A continuation that arrives before the outcome is not kept with the call."""
-    call = self.calls.get(target)
+    call = self.calls.get(message.target)
     if call is None or not call.is_pending:
-        follow(self, target, continuation)
+        follow(self, message, id_, since)
+    else:
+        self._resolve(id_, since, CallOutcome())
+
+
+def _with_its_call(self: Turn, message: Message, id_: str, since: datetime) -> None:
+    """All continuations are kept in the record of the call that they follow."""
+    call = self.calls.get(message.target)
+    if call is None or not call.is_pending:
+        follow(self, message, id_, since)
+        return
+    then = (*call.message.then, message.continuation)
+    self.calls[message.target] = replace(call, message=replace(call.message, then=then))
+    self.changed.add(message.target)
+    self._resolve(id_, since, CallOutcome())
+
+
+def _kept_with_its_call(call: CallRecord) -> dict[Any, Any]:
+    return {("then",): [task.to_record() for task in call.message.then], ("held",): list(call.held)}
 
 
 def _forgotten(self: Turn, id_: str, since: datetime, call: CallRecord) -> None:
@@ -96,6 +115,12 @@ FAULTS = (
     in_objects("obj-7", "a mark's owner", "objects.Mark.next", _not_owned),
     in_objects("obj-7", "one call at a time", "objects._page", _whole_page),
     in_objects("obj-9", "keeping a continuation with its call", "objects.Turn._follow", _dropped),
+    Fault(
+        "obj-9",
+        "a record of each continuation that waits",
+        always(("objects.Turn._follow", _with_its_call), ("objects._kept", _kept_with_its_call)),
+        objects_world.run,
+    ),
     in_objects("obj-10", "keeping calls on a result", "objects.Turn._end", _forgotten),
     in_objects("obj-10", "the place of calls on a result", "objects.Turn._end", _at_the_end),
     in_objects("obj-10", "the order of calls that wait again", "objects.Turn._end", _at_once),

@@ -27,6 +27,7 @@ LATER_SECONDS = (0.05, 0.7, 5.0)
 OPENED_LATER_SECONDS = (0.3, 0.7, 2.0)
 LIMITS_SECONDS = (0.05, 0.5, 5.0)
 ACTS_MIN, ACTS_MIN_IN_ORDER, ACTS_MAX = 2, 4, 6
+LARGE_MAX, LARGE_BYTES = 6, (50, 300)
 METHODS = ("pass_on", "open", "refuse")
 KINDS = ("note", "note", "note", *METHODS, "then", "on_result", "same_id")
 
@@ -84,6 +85,18 @@ def set_limits(acts: Sequence[Act], random: Random) -> None:
     for act in acts:
         if act.kind is Kind.CALL and not act.fast and act.method != "open" and random.random() < 0.5:
             act.timing = replace(act.timing, not_after_seconds=random.choice(LIMITS_SECONDS))
+
+
+def large_acts(random: Random) -> list[Act]:
+    """Return a delayed call, and continuations of it that together exceed a turn."""
+    later = Timing(random.choice(LATER_SECONDS))
+    acts = [Act("s", KEYS[0], call_of("note", {"id": "s"}), "s", timing=later)]
+    for number in range(random.randint(3, LARGE_MAX)):
+        id_ = f"s{number}"
+        payload = {"id": id_, "text": "x" * random.choice(LARGE_BYTES)}
+        message = continuation_message("s", Call("user", "told", payload))
+        acts.append(Act(id_, KEYS[0], message, id_, follows="s"))
+    return acts
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Calls of two objects by many at once: at once, posted, for later, on results, with continuations; and deletions.
 
-In some worlds objects are deleted; the checks do not see the calls of a deleted object if one turn did both. In some
-worlds queries are not at one instant, functions of an older deployment answer, calls are slow or have a time limit, or
-the queue cannot look as far ahead as calls are delayed.
+In some worlds many large continuations follow one delayed call. In some, objects are deleted; the checks do not see the
+calls of a deleted object if one turn did both. In some worlds queries are not at one instant, functions of an older
+deployment answer, calls are slow or have a time limit, or the queue cannot look as far ahead as calls are delayed.
 
 Callers repeat a call that was not answered, under the same id, as a redelivered task does; in some worlds one does not.
 Some callers use an id that is taken. Methods send to the other object, raise, or kill their process. Pages are small,
@@ -24,7 +24,7 @@ from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
-from signalbox.core.problems import OtherBody, Unavailable
+from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model import Delivery, ObjectAddress
 from signalbox.objects import service
@@ -37,7 +37,7 @@ from tests.simulation.reach import CALLS_GIVEN_UP, REACHED, SLOW_CALLS, UPGRADED
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.torn_queries import TornStore
 from tests.simulation.world import World
-from tests.simulation.worlds.objects.acts import Act, Planner, Worlds, set_limits
+from tests.simulation.worlds.objects.acts import Act, Planner, Worlds, large_acts, set_limits
 from tests.simulation.worlds.objects.checks import Rest, Tasks
 from tests.simulation.worlds.objects.history import History
 from tests.simulation.worlds.objects.remembering import CLASS, NEW, OLD, Version
@@ -50,6 +50,10 @@ OUT_OF_SIGHT_SECONDS = 1.5
 
 DELETING_SHARE, DEADLY_SHARE, UPGRADING_SHARE, SHORT_SIGHT_SHARE, TORN_SHARE = 0.2, 0.15, 0.2, 0.3, 0.2
 LIMITED_SHARE = 0.3
+LARGE_SHARE = 0.2
+SMALL = {"outbox_bytes_max": 1_500, "turn_task_bytes_max": 700, "turn_bytes_max": 2_000}
+"""Limits of the worlds with large continuations, of which one or two fit into a turn."""
+
 KINDS = (Worlds.MIXED,) * 6 + (Worlds.SOON,) + (Worlds.RESULTS,) * 2 + (Worlds.SLOW,)
 STEPS, STEPS_OF_RESULTS, STEPS_SOON = (300, 3_000, 30_000), (30_000, 100_000), (1_000, 3_000)
 SLOW_STEPS = (5, 20, 60)
@@ -66,8 +70,12 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     sight = {"delay_seconds_max": OUT_OF_SIGHT_SECONDS} if own.random() < SHORT_SIGHT_SHARE else {}
     attempts = ATTEMPTS_OF_SLOW if slow else faults(5) + 4
     careful = {"careful_deliveries": 0 if slow else 2, "call_attempts_max": attempts}
-    with replaced(mailbox_page=PAGE, **careful, **sight):
-        ObjectsWorld(seed, own, kind, trace).run()
+    large = kind is Worlds.MIXED and Random(f"{seed}-sizes").random() < LARGE_SHARE
+    with replaced(mailbox_page=PAGE, **careful, **sight, **(SMALL if large else {})):
+        world = ObjectsWorld(seed, own, kind, trace)
+        if large:
+            world.acts += large_acts(Random(f"{seed}-large"))
+        world.run()
 
 
 class ObjectsWorld:
@@ -146,7 +154,10 @@ class ObjectsWorld:
     def _turn(self, ports: Ports, effect: Effect) -> None:
         delivery = Delivery(WakeUp.from_payload(effect.payload), effect.name, self.deliveries[effect.name])
         self.deliveries[effect.name] += 1
-        service.run(ports, self._code(), delivery, unlimited)
+        try:
+            service.run(ports, self._code(), delivery, unlimited)
+        except Problem as problem:
+            raise Unavailable(problem.detail) from problem
 
     def _code(self) -> service.Code:
         """Return the code of an instance. Some are of an older deployment, which ends after a while."""
