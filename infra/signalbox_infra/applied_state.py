@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from signalbox.adapters.http.service_part import TASKS
+from signalbox.adapters.http.cloud_run import TASKS
 from signalbox.core.names import CALL_OBJECT
 from signalbox_infra.catalogue_consistency import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
 from signalbox_infra.catalogue_entries import Function, History, Index, Queue, Schedule, Trigger, refuse

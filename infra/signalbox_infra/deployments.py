@@ -8,7 +8,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from signalbox.adapters.http.service_part import PEOPLE, TASKS
+from signalbox.adapters.http.cloud_run import PEOPLE, TASKS
 from signalbox.adapters.settings import TASKS_SUFFIX
 from signalbox_infra.catalogue_entries import Function
 

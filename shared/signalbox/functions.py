@@ -13,7 +13,7 @@ import flask
 
 from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
-from signalbox.adapters.http import service_part
+from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.access import Access, AccessRules
 from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point, logged_request
@@ -23,7 +23,7 @@ from signalbox.adapters.http.tasks import TaskDelivery, task_entry
 from signalbox.adapters.settings import settings
 from signalbox.batches.api.liveness import is_live
 from signalbox.batches.model.units import PlacedUnit
-from signalbox.core import wake_ups
+from signalbox.core import effects
 from signalbox.core.effects import NO_BACKOFF
 from signalbox.core.names import CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
@@ -34,9 +34,8 @@ from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
 from signalbox.standings import problems as standings_problems
 from signalbox.tasks.api import Task
-from signalbox.tasks.idempotency import hold, idempotent_calls
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.machine import resumed
+from signalbox.tasks.machine import hold, idempotent_calls, resumed
 from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskContext, TaskSubject
 from signalbox.tasks.service import runs
 from signalbox.transforms import problems as transforms_problems
@@ -63,7 +62,7 @@ Class = TypeVar("Class", bound=type)
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 TASKS = "/tasks/"
-TURNS = f"{wake_ups.PATH}/"
+TURNS = f"{effects.WAKE_UP_PATH}/"
 RESERVED = (TASKS, "/objects/", "/flows/", TURNS)
 """Paths of the kit's own, below each function's address."""
 
@@ -285,10 +284,10 @@ def _dispatch(routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint, nothing:
     """
 
     def entry(request: flask.Request) -> flask.Response:
-        part, path = service_part.part_served(request), f"{request.path}/"
-        if path.startswith((TASKS, TURNS)) and part != service_part.PEOPLE:
+        part, path = cloud_run.part_served(request), f"{request.path}/"
+        if path.startswith((TASKS, TURNS)) and part != cloud_run.PEOPLE:
             return tasks(request) if path.startswith(TASKS) else turns(request)
-        return nothing(request) if part == service_part.TASKS else routes(request)
+        return nothing(request) if part == cloud_run.TASKS else routes(request)
 
     return entry
 

@@ -24,11 +24,10 @@ from pathlib import Path
 from statistics import quantiles
 
 from signalbox.adapters.clock import SystemClock
-from signalbox.core.effects import Decision, Effect
+from signalbox.core.effects import Decision, Effect, WakeUp
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable
-from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model import Delivery, ObjectAddress
 from signalbox.mailboxes.storage import message_put
 from signalbox.objects import service

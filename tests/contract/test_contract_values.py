@@ -11,11 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from signalbox.adapters.firestore.values import decode, field_path, fill
-from signalbox.core.ordering import order_key, same
 from signalbox.core.ports import Put, Query, Store
 from signalbox.core.problems import BadValue
 from signalbox.core.queries import Condition, Order
-from signalbox.core.record_values import RECORD, size_bytes
+from signalbox.core.record_values import RECORD, order_key, same, size_bytes
 from signalbox.core.times import instant, microseconds
 from signalbox.testing.memory_store import copied
 from tests.contract.generated_values import anything, storable

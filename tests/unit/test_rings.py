@@ -115,16 +115,12 @@ def test_core_imports_no_subject() -> None:
 @pytest.mark.parametrize("subject", sorted(SUBJECTS.keys() - {"core"}))
 def test_every_file_of_a_subject_is_in_a_room(subject: str) -> None:
     rooms = {room for room, _ in files_of(subject)}
-    assert rooms <= {*PURE_ROOMS, *PORTS_ROOMS, "http", "api", *MORE_ROOMS.get(subject, ())}
-
-
-MORE_ROOMS = {"tasks": ("idempotency",)}
-"""Rooms of one subject alone, which are pure."""
+    assert rooms <= {*PURE_ROOMS, *PORTS_ROOMS, "http", "api"}
 
 
 @pytest.mark.parametrize("subject", sorted(SUBJECTS.keys() - {"core"}))
 def test_pure_rooms_import_pure_rooms_of_subjects_in_the_table(subject: str) -> None:
-    paths = of_rooms(subject, (*PURE_ROOMS, *MORE_ROOMS.get(subject, ())))
+    paths = of_rooms(subject, PURE_ROOMS)
     assert paths
     assert strangers(paths, PURE, modules((subject, *SUBJECTS[subject]), PURE_ROOMS)) == []
 
@@ -142,7 +138,7 @@ def test_http_and_api_import_adapters_and_subjects_in_the_table(subject: str) ->
     stdlib = sys.stdlib_module_names
     assert strangers(of_rooms(subject, ("http",)), stdlib | {"flask", "werkzeug"}, own + others) == []
     apis = tuple(f"signalbox.{other}.api." for other in SUBJECTS if other != "core")
-    calls = ("signalbox.tasks.idempotency.", "signalbox.functions.")  # every api makes calls of tasks
+    calls = ("signalbox.tasks.machine.", "signalbox.functions.")  # every api makes calls of tasks
     assert strangers(of_rooms(subject, ("api",)), stdlib, own + others + apis + calls) == []
 
 

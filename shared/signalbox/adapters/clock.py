@@ -1,6 +1,11 @@
-"""The machine's clock: sleeping, jitter and time budgets. The `now` of decisions is the store's time instead."""
+"""The machine's clock and random numbers: sleeping, jitter, time budgets, record ids like those of Firestore's clients.
+
+The `now` of decisions is the store's time instead.
+"""
 
 import random
+import secrets
+import string
 import time
 
 from signalbox.core.ports import Budget, OutOfTime
@@ -24,3 +29,14 @@ def time_budget(seconds: float) -> Budget:
         return lambda: time.monotonic() >= ends_at
 
     return begin
+
+
+ALPHABET = string.ascii_letters + string.digits
+
+LENGTH = 20
+"""62^20 ids: among 10^15 of them, two are equal with a probability of about one in a million."""
+
+
+def random_id() -> str:
+    """Return a random id. Random ids also spread writes over Firestore's key range."""
+    return "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))

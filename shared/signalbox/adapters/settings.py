@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from signalbox.core.declarations import DECLARED
 from signalbox.core.effects import Backoff
+from signalbox.core.limits import DECLARED
 from signalbox.core.queries import Index, parse
 
 EMBEDDED = "embedded"

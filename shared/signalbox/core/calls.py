@@ -3,17 +3,20 @@
 As JSON a call is ``{"function", "task", "payload", "queue"?, "delay_seconds"?}``. It names a function of the catalogue
 and never a URL, so no client can make the kit call another address. The task is later POSTed to ``/tasks/{task}`` of
 that function, with its payload and its *context*: the lease, the unit or the batch that it runs for.
+
+Inside the code of a flow, the call of a task or of an object's method is a command. Flows install the functions that
+create it when the first flow is registered. Until then nothing of flows is loaded.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, Json
 from signalbox.core.limits import LIMITS
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import BadCall, TooLarge
@@ -128,3 +131,29 @@ def _delay(value: Any, field: str) -> float:
     if not is_number or not 0 <= value <= LIMITS.delay_seconds_max:
         raise BadCall(f"`{field}` must be a number of seconds, 0 to {LIMITS.delay_seconds_max:,}.", field=field)
     return float(value)
+
+
+# --- calls inside the code of a flow ---
+
+
+ObjectCommand = Callable[[Any, str, Mapping[str, Json]], Any]
+"""Return the command that calls a method of the object at an address, or None if no flow runs."""
+
+
+def _no_command(_: Any, __: str, ___: Mapping[str, Json]) -> Any:
+    return None
+
+
+def _no_note(_: object, __: str) -> None:
+    return None
+
+
+object_command: ObjectCommand = _no_command
+note_created: Callable[[object, str], None] = _no_note
+"""Record that a command was created, if a flow runs: one that is neither yielded nor sent is an error."""
+
+
+def install_flow_hooks(command: ObjectCommand, note: Callable[[object, str], None]) -> None:
+    """Use these functions from now on."""
+    global object_command, note_created
+    object_command, note_created = command, note

@@ -1,4 +1,4 @@
-"""Effects: the tasks of a decision, which exist if and only if its commit landed. Their envelopes, names and receipts.
+"""Effects: the tasks of a decision, which exist if and only if its commit landed. Envelopes, names, receipts, wake-ups.
 
 An effect is a value. `outbox.py` commits it in an outbox record together with the new state and enqueues it afterwards;
 the sweeper enqueues it again if a process crashed in between. That is safe because an effect has a name, and a queue
@@ -9,16 +9,27 @@ The JSON body of every task is its envelope: ``{"operation": id, "task": name, "
 
 A receipt records what was done under an id, or by a task that may be delivered again. Firestore deletes it 32 days
 after `written_at`: Cloud Tasks delivers a task for up to 31 days.
+
+A wake-up is a task that runs a mailbox. It carries no message, since messages are records. All messages posted in one
+time slot share one wake-up, and the slot must be that of the post's commit. A slot chosen before the commit may be over
+when the message lands; its name would be taken by a task that has already run, and the message would not be read. So a
+wake-up is committed without a name. The process that enqueues it derives name and time from the commit's time, which is
+the create time of the outbox record, so the sweeper derives the same name.
+
+A wake-up for a later time is named after that time. If the time is further ahead than the queue allows, the wake-up is
+due as late as possible and enqueues another one: `until` is the time for which it was requested.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any, Generic, Self, TypeVar
 
+from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadTaskEnvelope
+from signalbox.core.times import microseconds, rfc3339, slot_end
 
 State = TypeVar("State")
 Answer = TypeVar("Answer")
@@ -42,7 +53,7 @@ class Effect:
     ``task`` is the task's name in that function; ``path`` is the rest of the URL after the function's name and begins
     with ``/``. ``context`` travels with the payload in the envelope: JSON of a lease, a unit, a batch. ``trace`` is a
     W3C ``traceparent``, propagated to the function. ``wakes`` marks a wake-up, whose name and time follow from the time
-    of its commit: see `wake_ups`.
+    of its commit.
     """
 
     name: str
@@ -142,3 +153,62 @@ RECEIPTS = "receipts"
 def receipt_path(name: str) -> str:
     """Return the path of the receipt of an operation."""
     return f"{RECEIPTS}/{name}"
+
+
+# --- wake-ups ---
+
+
+WAKE_UP_TASK = "turn"
+
+WAKE_UP_PATH = "/turns"
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUp:
+    """A delivered wake-up: the run of `mailbox` must read at `at` or later; `until` is the time that was requested.
+
+    `of_slot`: `at` is the end of a slot, so its messages were committed before.
+    """
+
+    mailbox: str
+    at: datetime
+    until: datetime
+    of_slot: bool = False
+
+    @classmethod
+    def from_payload(cls, payload: Any) -> Self:
+        """Parse the payload of a wake-up task. Raises `BadTaskEnvelope`."""
+        try:
+            times = datetime.fromisoformat(payload["at"]), datetime.fromisoformat(payload["until"])
+            return cls(str(payload["mailbox"]), *times, bool(payload.get("of_slot")))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadTaskEnvelope("A wake-up has a mailbox and two times.") from error
+
+
+def wake_up(mailbox: str, function: str, queue: str, until: datetime | None = None) -> Effect:
+    """Return the wake-up of a mailbox whose code is in `function`: at `until`, or soon after its commit."""
+    return Effect(
+        f"wake {mailbox}",
+        queue,
+        function,
+        WAKE_UP_TASK,
+        {"mailbox": mailbox},
+        WAKE_UP_PATH,
+        not_before=until,
+        wakes=True,
+    )
+
+
+def complete_wake_ups(effects: Iterable[Effect], committed_at: datetime) -> tuple[Effect, ...]:
+    """Return the effects of a commit, with names and times added to the wake-ups among them."""
+    return tuple(_complete_wake_up(effect, committed_at) if effect.wakes else effect for effect in effects)
+
+
+def _complete_wake_up(effect: Effect, committed_at: datetime) -> Effect:
+    furthest = committed_at + timedelta(seconds=LIMITS.delay_seconds_max)
+    until = effect.not_before or slot_end(committed_at, LIMITS.wake_up_slot_seconds)
+    at = min(until, furthest)
+    payload = {**effect.payload, "at": rfc3339(at), "until": rfc3339(until)}
+    payload |= {} if effect.not_before else {"of_slot": True}
+    due = at + timedelta(seconds=LIMITS.wake_up_margin_seconds)
+    return replace(effect, name=name_of(effect.name, microseconds(at)), payload=payload, not_before=due, wakes=False)

@@ -1,4 +1,4 @@
-"""Limits of no single subject, each with its reason, and the base class of every subject's limits.
+"""Limits of no single subject, each with its reason, the base class of every subject's limits, and declarations.
 
 Exceeding a limit is a problem that names the number. A limit that one subject alone uses is in
 `signalbox/SUBJECT/limits.py`; field names are unique over all of them. Limits that Firestore dictates are constants
@@ -117,3 +117,7 @@ class CoreLimits(Limits):
 
 
 LIMITS = CoreLimits()
+
+
+DECLARED: dict[str, str] = {}
+"""Declarations of the catalogue that decisions read, as JSON texts by name. The settings set them for the process."""

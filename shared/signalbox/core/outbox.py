@@ -20,7 +20,7 @@ from datetime import timedelta
 from itertools import islice, takewhile
 from typing import Any
 
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, complete_wake_ups
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import (
     Budget,
@@ -38,7 +38,6 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import PartlyEnqueued, Problem, TooLarge, Unavailable
 from signalbox.core.queries import Field
-from signalbox.core.wake_ups import completed
 
 COLLECTION = "outbox"
 
@@ -53,7 +52,7 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
     record = f"{COLLECTION}/{ports.store.new_id()}"
     committed = ports.store.commit([*writes, Put(record, to_record(effects), Must.NOT_EXIST)])
     try:
-        enqueue(ports, record, completed(effects, committed.commit_time))
+        enqueue(ports, record, complete_wake_ups(effects, committed.commit_time))
     except (Unavailable, Problem):
         ports.log.info("tasks left to the sweeper", outbox=record, tasks=len(effects))
     return committed
@@ -136,7 +135,7 @@ def _not_enqueued(snapshot: Snapshot) -> tuple[Effect, ...]:
     """Return the effects of an outbox record that are not marked as enqueued, wake-ups with their names."""
     assert snapshot.data is not None, "a query finds only records that exist"
     assert snapshot.create_time is not None, "a query finds only records that exist"
-    effects = completed(from_record(snapshot.data), snapshot.create_time)
+    effects = complete_wake_ups(from_record(snapshot.data), snapshot.create_time)
     return tuple(effect for effect in effects if effect.name not in snapshot.data.get("enqueued", {}))
 
 

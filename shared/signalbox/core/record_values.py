@@ -1,4 +1,4 @@
-"""The values that a record can hold, by Firestore's limits: sizes, levels, field names, integers, texts, times.
+"""The values that a record can hold, by Firestore's limits: sizes, levels, names, integers, texts, times, order.
 
 Both stores check every write with this module before they send anything, so they refuse the same writes for the same
 reasons. The figures are Firestore's documented limits, counted as its emulator counts them: a map and a list each count
@@ -14,10 +14,15 @@ and normalized like any other, and loses nothing.
     {"__bytes__": "AAEC"}                          in base64
     {"__geo_point__": [48.85, 2.35]}               latitude, longitude
     {"__reference__": "projects/…/documents/d/a"}  a record's whole name
+
+Firestore orders values of all types: null, booleans, NaN, numbers, times, texts, bytes, references, geographical
+points, lists, maps (`order_key`). In this order 1 equals 1.0, and 0.0 equals -0.0. Texts compare by code point (the
+order of their UTF-8), lists item by item, maps by their sorted entries, key before value; a prefix comes first.
 """
 
 import base64
 import binascii
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -289,3 +294,56 @@ class ValueRules:
 
 RECORD = ValueRules()
 """The rules for the fields of a record."""
+
+
+# --- the order of values ---
+
+
+Key = tuple[Any, ...]
+
+
+NULL_RANK, BOOLEAN_RANK, NAN_RANK, NUMBER_RANK, TIME_RANK, TEXT_RANK = range(6)
+
+BYTES_RANK, REFERENCE_RANK, POINT_RANK, LIST_RANK, MAP_RANK = range(6, 11)
+
+
+_RANKS: dict[type, int] = {bool: BOOLEAN_RANK, int: NUMBER_RANK, str: TEXT_RANK}
+
+
+def order_key(value: Any) -> Key:
+    """Return a tuple that Python orders and compares as Firestore does the value. It starts with the type's rank."""
+    rank = _RANKS.get(type(value))
+    return (rank, value) if rank is not None else _other_key(value)
+
+
+def _other_key(value: Any) -> Key:
+    if value is None:
+        return (NULL_RANK,)
+    if isinstance(value, float):
+        return (NAN_RANK,) if math.isnan(value) else (NUMBER_RANK, value)
+    if isinstance(value, datetime):
+        return (TIME_RANK, value)
+    if isinstance(value, list):
+        return (LIST_RANK, tuple(order_key(item) for item in value))
+    if mark := mark_of(value):
+        return _native_key(mark, value[mark])
+    return (MAP_RANK, tuple((key, order_key(value[key])) for key in sorted(value)))
+
+
+def _native_key(mark: str, held: Any) -> Key:
+    if mark == BYTES:
+        return (BYTES_RANK, raw_bytes(held))
+    return (REFERENCE_RANK, held.split("/")) if mark == REFERENCE else (POINT_RANK, tuple(held))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values are stored identically: 1 is not 1.0, 0.0 is not -0.0, NaN is NaN."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return repr(one) == repr(other)
+    return bool(one == other)

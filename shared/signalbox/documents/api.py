@@ -37,7 +37,7 @@ from signalbox.documents.service.documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import VersionsPage
-from signalbox.tasks.idempotency import idempotency_key, is_repeated
+from signalbox.tasks.machine import idempotency_key, is_repeated
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
 """The outcome of one of many documents: the document as stored, or why it is not.

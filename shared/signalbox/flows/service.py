@@ -15,14 +15,13 @@ from typing import Any
 
 from signalbox.core import listings, outbox
 from signalbox.core.calls import Call
-from signalbox.core.effects import Effect, name_of
+from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Ports, Query, Snapshot, Store
 from signalbox.core.problems import OtherBody, TooLarge
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
 from signalbox.core.times import EPOCH, rfc3339
-from signalbox.core.wake_ups import completed
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.machine.failures import Stuck, json_text, too_large
@@ -143,7 +142,7 @@ def _check_same_start(ports: Ports, header: FlowHeader) -> None:
         raise OtherBody(f"The flow {header.address.key!r} was started with other arguments.", field="id")
     if not before.begun and not before.end:
         wake = wake_flow(before.address.base, before.function)
-        ports.queue.create(completed([wake], read.read_time))
+        ports.queue.create(complete_wake_ups([wake], read.read_time))
 
 
 def _checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
@@ -182,7 +181,7 @@ def cancel(ports: Ports, address: FlowAddress, reason: str = "") -> None:
 def resume(ports: Ports, address: FlowAddress) -> None:
     """Wake a flow, so that a stuck one is replayed with the code that is deployed now. Raises `NoFlow`."""
     header, read_time = _read(ports.store, address)
-    ports.queue.create(completed([wake_flow(address.base, header.function)], read_time))
+    ports.queue.create(complete_wake_ups([wake_flow(address.base, header.function)], read_time))
 
 
 def _post(ports: Ports, header: FlowHeader, id_: str, message: Message) -> None:

@@ -24,13 +24,12 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from signalbox.core.effects import Effect, name_of
+from signalbox.core.effects import Effect, name_of, wake_up
 from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.outbox import to_record as outbox_record
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.core.times import EPOCH
-from signalbox.core.wake_ups import wake_up
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, Renew, Sleep, Step, SubFlow
 from signalbox.flows.machine.failures import too_large

@@ -13,12 +13,12 @@ from contextlib import suppress
 from datetime import timedelta
 
 from signalbox.core import outbox
+from signalbox.core.effects import complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, pause
 from signalbox.core.ports import Budget, Change, Conflict, Delete, Must, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Order
-from signalbox.core.wake_ups import completed
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.turns import release_effect, wake_flow
@@ -67,7 +67,7 @@ def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
         remove(ports, address, header)
     elif header:
         due_at = read.read_time + timedelta(seconds=LIMITS.flow_stuck_seconds)
-        ports.queue.create(completed([wake_flow(address.base, header.function)], read.read_time))
+        ports.queue.create(complete_wake_ups([wake_flow(address.base, header.function)], read.read_time))
         ports.store.commit([Change(listing.path, {DUE_AT: due_at}, listing.guard or Must.EXIST)])
     else:
         ports.store.commit([Delete(listing.path, listing.guard)])

@@ -22,13 +22,12 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import batches
 from signalbox.batches.service.batches import populate_whole
 from signalbox.core.calls import Call
-from signalbox.core.effects import Json
+from signalbox.core.effects import Json, complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.ports import AlreadyExists, Conflict, Ports
 from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, UnknownTask
 from signalbox.core.times import rfc3339
-from signalbox.core.wake_ups import completed
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import step_outcome, wake_flow
@@ -123,7 +122,7 @@ def _is_known(ports: Ports, step: StepOfFlow) -> bool:
     message = message_path(base, Result(step.wait, CallOutcome()).id_for(step.address))
     posted, header = ports.store.read(message, header_path(base))
     if posted.data is not None:
-        ports.queue.create(completed([wake_flow(base, step.function)], posted.read_time))
+        ports.queue.create(complete_wake_ups([wake_flow(base, step.function)], posted.read_time))
         return True
     flow = header_of(header, step.address)
     return flow is None or flow.execution_id != step.wait.execution_id or step.wait.path not in flow.pending
@@ -160,13 +159,13 @@ def post_result(ports: Ports, base: str, function: str, result: Result) -> None:
     except AlreadyExists:
         _wake(ports, base, function)
     else:
-        ports.queue.create(completed([wake_flow(base, function)], commit_time))
+        ports.queue.create(complete_wake_ups([wake_flow(base, function)], commit_time))
 
 
 def _wake(ports: Ports, base: str, function: str) -> None:
     """Wake a flow for a result that an earlier delivery may have posted. Raises `Unavailable`."""
     [header] = ports.store.read(header_path(base), fields=())
-    ports.queue.create(completed([wake_flow(base, function)], header.read_time))
+    ports.queue.create(complete_wake_ups([wake_flow(base, function)], header.read_time))
 
 
 def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Any, Literal, Self
 
 from signalbox.core import values
-from signalbox.core.declarations import DECLARED
+from signalbox.core.limits import DECLARED
 from signalbox.core.values import same
 from signalbox.history.limits import LIMITS
 

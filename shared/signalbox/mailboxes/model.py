@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
+from signalbox.core.effects import WakeUp
 from signalbox.core.problems import Problem
 from signalbox.core.times import EPOCH
-from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.problems import MethodFailed
 
 MAILBOX = "mailbox"

@@ -12,12 +12,11 @@ from datetime import timedelta
 from typing import Any
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, WakeUp, complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, pause
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Put, Snapshot
 from signalbox.core.problems import OtherBody, Unavailable
-from signalbox.core.wake_ups import WakeUp, completed
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.machine import has_read
 from signalbox.mailboxes.model import Delivery
@@ -65,7 +64,7 @@ def is_over(wake: WakeUp, header: Snapshot) -> bool:
 def wake_again(ports: Ports, next_wake: Effect, wake: WakeUp, mailbox: Mailbox) -> None:
     """Enqueue the next wake-up if this one was for a time that the queue could not reach."""
     if wake.until > wake.at:
-        ports.queue.create(completed([next_wake], mailbox.read_time))
+        ports.queue.create(complete_wake_ups([next_wake], mailbox.read_time))
 
 
 # --- posts ---
@@ -82,7 +81,7 @@ def post(ports: Ports, message: Put, wake: Effect) -> Snapshot | None:
         [stored] = ports.store.read(message.path)
         check_same_body(stored, message.data)
         if stored.data is not None and "since" in stored.data:
-            ports.queue.create(completed([wake], stored.read_time))
+            ports.queue.create(complete_wake_ups([wake], stored.read_time))
         return stored
     return None
 

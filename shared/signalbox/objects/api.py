@@ -17,7 +17,7 @@ from typing import Any
 from signalbox.adapters import runtime
 from signalbox.adapters.http.deployed_tasks import check_deployed, deployed
 from signalbox.adapters.settings import settings
-from signalbox.core import flow_hooks
+from signalbox.core import calls
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json
 from signalbox.core.names import CALL_OBJECT
@@ -50,7 +50,7 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, NotReady
 from signalbox.objects.service import Code
-from signalbox.tasks.idempotency import idempotency_key
+from signalbox.tasks.machine import idempotency_key
 
 # --- classes ---
 
@@ -190,7 +190,7 @@ class Method:
         """
         if is_running():
             return self._send(arguments)
-        if command := flow_hooks.object_command(self.address, self.name, arguments):
+        if command := calls.object_command(self.address, self.name, arguments):
             return self._in_flow(command)
         local = local_classes.get()
         local.function_of(self.address.name)

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, wake_up
 from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Must, Put, Snapshot, Write
 from signalbox.core.queries import Field
-from signalbox.core.wake_ups import wake_up
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import ObjectAddress, message_path
 from signalbox.mailboxes.storage import header_put, message_put

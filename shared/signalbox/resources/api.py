@@ -15,9 +15,8 @@ from signalbox.adapters.http.routes import Request
 from signalbox.core.queries import Operator
 from signalbox.functions import Function
 from signalbox.resources.http import Action, Fields, Hooks, ResourceRoutes
-from signalbox.resources.model.classes import Model
 from signalbox.resources.model.fields import Hidden, ReadOnly, RefersTo
-from signalbox.resources.model.items import Resource
+from signalbox.resources.model.items import Model, Resource
 
 __all__ = ["Hidden", "Options", "ReadOnly", "RefersTo", "add_resource", "resource"]
 

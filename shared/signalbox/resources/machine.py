@@ -6,9 +6,8 @@ from typing import Any
 from signalbox.core.problems import FieldError, InvalidFields
 from signalbox.documents.model import Content
 from signalbox.resources.model import fields as resources_fields
-from signalbox.resources.model.classes import Model
 from signalbox.resources.model.fields import META, SEPARATOR
-from signalbox.resources.model.items import Values, default_of, keys_in
+from signalbox.resources.model.items import Model, Values, default_of, keys_in
 
 ERRORS_MAX = 100
 """Errors in one answer: a list may have many invalid members."""

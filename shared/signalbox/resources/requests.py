@@ -18,16 +18,15 @@ from functools import cmp_to_key
 from typing import Any, Self
 
 from signalbox.core import listings
-from signalbox.core.ordering import Key, order_key
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ID, Condition, Operator, Order, with_implied
 from signalbox.core.queries import Field as core_Field
+from signalbox.core.record_values import Key, order_key
 from signalbox.documents.model import Content
 from signalbox.documents.requests import FindRequest
 from signalbox.resources.limits import LIMITS
-from signalbox.resources.model.classes import Model
 from signalbox.resources.model.fields import DATETIME, META, Field, key_of
-from signalbox.resources.model.items import Resource
+from signalbox.resources.model.items import Model, Resource
 
 SUFFIXES: Mapping[str, Operator] = {
     "_ne": "!=",

@@ -10,7 +10,7 @@ from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores import service
 from signalbox.semaphores.model import Lease
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
-from signalbox.tasks.idempotency import content_of, hold, idempotency_key
+from signalbox.tasks.machine import content_of, hold, idempotency_key
 
 LEASE_SECONDS_DEFAULT = 600.0
 """The time that a task of Cloud Tasks may run, unless the semaphore sets another."""

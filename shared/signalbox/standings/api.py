@@ -18,7 +18,7 @@ from signalbox.core.names import TASKS_QUEUE
 from signalbox.functions import Function
 from signalbox.standings import service
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.declarations import Declaration, Threshold
+from signalbox.standings.model.standings import Declaration, Threshold
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey, join
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest
 from signalbox.tasks.api import Task

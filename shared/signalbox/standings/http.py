@@ -7,7 +7,7 @@ from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.standings import service
-from signalbox.standings.model.declarations import Declaration
+from signalbox.standings.model.standings import Declaration
 from signalbox.standings.model.yokes import Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest, RemoveRequest, standing_key
 from signalbox.standings.service import Page

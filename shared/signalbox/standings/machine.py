@@ -62,17 +62,18 @@ from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds, slot_end
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.declarations import Declarations, Threshold
 from signalbox.standings.model.standings import (
     NOT_COUNTED,
     Adjustment,
     Counted,
+    Declarations,
     Entries,
     Move,
     Moves,
     Place,
     Recount,
     Standing,
+    Threshold,
 )
 from signalbox.standings.model.yokes import ZERO, StandingKey, Tally, Value, Yoke, YokeKey
 

@@ -17,8 +17,7 @@ from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.times import rfc3339
 from signalbox.standings import machine
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, recount_task
-from signalbox.standings.model.declarations import Declaration, Declarations
-from signalbox.standings.model.standings import Standing
+from signalbox.standings.model.standings import Declaration, Declarations, Standing
 from signalbox.standings.model.yokes import COUNTED, DECLARED, YOKES, StandingKey, Yoke, YokeKey, collection_of
 from signalbox.standings.problems import NoStanding
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest

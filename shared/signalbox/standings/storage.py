@@ -15,8 +15,7 @@ from signalbox.core.reads import is_full
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import Change, LoadedStanding, Visit, WalkedPages
-from signalbox.standings.model.declarations import Declarations
-from signalbox.standings.model.standings import Adjustment, Counted, Recount, Standing
+from signalbox.standings.model.standings import Adjustment, Counted, Declarations, Recount, Standing
 from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Tally, Value, Yoke, YokeKey
 
 # --- visits ---

@@ -7,9 +7,9 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.deployed_tasks import deployed
-from signalbox.core import calls, flow_hooks
+from signalbox.core import calls
 from signalbox.core.effects import Json
-from signalbox.tasks.idempotency import content_of, idempotency_key, is_repeated
+from signalbox.tasks.machine import content_of, idempotency_key, is_repeated
 from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.requests.signatures import Signature
@@ -66,7 +66,7 @@ class Task(Generic[P, R]):
         """
         self._signature.check(arguments)
         call = Call(self._function, self.name, arguments, self.queue).checked(self.name)
-        flow_hooks.note_created(call, f"{self.name}.call()")
+        calls.note_created(call, f"{self.name}.call()")
         return call
 
     def run(self, payload: Mapping[str, Any], subject: TaskSubject | None, context: TaskContext) -> Any:

@@ -36,14 +36,27 @@ The failure of a task, in each state and after each command:
 
 A task that releases its lease between attempts (`release_on_failure`) waits for a permit again, and its next attempt
 continues its count. The id of that wait is derived from the grant, so every delivery makes the same wait.
+
+The calls that a task makes have idempotency keys, so that a second delivery repeats them and adds none. A task's
+operation id is the same in every delivery. A key consists of the operation, the content of the call (with its payload),
+and the number of identical calls before it. So the order of different calls does not matter. A lease that the task
+holds counts as the lease of its semaphore, since each delivery holds it under another token.
 """
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
+from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
-from signalbox.critical_sections.model import Grant
+from signalbox.core.times import rfc3339
+from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.critical_sections.requests import SectionRequest
+from signalbox.semaphores.model import Lease
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, Failure, failure_path
 
@@ -105,3 +118,70 @@ def retry_task(failure: Failure) -> Effect:
     """Return the task that runs a failed task again, under a name of its own: one for each failure."""
     path, name, call = f"/tasks/{failure.call.task}", name_of(failure_path(failure.id), "retry"), failure.call
     return Effect(name, call.queue, call.function, call.task, call.payload, path, context=failure.context)
+
+
+# --- idempotency keys of its calls ---
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningTask:
+    operation: str
+    is_repeated: bool
+    calls: Counter[str] = field(default_factory=Counter)
+    leases: dict[Any, str] = field(default_factory=dict)
+
+
+_running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", default=None)
+
+
+@contextmanager
+def idempotent_calls(operation: str, *, is_repeated: bool = True) -> Iterator[None]:
+    """Derive the keys of all calls inside the context from `operation`; its delivery may be a repeated one."""
+    token = _running_task.set(_RunningTask(operation, is_repeated))
+    try:
+        yield
+    finally:
+        _running_task.reset(token)
+
+
+def is_repeated() -> bool:
+    """Return whether the running task was delivered before, or may have been."""
+    task = _running_task.get()
+    return task is None or task.is_repeated
+
+
+def hold(lease: object) -> None:
+    """Remember the running task's lease, to replace it in the content of the task's calls. Ignore other subjects."""
+    task = _running_task.get()
+    if task is not None and isinstance(lease, Lease):
+        parts = (lease.id, lease.token, rfc3339(lease.ends_at))
+        task.leases.update(dict.fromkeys(parts, f"lease of {lease.semaphore}"))
+    if task is not None and isinstance(lease, SectionRun):
+        task.leases.update(dict.fromkeys((lease.token, rfc3339(lease.ends_at)), f"run of {lease.key}"))
+
+
+def content_of(call: Call) -> str:
+    """Return a call's content as text: the same in every delivery of the task that makes the call."""
+    payload = _without_leases(call.payload, _running_task.get())
+    return json.dumps([call.function, call.task, call.queue, payload], sort_keys=True)
+
+
+def idempotency_key(*call: object) -> str | None:
+    """Return the key of a call that is made now; None outside of tasks, where a repeat cannot be recognised."""
+    task = _running_task.get()
+    if task is None:
+        return None
+    name = name_of(*(_without_leases(part, task) for part in call))
+    task.calls[name] += 1
+    return name_of(task.operation, name, task.calls[name])
+
+
+def _without_leases(value: Any, task: _RunningTask | None) -> Any:
+    """Replace the parts of the task's own leases in a value."""
+    if isinstance(value, Mapping):
+        return {name: _without_leases(item, task) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_leases(item, task) for item in value]
+    if task is None or isinstance(value, bool) or not isinstance(value, str | int):
+        return value
+    return task.leases.get(value, value)

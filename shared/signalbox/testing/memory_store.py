@@ -18,9 +18,8 @@ from operator import ge, gt, itemgetter, le, lt
 from threading import RLock
 from typing import Any
 
-from signalbox.adapters.record_ids import random_id
+from signalbox.adapters.clock import random_id
 from signalbox.core.keys import check_path
-from signalbox.core.ordering import NAN_RANK, NULL_RANK, Key, order_key, same
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,
@@ -45,7 +44,17 @@ from signalbox.core.ports import (
 from signalbox.core.problems import Problem
 from signalbox.core.queries import ID, Condition, Field
 from signalbox.core.reads import count_fitting
-from signalbox.core.record_values import INTEGER_MAX, RECORD_BYTES_MAX, map_bytes, record_bytes
+from signalbox.core.record_values import (
+    INTEGER_MAX,
+    NAN_RANK,
+    NULL_RANK,
+    RECORD_BYTES_MAX,
+    Key,
+    map_bytes,
+    order_key,
+    record_bytes,
+    same,
+)
 from signalbox.core.times import instant, microseconds
 from signalbox.core.validation import (
     check_commit,

@@ -15,8 +15,7 @@ from signalbox.core.ports import Committed, Conflict, Delete, Ports, Put, Snapsh
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import machine, storage, tasks
 from signalbox.standings.machine import Change, LoadedStanding, Visit
-from signalbox.standings.model.declarations import Threshold
-from signalbox.standings.model.standings import Counted, Place, Recount, Standing
+from signalbox.standings.model.standings import Counted, Place, Recount, Standing, Threshold
 from signalbox.standings.model.yokes import COUNTED, ZERO, StandingKey, Tally
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads
 from signalbox.testing.expiry_policies import POLICIES

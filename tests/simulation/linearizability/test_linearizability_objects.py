@@ -15,11 +15,10 @@ from unittest import mock
 import pytest
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, WakeUp
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model import Delivery, ObjectAddress, message_path
 from signalbox.objects import model, service, storage
 from signalbox.objects.machine.classes import ObjectClass

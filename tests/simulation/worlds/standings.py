@@ -23,8 +23,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.standings import service, tasks
-from signalbox.standings.model.declarations import Declaration, Declarations, Threshold
-from signalbox.standings.model.standings import Standing
+from signalbox.standings.model.standings import Declaration, Declarations, Standing, Threshold
 from signalbox.standings.model.yokes import (
     COUNTED,
     DECLARED,

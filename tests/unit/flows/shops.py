@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from signalbox.core.calls import Call
-from signalbox.core.effects import Effect
+from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
-from signalbox.core.wake_ups import TASK, WakeUp
 from signalbox.flows import http, service, tasks
 from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
 from signalbox.mailboxes.model import Delivery
@@ -60,7 +59,7 @@ class Shop:
         attempt = Attempt(
             task.name, task.context, deliveries, deliveries, task.function, task.task, task.payload, task.queue
         )
-        if task.task == TASK:
+        if task.task == WAKE_UP_TASK:
             tasks.run_turn(self.ports, self.flows, Delivery(WakeUp.from_payload(task.payload), task.name, deliveries))
         elif task.task in tasks.OWN_TASKS:
             tasks.run_own_task(self.ports, attempt)

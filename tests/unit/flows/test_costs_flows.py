@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.adapters.meter import Cost
 from signalbox.core.calls import Call
-from signalbox.core.wake_ups import TASK
+from signalbox.core.effects import WAKE_UP_TASK
 from signalbox.flows import service
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
@@ -163,7 +163,7 @@ def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_somet
     wake_ups = []
     for number in range(5):
         shop.event("events", "approved", id_=f"e{number}")
-        wake_ups.append(shop.take(TASK))
+        wake_ups.append(shop.take(WAKE_UP_TASK))
         shop.world.pass_time(0.25)
     first, *_, last = wake_ups
     shop.world.pass_time(10)
@@ -171,5 +171,5 @@ def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_somet
     shop.event("events", "approved", id_="newer")
     assert shop.world.cost_of(lambda: shop.deliver(first)) == Cost(round_trips=1, reads=2)
     assert shop.status("events")["log_length"] == 5
-    shop.deliver(shop.take(TASK))
+    shop.deliver(shop.take(WAKE_UP_TASK))
     assert shop.status("events")["log_length"] == 6

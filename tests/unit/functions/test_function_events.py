@@ -11,7 +11,7 @@ from signalbox.adapters import runtime
 from signalbox.batches.api.liveness import FRESH_SECONDS, is_live
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.ports import Ports
-from signalbox.tasks.idempotency import idempotency_key, idempotent_calls
+from signalbox.tasks.machine import idempotency_key, idempotent_calls
 from signalbox.testing.memory_store import MemoryStore
 
 

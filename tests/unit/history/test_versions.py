@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.meter import Cost
-from signalbox.core.authors import acting, of_user
+from signalbox.core.identity import acting, author_of_user
 from signalbox.core.listings import Listing
 from signalbox.core.ports import Delete
 from signalbox.core.times import rfc3339
@@ -188,7 +188,7 @@ def test_a_version_is_read_by_any_time_at_which_the_document_held_it(at: Front) 
 
 
 def test_versions_are_listed_with_author_and_time_in_pages(at: Front) -> None:
-    with acting(of_user("ann")):
+    with acting(author_of_user("ann")):
         at.world.put("c-1", n=1)
     at.ask("PUT", "/c-1", {"n": 2})
     first = at.ask("GET", "/c-1/versions?limit=1").json

@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core.calls import Call
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, WakeUp
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, UnknownTask
-from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model import Delivery, ObjectAddress
 from signalbox.objects import model, service
 from signalbox.objects.machine.classes import ObjectClass, Reference, send_post, send_task

@@ -12,8 +12,17 @@ from signalbox.core.ports import Delete, Put, Snapshot
 from signalbox.standings import machine, tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import LoadedStanding, Visit, WalkedPages
-from signalbox.standings.model.declarations import Declaration, Declarations, Threshold
-from signalbox.standings.model.standings import Adjustment, Counted, Move, Place, Recount, Standing
+from signalbox.standings.model.standings import (
+    Adjustment,
+    Counted,
+    Declaration,
+    Declarations,
+    Move,
+    Place,
+    Recount,
+    Standing,
+    Threshold,
+)
 from signalbox.standings.model.yokes import ZERO, StandingKey, Tally, Yoke, YokeKey
 from signalbox.standings.storage import AdjustmentsPage
 from signalbox.testing.limits import replaced

@@ -20,7 +20,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.wrappers import Request
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http import service_part
+from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.responses import Response, problem_response, response_of
 from signalbox.adapters.settings import settings
 from signalbox.core.problems import NotFound
@@ -86,7 +86,7 @@ def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
     """Pass ``/`` as the path where nothing follows the function's name, and which part is served at this address."""
 
     def in_its_place(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        here = {"PATH_INFO": environ["PATH_INFO"] or "/", service_part.ENVIRONMENT_KEY: part}
+        here = {"PATH_INFO": environ["PATH_INFO"] or "/", cloud_run.ENVIRONMENT_KEY: part}
         return app({**environ, **here}, start_response)
 
     return in_its_place

@@ -13,7 +13,6 @@ from google.cloud.firestore_v1.types import Write as WriteType
 from google.cloud.firestore_v1.types import query as types
 
 from signalbox.adapters.firestore.values import decode, decode_fields, field_path, fill, fill_timestamp, timestamp
-from signalbox.core.ordering import NAN_RANK, NULL_RANK, order_key
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,
@@ -31,6 +30,7 @@ from signalbox.core.ports import (
 )
 from signalbox.core.queries import ID, Condition, Field, Order
 from signalbox.core.reads import snapshot_bytes
+from signalbox.core.record_values import NAN_RANK, NULL_RANK, order_key
 from signalbox.core.validation import full_order, is_descending, is_server_value, operands
 
 _Write = WriteType.pb()

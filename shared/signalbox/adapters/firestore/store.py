@@ -21,6 +21,7 @@ from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrp
 from google.cloud.firestore_v1.types import firestore as types
 from grpc import StatusCode
 
+from signalbox.adapters.clock import random_id
 from signalbox.adapters.firestore.errors import (
     MissingIndex,
     code_numbered,
@@ -41,7 +42,6 @@ from signalbox.adapters.firestore.messages import (
 )
 from signalbox.adapters.firestore.values import decode, field_path, timestamp
 from signalbox.adapters.raw_rpcs import routing, serialized
-from signalbox.adapters.record_ids import random_id
 from signalbox.core.keys import check_path
 from signalbox.core.ports import Committed, Guard, Outcome, Query, Snapshot, Write
 from signalbox.core.problems import Problem, TooLarge, Unavailable

@@ -27,7 +27,7 @@ from typing import Any
 import flask
 from google.auth import jwt
 
-from signalbox.adapters.http.calling_accounts import SIGNATURE_REMOVED, identity_header
+from signalbox.adapters.http.cloud_run import SIGNATURE_REMOVED, identity_header
 from signalbox.adapters.settings import settings
 from signalbox.core.identity import CLOCK_SKEW_SECONDS, Expected, check_claims
 from signalbox.core.problems import PermissionDenied, Problem, Unauthenticated, Unavailable

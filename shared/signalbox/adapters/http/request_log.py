@@ -14,7 +14,7 @@ import flask
 from signalbox.adapters import runtime
 from signalbox.adapters.logs import Headers, traced, traceparent_of
 from signalbox.adapters.meter import measure
-from signalbox.core import authors
+from signalbox.core import identity
 
 STATUS_UNHANDLED = 500
 
@@ -35,7 +35,7 @@ def logged_request(function: str, headers: Headers, **labels: object) -> Iterato
     The function is the author of everything that is written in the meantime.
     """
     log_entry, started = LogEntry(), time.perf_counter()
-    with traced(traceparent_of(headers)), measure() as cost, authors.acting(authors.of_function(function)):
+    with traced(traceparent_of(headers)), measure() as cost, identity.acting(identity.author_of_function(function)):
         try:
             yield log_entry
         finally:

@@ -20,7 +20,7 @@ from werkzeug.http import parse_etags
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.bodies import BODY_BYTES_MAX, LINES, json_body, json_line_stream, json_lines
-from signalbox.adapters.http.calling_accounts import calling_account
+from signalbox.adapters.http.cloud_run import calling_account
 from signalbox.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import (
@@ -32,10 +32,9 @@ from signalbox.adapters.http.responses import (
     unavailable_response,
 )
 from signalbox.adapters.settings import settings
-from signalbox.core import authors
-from signalbox.core.authors import AUTHOR
+from signalbox.core import identity
 from signalbox.core.effects import Json
-from signalbox.core.identity import User
+from signalbox.core.identity import AUTHOR, User
 from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 
 ANY_ORIGIN = "*"
@@ -259,7 +258,7 @@ class Routes:
             if route.method == method:
                 parsed = Request(request, user, is_open=self._function in settings().open_functions)
                 route.check_query(parsed)
-                with authors.acting(_author(request, user)):
+                with identity.acting(_author(request, user)):
                     return route.handler(parsed, **parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
 
@@ -275,9 +274,9 @@ class Routes:
 def _author(request: flask.Request, user: User | None) -> str:
     """Return the author of a request's writes: its user, else the account that calls, else this function."""
     if user:
-        return authors.of_user(user.id)
+        return identity.author_of_user(user.id)
     account = calling_account(request)
-    return authors.of_account(account) if account else AUTHOR.get()
+    return identity.author_of_account(account) if account else AUTHOR.get()
 
 
 def _no_route(methods: list[str], requested: str) -> Problem:

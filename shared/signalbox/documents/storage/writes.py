@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from signalbox.core import outbox
-from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.identity import AUTHOR
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.ports import Conflict, Delete, Must, Outcome, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable

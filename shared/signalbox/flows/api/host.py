@@ -8,7 +8,7 @@ from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.tasks import TaskDelivery
 from signalbox.adapters.settings import settings
-from signalbox.core import flow_hooks
+from signalbox.core import calls
 from signalbox.core.effects import Json
 from signalbox.flows import http, tasks
 from signalbox.flows.api.runs import REGISTRY, Flow, P, R
@@ -93,5 +93,5 @@ def _refusal() -> Exception | None:
     return InFlow(text) if is_running() else None
 
 
-flow_hooks.install(_object_command, _note_created)
+calls.install_flow_hooks(_object_command, _note_created)
 runtime.refuse_where(_refusal)

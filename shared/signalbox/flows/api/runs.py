@@ -23,7 +23,7 @@ from signalbox.flows.machine.commands import SubFlow, created, is_running
 from signalbox.flows.model import RUNNING, STUCK, FlowAddress, FlowDefinition, FlowHeader, Flows
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model import CodeRegistry
-from signalbox.tasks.idempotency import idempotency_key
+from signalbox.tasks.machine import idempotency_key
 
 P = ParamSpec("P")
 R = TypeVar("R")

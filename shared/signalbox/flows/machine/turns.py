@@ -59,12 +59,11 @@ from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.effects import Effect, name_of
+from signalbox.core.effects import Effect, name_of, wake_up
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
 from signalbox.core.problems import BadArgument, Problem, TooLarge
 from signalbox.core.times import EPOCH, rfc3339
-from signalbox.core.wake_ups import wake_up
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Lock, Renew, Sleep, Step
 from signalbox.flows.machine.driver import Driver, Position, replay

@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect, name_of
+from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.ports import Delete, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Unavailable
-from signalbox.core.wake_ups import completed
 from signalbox.flows import storage
 from signalbox.flows.machine.turns import FlowTurn, step_effect
 from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
@@ -43,7 +42,7 @@ def _wakes_no_other_run(_: Any) -> Iterator[Effect]:
 def _enqueues_without_outbox(ports: Ports, commit: storage.Commit) -> None:
     """Enqueue the tasks after the commit, without a record of them."""
     committed = ports.store.commit(commit.writes)
-    ports.queue.create(completed(commit.effects, committed.commit_time))
+    ports.queue.create(complete_wake_ups(commit.effects, committed.commit_time))
 
 
 def _of_any_execution(turn: FlowTurn, message: Result, now: datetime) -> None:

@@ -8,10 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.core.effects import Effect, name_of
+from signalbox.core.effects import Effect, WakeUp, complete_wake_ups, name_of
 from signalbox.core.ports import AlreadyExists, Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable
-from signalbox.core.wake_ups import WakeUp, completed
 from signalbox.mailboxes import service as mailboxes_service
 from signalbox.mailboxes import storage as mailboxes_storage
 from signalbox.mailboxes.machine import has_read
@@ -23,7 +22,7 @@ from tests.simulation.faults.objects.planting import in_objects
 from tests.simulation.faults.points import original
 
 effects_of = storage.effects_of
-complete = original("core._completed")
+complete = original("core._complete_wake_up")
 commit = original("core.commit")
 run = original("objects.run")
 post = mailboxes_service.post
@@ -35,7 +34,7 @@ def _posted_without_outbox(ports: Ports, message: Put, wake: Effect) -> Any:
         committed = ports.store.commit([message])
     except AlreadyExists:
         return post(ports, message, wake)
-    return ports.queue.create(completed([wake], committed.commit_time))
+    return ports.queue.create(complete_wake_ups([wake], committed.commit_time))
 
 
 def _slot_before_commit(ports: Ports, writes: Any, effects: Sequence[Effect] = ()) -> Any:
@@ -43,7 +42,7 @@ def _slot_before_commit(ports: Ports, writes: Any, effects: Sequence[Effect] = (
     if not any(effect.wakes for effect in effects):
         return commit(ports, writes, effects)
     now = ports.store.read("clock/now")[0].read_time
-    return commit(ports, writes, completed(effects, now))
+    return commit(ports, writes, complete_wake_ups(effects, now))
 
 
 def _not_checked(_: WakeUp, __: Mailbox) -> None:
@@ -99,6 +98,6 @@ FAULTS = (
     in_objects("obj-6", "no trust in the turn that made the header", "mailboxes.is_over", _read_since),
     in_objects("obj-11", "waiting for the time", "mailboxes.due_messages", _always_due),
     in_objects("obj-11", "waking again", "mailboxes.wake_again", _not_again),
-    in_objects("obj-11", "the next time in the name", "core._completed", _named_by_its_end),
+    in_objects("obj-11", "the next time in the name", "core._complete_wake_up", _named_by_its_end),
     in_objects("obj-13", "no definite no", "objects.run", _permanent),
 )

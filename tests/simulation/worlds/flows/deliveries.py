@@ -10,10 +10,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from signalbox.core.effects import Effect
+from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.wake_ups import TASK, WakeUp
 from signalbox.flows import tasks as flows_tasks
 from signalbox.mailboxes.model import Delivery
 from signalbox.objects import service
@@ -71,7 +70,7 @@ class FlowDeliveries:
         what = effect.function, effect.task, effect.payload, effect.queue
         attempt = Attempt(effect.name, effect.context, 0, before, *what)
         flows = self.code().flows()
-        if effect.task == TASK:
+        if effect.task == WAKE_UP_TASK:
             flows_tasks.run_turn(ports, flows, Delivery(WakeUp.from_payload(effect.payload), effect.name, before))
         elif effect.task in flows_tasks.OWN_TASKS:
             flows_tasks.run_own_task(ports, attempt)
@@ -110,5 +109,5 @@ class FlowDeliveries:
     def _reused(self, effect: Effect) -> None:
         """Check a second creation. One of a release may come: each branch that ends asks for it, hours apart."""
         self._deliveries[effect.name] = 0
-        if effect.function == FUNCTION and effect.task != TASK and effect.payload.get("act") != "release":
+        if effect.function == FUNCTION and effect.task != WAKE_UP_TASK and effect.payload.get("act") != "release":
             allow_from_an_old_outbox_record(self.world, effect)

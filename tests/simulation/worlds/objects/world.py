@@ -21,11 +21,10 @@ from dataclasses import replace
 from random import Random
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, WakeUp
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import OtherBody, Problem, Unavailable
-from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model import Delivery, ObjectAddress
 from signalbox.objects import service
 from signalbox.objects.model import CallPlace
