@@ -98,6 +98,11 @@ class Settings:
         """Return the account as which a queue's tasks call; empty if they call without a token."""
         return self.tasks_account.replace(QUEUE, queue)
 
+    @property
+    def scheduler_accounts(self) -> frozenset[str]:
+        """The account of schedules, if one is configured."""
+        return frozenset(filter(None, [self.scheduler_account]))
+
     def task_callers(self, function: str) -> frozenset[str]:
         """Return the accounts that may call a function's tasks: those of its queues. Empty if none is configured."""
         if self.tasks_account and QUEUE not in self.tasks_account:

@@ -15,8 +15,7 @@ routes = Routes("verifications")
 @routes.on("POST", "/")
 def begin(request: Request) -> Response:
     ports = runtime.ports()
-    operation = request.header("Idempotency-Key") or request.header("X-CloudScheduler-ScheduleTime")
-    return Response(202, rendered(verifications.begin(ports, operation or ports.store.new_id())))
+    return Response(202, rendered(verifications.begin(ports, request.operation or ports.store.new_id())))
 
 
 @routes.on("GET", "/")

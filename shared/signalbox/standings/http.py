@@ -61,8 +61,7 @@ def kinds(_: Request) -> Response:
 @standing_routes.on("POST", "/")
 def count_all(request: Request) -> Response:
     ports = runtime.ports()
-    operation = request.header("Idempotency-Key") or request.header("X-CloudScheduler-ScheduleTime")
-    service.begin_walk(ports, operation or ports.store.new_id())
+    service.begin_walk(ports, request.operation or ports.store.new_id())
     return Response(202)
 
 

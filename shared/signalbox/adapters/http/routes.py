@@ -90,17 +90,44 @@ METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Request:
-    """A request, parsed and checked part by part as a handler reads it.
+    """A request to `function`, parsed and checked part by part as a handler reads it."""
 
-    `is_open`: the function is open to the network, so the platform has not checked the caller.
-    """
+    __slots__ = ("_function", "_raw", "_user")
 
-    __slots__ = ("_raw", "_user", "is_open")
-
-    def __init__(self, raw: flask.Request, user: User | None = None, *, is_open: bool = False) -> None:
+    def __init__(self, raw: flask.Request, user: User | None = None, *, function: str = "") -> None:
         self._raw = raw
         self._user = user
-        self.is_open = is_open
+        self._function = function
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the function is open to the network, so that the platform has not checked the caller."""
+        return self._function in settings().open_functions
+
+    @property
+    def schedule(self) -> str | None:
+        """The name and the time of the schedule that calls, as one text; None if the request is not a scheduled one.
+
+        Raises `Unauthenticated` or `PermissionDenied` if another caller sends the scheduler's headers, `Unavailable`
+        if the scheduler's token cannot be verified now.
+        """
+        at = self.header("X-CloudScheduler-ScheduleTime")
+        if at is None:
+            return None
+        from signalbox.adapters.http.caller_auth import refusal  # google-auth is for functions with such callers
+
+        if refused := refusal(self._raw, self._function, settings().scheduler_accounts):
+            raise refused
+        return f"{self.header('X-CloudScheduler-JobName')} {at}"
+
+    @property
+    def operation(self) -> str | None:
+        """The identity of what a caller may repeat: its schedule with the time, or its `Idempotency-Key`; None: none.
+
+        Raises as `schedule` does.
+        """
+        schedule, key = self.schedule, self.header("Idempotency-Key")
+        return f"schedule {schedule}" if schedule else key and f"key {key}"
 
     @property
     def user(self) -> User:
@@ -256,7 +283,7 @@ class Routes:
         method = "GET" if request.method == "HEAD" else request.method
         for route, parameters in matching:
             if route.method == method:
-                parsed = Request(request, user, is_open=self._function in settings().open_functions)
+                parsed = Request(request, user, function=self._function)
                 route.check_query(parsed)
                 with identity.acting(_author(request, user)):
                     return route.handler(parsed, **parameters)

@@ -65,8 +65,9 @@ def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
         def handle(_: flask.Request) -> None:
             handler()
 
-        accounts = lambda: frozenset(filter(None, [settings().scheduler_account]))  # noqa: E731 - read at each call: tests replace the settings
-        return _entry_point(function, _Invocation(accounts, handle, "scheduled call abandoned"))
+        return _entry_point(
+            function, _Invocation(lambda: settings().scheduler_accounts, handle, "scheduled call abandoned")
+        )
 
     return decorate
 

@@ -15,14 +15,9 @@ routes = Routes("tasks")
 
 @routes.on("POST", "/")
 def enqueue(request: Request) -> Response:
-    id_ = request.header("Idempotency-Key") or _scheduled(request)
-    enqueue_request = EnqueueRequest.from_request(request.json_object(), id_)
+    enqueue_request = EnqueueRequest.from_request(
+        request.json_object(), request.header("Idempotency-Key") or "", schedule=request.schedule or ""
+    )
     check_calls(request, **{"": enqueue_request.call})
     enqueued = enqueues.by_id if enqueue_request.id else enqueues.every_time
     return Response(202, {"operation": enqueued(runtime.ports(), enqueue_request)})
-
-
-def _scheduled(request: Request) -> str:
-    """Return the id of a scheduled call: each time of a schedule counts once, however often it is called."""
-    at = request.header("X-CloudScheduler-ScheduleTime")
-    return f"schedule {request.header('X-CloudScheduler-JobName')} {at}" if at else ""

@@ -25,11 +25,15 @@ _CALL = ("function", "task", "payload", "queue", "delay_seconds")
 
 @dataclass(frozen=True, slots=True)
 class EnqueueRequest:
-    """A call to enqueue: at the time `at`, if given, and once for an `id`, if given. Raises `BadCall` or `BadKey`."""
+    """A call to enqueue: at the time `at`, if given, and once for an `id`, if given. Raises `BadCall` or `BadKey`.
+
+    `by_schedule`: the id is a schedule's name and time, of which no caller's id takes the place.
+    """
 
     call: Call
     id: str = ""
     at: datetime | None = None
+    by_schedule: bool = False
 
     def __post_init__(self) -> None:
         if self.id:
@@ -40,18 +44,21 @@ class EnqueueRequest:
             raise BadCall("`at` must have a time zone: 2026-01-31T12:00:00Z.", field="at")
 
     @classmethod
-    def from_request(cls, body: Mapping[str, Any], id_: str = "") -> Self:
-        """Parse the body of a `POST`; `id_` is used if the body has no id. Raises `BadCall`, `BadKey` or `TooLarge`."""
+    def from_request(cls, body: Mapping[str, Any], id_: str = "", schedule: str = "") -> Self:
+        """Parse the body of a `POST`; `id_` is used if the body has no id, and neither if a schedule calls.
+
+        Raises `BadCall`, `BadKey` or `TooLarge`.
+        """
         fields = RequestFields(body, BadCall).only(*_CALL, "at", "id")
         given = {name: value for name, value in body.items() if name in _CALL and value is not None}
         own_id, at = fields.text("id", None), fields.text("at", None)
         chosen = id_ if own_id is None else check_key(own_id)
-        return cls(Call.from_request(given), chosen, None if at is None else _time(at))
+        return cls(Call.from_request(given), schedule or chosen, None if at is None else _time(at), bool(schedule))
 
     @property
     def name(self) -> str:
         """The name of the task that is enqueued under the id: its operation."""
-        return name_of("enqueue", self.id)
+        return name_of("schedule" if self.by_schedule else "enqueue", self.id)
 
     @property
     def is_later(self) -> bool:
