@@ -302,12 +302,14 @@ def test_a_deployments_console_reads_and_streams_through_the_relay(page: Page, b
     with relaying(base) as opened:
         page.goto(opened)
         page.wait_for_selector("text=demo-project, dev, us-central1")
-        page.goto(f"{opened.partition('?')[0]}#/batches/b")
+        page.goto(f"{opened.partition('#')[0]}#/batches/b")
         page.wait_for_selector("text=Live.")
         assert "as your gcloud account" in page.inner_text("footer")
         complete(harness, range(2))
         wait_for_squares(page, succeeded=1, failed=1)
         assert page.evaluate("document.cookie") == ""
+        page.reload()
+        page.wait_for_selector("text=demo-project, dev, us-central1")
         sent = page.evaluate("() => fetch('/batches', {method: 'POST', body: '{}'}).then((answer) => answer.status)")
         assert sent == 405
     assert len(harness.get("batches").json["batches"]) == 1
@@ -321,7 +323,7 @@ def relaying(base: str) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/console?key={relay.key}"
+        yield f"http://127.0.0.1:{server.server_port}/console#key={relay.key}"
     finally:
         server.shutdown()
         thread.join()

@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(place: Target, port: int) -> None:
     server, relay = server_of(place, port, run)
     sys.stdout.write(f"The console of {place.project} ({place.environment}), read-only, until Ctrl-C:\n")
-    sys.stdout.write(f"  http://127.0.0.1:{server.server_port}/console?key={relay.key}\n")
+    sys.stdout.write(f"  http://127.0.0.1:{server.server_port}/console#key={relay.key}\n")
     sys.stdout.flush()
     server.serve_forever()
 

@@ -83,6 +83,16 @@ class Console:
         return [{"function": segment, kind: name} for segment, names in named for name in names]
 
 
+def is_file(request: Request) -> bool:
+    """Return whether an address is of the page or of one of its files, which are the same for everyone."""
+    match request.path.split("/")[1:]:
+        case ["console"] | ["console", ""]:
+            return True
+        case ["console", name]:
+            return name in _files()
+    return False
+
+
 def _line(line: Line) -> dict[str, object]:
     return {"name": line.name, "text": line.text, "well": line.well}
 

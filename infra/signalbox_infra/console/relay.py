@@ -3,9 +3,11 @@
 Nothing is deployed, and IAM stays the guard: a person sees what their account may read. Only GETs of the kit's own API
 are passed on, so nothing that the page does changes anything. The token stays here: it is in no answer.
 
-Whoever else may reach the port gets nothing. Requests must name this server as their host, which defeats DNS rebinding;
-they may not come from another site's page; and they must carry a key, which the address that `make console` prints
-puts into a cookie, since other users of the machine reach its loopback interface too.
+Other callers that reach the port get the page's files, and no data. Requests must name this server as their host,
+which defeats DNS rebinding; they may not come from another site's page; and they must have the header `KEY_HEADER` with
+a key, since other users of the machine reach its loopback interface too. The key is in the fragment of the address that
+`make console` prints, which a browser does not send: the page reads it there. A cookie would be sent to every port of
+this machine.
 """
 
 import secrets
@@ -19,7 +21,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.json_text import render
 from signalbox_infra.catalogue import Catalogue
-from signalbox_infra.console.pages import Console
+from signalbox_infra.console.pages import Console, is_file
 from signalbox_infra.console.tokens import Tokens
 from signalbox_infra.deploy.commands import CommandFailed
 
@@ -49,6 +51,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+KEY_HEADER = "X-Signalbox-Console"
 SHOWN = 300  # characters of an answer that is not the API's
 
 
@@ -66,16 +69,9 @@ class Relay:
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         return self._answer(Request(environ))(environ, start_response)
 
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie with the key: cookies do not distinguish ports."""
-        return f"signalbox-console-{min(self.hosts).rpartition(':')[2]}"
-
     def _answer(self, request: Request) -> Response:
         if refusal := self._refusal(request):
             return refusal
-        if request.path == "/console" and "key" in request.args:
-            return self._admitted()
         if page := self.console.answer(request):
             return page
         path = _raw_path(request)
@@ -89,19 +85,12 @@ class Relay:
             return problem(403, "Unknown host", f"This server is {' or '.join(sorted(self.hosts))}.")
         if request.method != "GET":
             return problem(405, "Read-only", "The console passes on GETs only.", {"Allow": "GET"})
-        first = request.path == "/console" and "key" in request.args
-        given = request.args.get("key", "") if first else request.cookies.get(self.cookie, "")
-        if not secrets.compare_digest(given.encode(), self.key.encode()):
-            return problem(403, "Key missing", "Open the address that make console has printed.")
-        if not first and request.headers.get("Sec-Fetch-Site", "") not in OWN_SITE and request.path != "/console":
+        if request.headers.get("Sec-Fetch-Site", "") not in OWN_SITE and request.path != "/console":
             return problem(403, "Another site's page", "Only the console's own page is answered.")
+        given = request.headers.get(KEY_HEADER, "")
+        if not is_file(request) and not secrets.compare_digest(given.encode(), self.key.encode()):
+            return problem(403, "Key missing", "Open the address that make console has printed.")
         return None
-
-    def _admitted(self) -> Response:
-        """Return the answer to the address with the key: a cookie, and the address without it."""
-        response = Response(status=303, headers={**HEADERS, "Location": "/console"})
-        response.set_cookie(self.cookie, self.key, httponly=True, samesite="Strict")
-        return response
 
     def passes(self, path: str) -> bool:
         """Return whether a path is one of the kit's own API."""

@@ -7,7 +7,10 @@ from typing import Any
 
 import flask
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from google.auth import crypt, jwt
+from google.auth.crypt import es256
 
 from signalbox import Function, Request
 from signalbox.adapters import settings
@@ -184,3 +187,15 @@ def test_a_preflight_carries_no_token_and_needs_none(deployed: Deployed) -> None
 def test_a_function_without_users_has_none(deployed: Deployed) -> None:
     settings.bind(replace(deployed.settings, auth={}))
     assert deployed.get(signed())[0] == 500
+
+
+def test_a_token_of_another_algorithm_is_refused_even_if_a_published_key_verifies_it(deployed: Deployed) -> None:
+    private = ec.generate_private_key(ec.SECP256R1())
+    pem = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    deployed.keys = {"curve": pem}
+    now = int(time.time())
+    signer = es256.ES256Signer(private, "curve")
+    token = jwt.encode(signer, CLAIMS | {"iat": now, "exp": now + 60}).decode()  # type: ignore[no-untyped-call]
+    assert jwt.decode(token, certs=pem, audience=PROJECT)["sub"] == "ann"  # type: ignore[no-untyped-call]
+    status, problem = deployed.get(token)
+    assert (status, problem["detail"]) == (401, "The token is not signed with RS256.")

@@ -14,7 +14,7 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from signalbox_infra.console.__main__ import main, server_of
-from signalbox_infra.console.relay import Relay
+from signalbox_infra.console.relay import KEY_HEADER, Relay
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.target import Target
 from tests.serving import serving
@@ -83,7 +83,7 @@ def opened(deployed: Deployment) -> Iterator[Opened]:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         with httpx.Client(base_url=f"http://127.0.0.1:{server.server_port}", trust_env=False) as client:
-            client.get(f"/console?key={relay.key}")
+            client.headers[KEY_HEADER] = relay.key
             yield client, relay
         server.shutdown()
         thread.join()
@@ -144,9 +144,9 @@ def test_only_gets_are_passed_on(client: httpx.Client, deployment: Deployment, m
 )
 def test_only_the_kits_own_reads_are_passed_on(opened: Opened, deployment: Deployment, path: str) -> None:
     client, relay = opened
-    raw = b"GET %s HTTP/1.1\r\nHost: %s\r\nCookie: %s=%s\r\nConnection: close\r\n\r\n"
+    raw = b"GET %s HTTP/1.1\r\nHost: %s\r\n%s: %s\r\nConnection: close\r\n\r\n"
     host = client.base_url.netloc
-    assert b" 404 " in exchange(client, raw % (path.encode(), host, relay.cookie.encode(), relay.key.encode()))
+    assert b" 404 " in exchange(client, raw % (path.encode(), host, KEY_HEADER.encode(), relay.key.encode()))
     assert deployment.asked == []
 
 
@@ -179,17 +179,24 @@ def test_a_request_from_another_sites_page_is_refused(client: httpx.Client, depl
 
 def test_who_has_not_the_printed_key_gets_nothing(client: httpx.Client, deployment: Deployment) -> None:
     with httpx.Client(base_url=client.base_url, trust_env=False) as other:
-        for path in ("/semaphores/a", "/console", "/console/main.js", "/console?key=guess", "/semaphores/a?key=guess"):
-            answer = other.get(path)
-            assert (answer.status_code, answer.json()["title"]) == (403, "Key missing")
+        for path in ("/semaphores/a", "/console/about", "/console/status", "/console/none.js", "/nothing"):
+            for headers in ({}, {KEY_HEADER: "guess"}, {KEY_HEADER: ""}):
+                answer = other.get(path, headers=headers)
+                assert (answer.status_code, answer.json()["title"]) == (403, "Key missing")
+        assert [other.get(path).status_code for path in ("/console", "/console/main.js")] == [200, 200]
     assert deployment.asked == []
 
 
-def test_the_key_moves_into_a_cookie_that_scripts_cannot_read(opened: Opened) -> None:
+def test_the_key_is_in_no_response_and_in_no_cookie_which_every_port_would_receive(opened: Opened) -> None:
     client, relay = opened
-    answer = client.get(f"/console?key={relay.key}")
-    assert (answer.status_code, answer.headers["Location"]) == (303, "/console")
-    assert {"HttpOnly", "SameSite=Strict"} <= set(answer.headers["Set-Cookie"].split("; "))
+    address = client.base_url
+    with httpx.Client(base_url=address, trust_env=False) as other:
+        for path in ("/console", f"/console?key={relay.key}", "/semaphores/a"):
+            answer = other.get(path)
+            assert "Set-Cookie" not in answer.headers
+            assert relay.key not in answer.text + str(answer.headers)
+        cookie = {"Cookie": f"{KEY_HEADER}={relay.key}; signalbox-console-{address.port}={relay.key}"}
+        assert other.get(f"/semaphores/a?key={relay.key}", headers=cookie).status_code == 403
 
 
 def test_the_page_is_served_and_knows_where_it_is(client: httpx.Client) -> None:
@@ -241,8 +248,7 @@ def test_a_stream_is_passed_on_as_it_comes(client: httpx.Client, deployment: Dep
 def test_a_deployment_that_is_not_reached_is_a_problem(opened: Opened) -> None:
     client, relay = opened
     console = Client(replace(relay, base_url="http://127.0.0.1:9/dev-"))
-    console.set_cookie(relay.cookie, relay.key, domain=str(client.base_url.host))
-    answer = console.get("/semaphores", base_url=str(client.base_url))
+    answer = console.get("/semaphores", base_url=str(client.base_url), headers={KEY_HEADER: relay.key})
     assert (answer.status_code, answer.get_json()["title"]) == (502, "The deployment cannot be reached")
 
 

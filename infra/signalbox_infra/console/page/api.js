@@ -1,5 +1,20 @@
 // Reads of the HTTP API, at the address that served this page. Only GETs.
 
+const RECONNECT_MILLISECONDS = 3_000;
+const KEY = "signalbox-console-key"; // of `make console`, whose program answers those alone who send it
+
+const given = /^#key=([\w-]+)$/.exec(location.hash);
+if (given) {
+  localStorage.setItem(KEY, given[1]); // of this port: no other page reads it
+  history.replaceState(null, "", location.pathname);
+}
+
+/** Return the headers of a read. */
+function headers(accept) {
+  const key = localStorage.getItem(KEY);
+  return { Accept: accept, ...(key && { "X-Signalbox-Console": key }) };
+}
+
 let offset = 0; // milliseconds that the server's clock is ahead of this one's
 
 /** A problem as the API answers it (RFC 9457), or why there is no answer. */
@@ -28,7 +43,7 @@ export async function get(path, query = {}) {
   try {
     answer = await fetch(`${path}${asked.size ? `?${asked}` : ""}`, {
       cache: "no-store",
-      headers: { Accept: "application/json" },
+      headers: headers("application/json"),
     });
   } catch {
     throw new Problem(0, { title: "There is no answer", detail: "The server of this page cannot be reached." });
@@ -52,6 +67,60 @@ export const found = (path, query) =>
     if (problem.status === 404) return null;
     throw problem;
   });
+
+/** Server-sent events at an address. An `EventSource` cannot send the key. It connects again behind the last event when a
+ *  connection ends, and ends for good where it is refused. */
+export class Events {
+  #ending = new AbortController();
+  #last = "";
+  live = false;
+
+  /** `take` gets each event's type, data and id. */
+  constructor(path, { take, refused }) {
+    this.#read(path, take)
+      .catch(() => {})
+      .finally(() => {
+        this.live = false;
+        if (!this.#ending.signal.aborted) refused();
+      });
+  }
+
+  close() {
+    this.#ending.abort();
+  }
+
+  async #read(path, take) {
+    while (!this.#ending.signal.aborted) {
+      const answer = await this.#connected(path);
+      if (answer && !answer.ok) return;
+      if (answer) await this.#taken(answer.body, take).catch(() => {});
+      this.live = false;
+      await new Promise((resume) => setTimeout(resume, RECONNECT_MILLISECONDS));
+    }
+  }
+
+  #connected(path) {
+    const last = this.#last && { "Last-Event-ID": this.#last };
+    const options = { cache: "no-store", headers: { ...headers("text/event-stream"), ...last } };
+    return fetch(path, { ...options, signal: this.#ending.signal }).catch(() => null);
+  }
+
+  async #taken(body, take) {
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+    this.live = true;
+    for (let rest = "", read = await reader.read(); !read.done; read = await reader.read()) {
+      const events = (rest + read.value).split("\n\n");
+      rest = events.pop();
+      for (const { event, data, id } of events.map(fields)) {
+        this.#last = id ?? this.#last;
+        if (data !== undefined && !this.#ending.signal.aborted) take(event, data, this.#last);
+      }
+    }
+  }
+}
+
+/** Return the fields of an event: its lines are `name: value`. */
+const fields = (event) => Object.fromEntries(event.split("\n").map((line) => line.split(/: ?(.*)/s, 2)));
 
 /** Return the time as the server knows it, in milliseconds. */
 export const now = () => Date.now() + (Math.abs(offset) > 1500 ? offset : 0);

@@ -1,6 +1,6 @@
 // Batches: which there are, and one as it progresses, live by its stream of server-sent events.
 
-import { address, get, since, taskName } from "./api.js";
+import { Events, address, get, since, taskName } from "./api.js";
 import { choices, facts, finder, h, link, nextPage, short, svg, table } from "./dom.js";
 
 export const TITLE = "Batches";
@@ -136,7 +136,7 @@ class Stream {
   }
 
   get live() {
-    return this.source?.readyState === EventSource.OPEN;
+    return this.source?.live ?? false;
   }
 
   get failed() {
@@ -148,31 +148,27 @@ class Stream {
   open({ succeeded, failed }) {
     if (this.counts && (this.counts.succeeded !== succeeded || this.counts.failed !== failed)) this.ended = false;
     if (this.source || this.ended || document.hidden || Date.now() - this.refusedAt < REFUSED_MILLISECONDS) return;
-    this.source = new EventSource(
+    this.source = new Events(
       `${address("batches", this.id, "events")}${this.last && `?last_event_id=${encodeURIComponent(this.last)}`}`,
+      {
+        take: (...event) => this.took(...event),
+        refused: () => {
+          this.refusedAt = Date.now();
+          this.close();
+        },
+      },
     );
-    this.source.addEventListener("unit", (event) => this.took(event, (unit) => this.units.set(unit.index, unit)));
-    this.source.addEventListener("progress", (event) =>
-      this.took(event, (progress) => {
-        this.counts = progress;
-      }),
-    );
-    this.source.addEventListener("complete", (event) =>
-      this.took(event, (progress) => {
-        Object.assign(this, { counts: progress, ended: true });
-        this.close();
-      }),
-    );
-    this.source.onerror = () => {
-      if (this.source?.readyState !== EventSource.CLOSED) return;
-      this.refusedAt = Date.now();
-      this.close();
-    };
   }
 
-  took(event, take) {
-    this.last = event.lastEventId || this.last;
-    take(JSON.parse(event.data));
+  took(event, data, last) {
+    this.last = last || this.last;
+    const told = JSON.parse(data);
+    if (event === "unit") this.units.set(told.index, told);
+    else this.counts = told;
+    if (event === "complete") {
+      this.ended = true;
+      this.close();
+    }
     this.visit.changed();
   }
 
