@@ -21,10 +21,10 @@ locals {
     # What is counted of a yoke that is gone: nothing. The record must outlive the last delivery of the yoke's events, a day.
     counted = { field = "gone_at", offset = "604800s" }
 
-    # A critical section that nobody has called for a week: only an idle one has that field.
+    # A critical section without a call for a week: only an idle one has that field.
     critical_sections = { field = "idle_since", offset = "604800s" }
 
-    # A task that was given up. Deleted, it cannot be run again from there; a late delivery of the task would record it anew.
+    # A task that was given up. Deleted, it cannot be run again from there; a late delivery of the task would record it again.
     failures = { field = "recorded_at", offset = "2592000s" }
 
     # The receipt of a call on an object: it has its time itself. What waits, and an object's state, has none.

@@ -1,4 +1,4 @@
-# What somebody must look at. Thresholds on metrics, the absence of sweeps, and log lines whose first one counts.
+# What an operator must look at. Thresholds on metrics, the absence of sweeps, and log lines whose first one counts.
 
 locals {
   services    = join(",", [for function in local.deployments : "\"${function.service}\""])
@@ -57,10 +57,10 @@ resource "google_monitoring_notification_channel" "email" {
   depends_on   = [google_project_service.api]
 }
 
-check "somebody_is_told" {
+check "alerts_have_a_recipient" {
   assert {
     condition     = var.alert_email != null
-    error_message = "Alerts are raised and nobody is told: set `alert_email` in the environment's tfvars."
+    error_message = "Alerts are raised and not sent to anyone: set `alert_email` in the environment's tfvars."
   }
 }
 

@@ -58,7 +58,7 @@ def open_accounts(request: Request) -> Response:
 
 @app.http("GET", "/banks/{bank}", query=("accounts",))
 def show_bank(request: Request, bank: str) -> dict[str, Any]:
-    """Return what the accounts have. Money on its way between two is in neither: the sum is right at rest."""
+    """Return the balances of the accounts. Money on its way between two is in neither; at rest the sum is right."""
     accounts = int(request.query.get("accounts", "0"))
     if not 0 < accounts <= ACCOUNTS_MAX:
         raise InvalidBank(f"`accounts` is 1 to {ACCOUNTS_MAX}.")

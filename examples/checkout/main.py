@@ -1,6 +1,6 @@
 """An order as a flow: charge, reserve, wait for a person's approval or a day, ship; and undo all of it if one fails.
 
-The flow is one generator. Whatever dies while it runs, it goes on where it was: a day of waiting costs nothing.
+The flow is one generator. If a process dies, the flow continues where it was. A day of waiting costs nothing.
 
     POST {base}shop/stock {"item": "tea", "count": 10}                                             202
     POST {base}shop/flows/checkout/7 {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 3000}}  201
@@ -26,7 +26,7 @@ from signalbox import (
 )
 
 APPROVAL_AMOUNT = 1_000
-"""From this amount on somebody has to approve."""
+"""From this amount on, a person has to approve."""
 
 APPROVAL_SECONDS = 86_400
 DOCKS = 2

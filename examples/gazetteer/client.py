@@ -103,7 +103,7 @@ class Documents:
         return None if response.status_code == 404 else _json(response)
 
     def delete(self, key: str) -> None:
-        """Delete a document; a missing one is no error."""
+        """Delete a document; a missing one is not an error."""
         self._request("DELETE", self._url(key), allowed=(404,))
 
     def find(self, where: Mapping[str, Any], *, page_documents: int = PAGE_DOCUMENTS) -> Iterator[Document]:

@@ -27,7 +27,7 @@ POLL_SECONDS = 0.25
 
 Phase = Literal["write", "follow", "query", "read"]
 OnProgress = Callable[[Step, Phase, int, int], None]
-"""Called with (step, phase, done, total) as the job goes on, always from the job's own thread."""
+"""Called with (step, phase, done, total) as the job proceeds, always from the job's own thread."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,7 +37,7 @@ class Site(Protocol):
     """Where the functions run, and what else is visible there."""
 
     def counts(self) -> Mapping[str, int]:
-        """Return what the functions have done since the start (see `Counts`); empty where that is not visible."""
+        """Return the functions' counts since the start (see `Counts`); empty where that is not visible."""
         ...
 
     def wait_until_idle(self, seconds_max: float) -> None:

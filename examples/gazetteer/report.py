@@ -38,7 +38,7 @@ def console() -> Console:
 
 @contextmanager
 def progress_bars(console: Console) -> Iterator[OnProgress]:
-    """Yield a callback that shows the step under way as a bar, and nothing where there is no terminal."""
+    """Yield a callback that shows the current step as a bar, or nothing without a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", visible=False)

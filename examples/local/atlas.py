@@ -55,7 +55,7 @@ def shown(held: World, resource: str, id_: str) -> dict[str, Any]:
 
 
 def run(cities_max: int) -> list[str]:
-    """Run all steps; return what differs from the input."""
+    """Run all steps; return the differences from the input."""
     held = world(cities_max)
     with Harness() as harness:
         differing = list(_loaded(harness, held))
@@ -129,7 +129,10 @@ def _renamed(harness: Harness, held: World) -> Iterator[str]:
 
 
 def _named_as_before(harness: Harness, held: World) -> Iterator[str]:
-    """Compare the continent's two versions, and restore the first. Its countries' copies are no versions of theirs."""
+    """Compare the continent's two versions, and restore the first.
+
+    A refresh of the copies in its countries makes no versions of them.
+    """
     [latest, first] = _versions(harness, "continents", "AS")
     at = f"documents/continents~AS/versions/{first['version']}"
     name = harness.get(at).json["document"]["name"]

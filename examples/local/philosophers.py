@@ -78,13 +78,13 @@ def ordered(dinner: Dinner, watch: Callable[[Callable[[], bool], float], bool], 
 
 
 def naive(dinner: Dinner, watch: Callable[[Callable[[], bool], float], bool], console: Console) -> Sequence[Check]:
-    """Dine naively; check that all are in one deadlock, that nobody eats in it, and that the leases end it."""
+    """Dine naively; check that all are in one deadlock, that none eats in it, and that the leases end it."""
     deadlocked = watch(lambda: len(dinner.deadlock()) == dinner.seats, NAIVE_SECONDS_MAX)
     circle, before = dinner.deadlock(), len(dinner.meals())
     for step in circle:
         held = ", ".join(f"{one['semaphore']} until {one['ends_at'][11:19]}" for one in step["holds"])
         console.print(f"{step['holder']} holds {held}, waits for {step['waits_for']}, held by {step['held_by']}")
-    console.print(f"Deadlock: nobody runs, {before} meals so far. The leases will end it.", style="red")
+    console.print(f"Deadlock: no philosopher runs, {before} meals so far. The leases will end it.", style="red")
     ended = watch(lambda: not dinner.deadlock(), NAIVE_SECONDS_MAX)
     console.print("The leases have expired: the forks go to those that wait.", style="green")
     return [

@@ -28,7 +28,7 @@ LICENCES = {
 
 
 def run(found: Sequence[Relation]) -> list[str]:
-    """Yoke everything; return what differs from the expected standings."""
+    """Yoke everything; return the differences from the expected standings."""
     declared = sorted({name for each in found for name in each.attributes})
     with Harness() as harness:
         for kind in declared:

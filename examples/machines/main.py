@@ -18,7 +18,7 @@ CHANGES_AT_ONCE = 2
 """Of the provider: machines that start or stop at the same time."""
 
 EVENTS_A_RUN = 20
-"""Then the flow begins anew, so that its log stays short however long the machine lives."""
+"""Then the flow continues as new, so that its log stays short however long the machine lives."""
 
 IDLE_SECONDS = 7 * 86_400
 

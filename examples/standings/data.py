@@ -23,7 +23,7 @@ class Relation:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def part(self, kind: str) -> str:
-        """Return what the standing of a kind is called that this counts in."""
+        """Return the name of the standing of a kind that this counts in."""
         return {"user": self.user, "item": self.item, **self.attributes}[kind]
 
 

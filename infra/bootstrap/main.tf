@@ -1,5 +1,5 @@
 # Run once a project, by its owner, and again for an upgrade of rights: the deploying account. `make bootstrap` creates the
-# bucket for the states before, and this folder's state is there too, so that every machine goes on from it.
+# bucket for the states before, and this folder's state is there too, so that every machine continues from it.
 
 terraform {
   required_version = ">= 1.9"

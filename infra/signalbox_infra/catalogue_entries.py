@@ -117,7 +117,7 @@ class Function:
         refuse(bool(self.tasks) and not by_queue, "tasks are called by queues: add queue to invoked_by")
         refuse(bool(self.queues) and not by_queue, "queues are its callers: add queue to invoked_by")
         for task in self.tasks:
-            refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is no name of a Python function")
+            refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is not a name of a Python function")
             refuse(task == CALL_OBJECT, f"tasks names {task!r}, a task of the kit's own: choose another name")
 
     def _origins_can_call(self) -> None:
@@ -144,7 +144,7 @@ class Function:
                 f"objects names {name!r}, which is not a name for a class of objects",
             )
         for name in self.flows:
-            refuse(not TASK.fullmatch(name), f"flows names {name!r}, which is no name of a Python function")
+            refuse(not TASK.fullmatch(name), f"flows names {name!r}, which is not a name of a Python function")
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")

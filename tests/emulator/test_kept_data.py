@@ -1,4 +1,4 @@
-"""`DATA=folder`: a stack goes on where the one before it ended, with its waiters and queues."""
+"""`DATA=folder`: a stack continues where the one before it ended, with its waiters and queues."""
 
 import signal
 from pathlib import Path

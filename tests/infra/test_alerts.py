@@ -98,7 +98,7 @@ def test_alerts_go_to_the_address_that_was_set(resources: Mapping[str, Resource]
 def test_the_plan_warns_when_nobody_is_told(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips, alert_email=None)
     made.initialise()
-    assert "nobody is told: set `alert_email`" in " ".join(made.plan().stdout.split())
+    assert "not sent to anyone: set `alert_email`" in " ".join(made.plan().stdout.split())
 
 
 def quoted(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A clock that goes on only when somebody waits: a deployment of an hour is tried in seconds."""
+"""A clock that advances only when a caller waits: a deployment of an hour is tried in seconds."""
 
 import shlex
 import sys

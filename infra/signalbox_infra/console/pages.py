@@ -1,4 +1,4 @@
-"""The console's files, and what the page has to know beside the HTTP API: what the catalogue has, and how queues are.
+"""The console's files, and what the page needs in addition to the HTTP API: what the catalogue has, and how queues are.
 
     GET {base}console           the page
     GET {base}console/NAME      its stylesheet, icon and modules

@@ -60,7 +60,7 @@ def _agreed() -> str:
 
 
 def _typed(beforehand: str) -> Callable[[str], str]:
-    """Return what answers questions: the advance confirmation, else the terminal, else an empty text."""
+    """Return the function that answers questions: from the advance confirmation, else from the terminal."""
 
     def answer(question: str) -> str:
         if beforehand or not sys.stdin.isatty():

@@ -1,6 +1,6 @@
 """Take into Terraform's state what exists and is not in it: what a killed apply left, the queues that a destroy kept.
 
-For each resource that the plan would create, and whose name says its id, an `import` block is written to a file beside
+For each resource that the plan would create, and whose name says its id, an `import` block is written to a file next to
 Terraform's own, and the plan is made with it. What does not exist after all, Terraform names, and its block goes. The
 file is deleted when the plan is saved: the plan holds the imports. Rights, APIs, fields and objects need none: creating
 them again sets them.
@@ -70,7 +70,7 @@ def indexes(plan: Plan, there: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _index(collection: str, fields: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return what makes an index the same, as gcloud lists it and as a plan says it; the record's name is in each."""
+    """Return an index's identity, equal for gcloud's listing and for a plan. Both contain the record's name."""
     own = (
         f"{each.get('fieldPath') or each.get('field_path')} "
         f"{each.get('order') or each.get('arrayConfig') or each.get('array_config')}"
@@ -117,5 +117,5 @@ def clear(folder: Path) -> None:
 
 
 def _unbroken(printed: str) -> str:
-    """Return what Terraform printed without the marks in front of its lines."""
+    """Return Terraform's output without the marks in front of its lines."""
     return re.sub(r"^[│╷╵] ?", "", printed, flags=re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Offer to name who receives the alerts, while nobody does. The answer is written into the environment's file.
+"""Ask for the address that receives the alerts, while there is none. The answer is written into the environment's file.
 
-A "no" is written too, as `alert_email = null`, and ends the question; the plan goes on warning. With a confirmation in
-advance, and without a terminal, nothing is asked and nothing written.
+A "no" is written too, as `alert_email = null`, and ends the question; the plan continues to warn. With a confirmation
+in advance, and without a terminal, nothing is asked and nothing written.
 """
 
 import os
@@ -12,7 +12,7 @@ from signalbox_infra.deploy.agreement import Aborted, Agree
 from signalbox_infra.deploy.target import Target
 
 SETTING = "alert_email"
-QUESTION = "Who receives its alerts? [an e-mail address; empty: nobody yet; no: nobody, do not ask again] "
+QUESTION = "Who receives its alerts? [an e-mail address; empty: no address yet; no: none, do not ask again] "
 ADDRESS = re.compile(r'[^@\s"\\$%]+@[^@\s"\\$%]+\.[^@\s"\\$%]+')
 """As infra/variables.tf checks it, and without what a string of Terraform's would have to escape."""
 NOT_ASKED = ("", "y", "yes")
@@ -21,7 +21,7 @@ COMMENTED = re.compile(rf"^#\s*{SETTING}\s*=.*\n?", re.MULTILINE)
 
 
 def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
-    """Write the address, if none is set and one is given. Raises `Aborted` for what is no address."""
+    """Write the address, if none is set and one is given. Raises `Aborted` if the answer is not an address."""
     if SETTING in (target.settings or {}) or os.environ.get(f"TF_VAR_{SETTING}"):
         return
     answer = agree(QUESTION).strip()
@@ -32,7 +32,7 @@ def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
     elif ADDRESS.fullmatch(answer):
         _write(target, say, f'"{answer}"')
     else:
-        raise Aborted(f"{answer!r} is no e-mail address. Run the command again: it goes on from what exists.")
+        raise Aborted(f"{answer!r} is not an e-mail address. Run the command again: it continues from what exists.")
 
 
 def _write(target: Target, say: Callable[[str], None], value: str) -> None:

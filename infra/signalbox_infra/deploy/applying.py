@@ -5,7 +5,7 @@ APIs, then accounts, then rights, and each try builds some more functions: so th
 
 What a failed create has left half-made, Terraform would replace ("tainted"). A function may be: nothing is kept in it.
 A queue may not, as its name would be taken for days, nor what holds data, nor an object, whose replacement has the same
-name and would be deleted with it: the mark is taken off those, and the next apply goes on with them.
+name and would be deleted with it: the mark is removed from those, and the next apply continues with them.
 """
 
 import re

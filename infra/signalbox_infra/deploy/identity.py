@@ -11,8 +11,9 @@ GIVEN = "GOOGLE_OAUTH_ACCESS_TOKEN"
 
 
 def credentials(target: Target, account: str, run: Run) -> Callable[[], dict[str, str]]:
-    """Return what returns the environment that Terraform signs in with. A token holds for an hour: take a new one
-    for each command.
+    """Return a function that returns the environment that Terraform signs in with.
+
+    A token is valid for an hour: take a new one for each command.
 
     A person's calls name the project whose quotas and APIs they use; a service account's belong to its own.
     """

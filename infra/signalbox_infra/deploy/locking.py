@@ -17,7 +17,7 @@ def release(engine: Terraform, name: str, say: Callable[[str], None], agree: Agr
     """Show who holds the lock, and release it after it was confirmed. Raises `Aborted` and `CommandFailed`."""
     held = described(engine.lock_refusal())
     if not held:
-        say(f"Nobody holds the lock of {name}.")
+        say(f"The lock of {name} is free.")
         return
     say(f"{held['Who']} holds the lock of {name} since {held['Created']} ({held['Operation']}).")
     agreed(agree, "Has that command ended? Then the lock can be released. Release it?")

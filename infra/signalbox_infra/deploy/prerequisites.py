@@ -110,7 +110,7 @@ def _place(target: Target, facts: Facts) -> Iterator[Missing]:
     unknown = facts.regions is not None and target.region not in facts.regions
     if unknown or not REGION.fullmatch(target.region):
         yield Missing(
-            f"{target.region} is no region of Cloud Functions.",
+            f"{target.region} is not a region of Cloud Functions.",
             f"gcloud functions regions list --gen2 --project={target.project}",
         )
     elif facts.runtimes is not None and facts.runtime not in facts.runtimes:

@@ -10,7 +10,7 @@ RIGHTS = (120.0, 180.0, 300.0)
 APIS = (60.0, 120.0, 180.0)
 SHORT = (30.0, 60.0, 120.0)
 BUILDS = (60.0, 60.0, 60.0, 120.0, 120.0, 120.0)  # more often: each try builds some more
-AGAIN = "Run the command again in some minutes: it goes on from what exists."
+AGAIN = "Run the command again in a few minutes: it continues from what exists."
 PROPAGATION = "https://cloud.google.com/iam/docs/access-change-propagation"
 CONSTRAINTS = "https://cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints"
 ISSUES = "https://github.com/hashicorp/terraform-provider-google/issues"
@@ -77,7 +77,7 @@ FOR_A_WHILE = (
         "The account that deploys lacks a right, or got it a moment ago.",
         PROPAGATION,
         RIGHTS,
-        "If it goes on, ask the project's owner for the right that is named; `make bootstrap` grants Cloud Build's.",
+        "If it remains, ask the project's owner for the right that is named; `make bootstrap` grants Cloud Build's.",
     ),
     Refusal(
         "builds",
@@ -152,7 +152,7 @@ FOR_GOOD = (
         r"cloudfunctions\.allowedIngressSettings|run\.allowedIngress",
         "The organisation does not let functions be called from outside: those for people need ALLOW_ALL.",
         CONSTRAINTS,
-        remedy="Ask the organisation's administrator to allow ALLOW_ALL beside ALLOW_INTERNAL_ONLY in "
+        remedy="Ask the organisation's administrator to allow ALLOW_ALL in addition to ALLOW_INTERNAL_ONLY in "
         "constraints/cloudfunctions.allowedIngressSettings (and run.allowedIngress: all) for this project.",
     ),
     Refusal(

@@ -19,7 +19,7 @@ UNKNOWN = Refusal(
     text="",
     meaning="This refusal is not among those that are known to pass.",
     source="",
-    remedy="Read what Google said, correct it, and run the command again: it goes on from what exists.",
+    remedy="Read what Google said, correct it, and run the command again: it continues from what exists.",
 )
 
 
@@ -52,7 +52,7 @@ def reasons(found: Sequence[Failure]) -> list[str]:
 
 
 def report(found: Sequence[Failure]) -> str:
-    """Return what Google said, what it means and what to do: first of all that no waiting mends."""
+    """Return Google's message, its meaning and what to do. Refusals that waiting cannot resolve come first."""
     last = [failure for failure in found if not failure.refusal.waits] or list(found)
     kinds = {failure.refusal.name: failure for failure in reversed(last)}
     return "\n".join(line for failure in reversed(kinds.values()) for line in _explained(failure))

@@ -67,7 +67,7 @@ class Terraform:
         self._run_checked("untaint", "-no-color", f"-lock-timeout={LOCK_WAIT}", address)
 
     def lock_refusal(self) -> str:
-        """Return what a command that takes the lock, and changes nothing, is refused with; nothing, if it is free."""
+        """Return the refusal of a command that takes the lock and changes nothing; empty if the lock is free."""
         command = ("terraform", "untaint", "-no-color", "-lock-timeout=0s", "-allow-missing", "terraform_data.none")
         outcome = self._run(command, folder=self.folder, environment=self._environment())
         if not outcome.ok and LOCKED not in outcome.error:

@@ -49,7 +49,12 @@ def with_settings(**settings: str) -> target.Target:
             "billing projects",
         ),
         (SERVICES, None, "may not see the APIs", "--role=roles/serviceusage.serviceUsageAdmin"),
-        ("gcloud functions regions list", "europe-west1", "us-central1 is no region", "gcloud functions regions list"),
+        (
+            "gcloud functions regions list",
+            "europe-west1",
+            "us-central1 is not a region",
+            "gcloud functions regions list",
+        ),
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
         (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
@@ -72,7 +77,7 @@ def test_a_missing_program_is_reported(program: str) -> None:
     [
         (target.read("Demo Project", "dev"), "'Demo Project' is not a project's id"),
         (target.read(PROJECT, "nowhere"), "There is no infra/environments/nowhere.tfvars"),
-        (target.read(PROJECT, "dev", "us-central1-a"), "us-central1-a is no region"),
+        (target.read(PROJECT, "dev", "us-central1-a"), "us-central1-a is not a region"),
         (with_settings(prefix="much-too-long-a-prefix"), "longer than 30 characters: fn-much-too-long-a-prefix-"),
         (with_settings(prefix="Dev_"), "The prefix 'Dev_' is not"),
         (with_settings(create_database="false"), "create_database is false, and there is no database signalbox-dev"),

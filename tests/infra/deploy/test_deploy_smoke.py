@@ -19,7 +19,7 @@ DESCRIBE = "gcloud scheduler jobs describe dev-sweep"
 
 
 class VirtualClock:
-    """A clock that goes on only when somebody sleeps."""
+    """A clock that advances only when a caller sleeps."""
 
     def __init__(self) -> None:
         self.at = 0.0

@@ -119,7 +119,7 @@ def test_the_locks_of_the_environment_and_of_the_bootstrap_are_shown_and_release
     assert script.count("terraform force-unlock") == 0
     Flow(place, (said := list[str]()).append, lambda _: "y", script).unlock()
     assert said[0] == "ann@laptop holds the lock of dev since 2026-05-01 10:00:00.5 +0000 UTC (OperationTypeApply)."
-    assert said[-1] == "Nobody holds the lock of the bootstrap."
+    assert said[-1] == "The lock of the bootstrap is free."
     assert [each for each in script.asked if "force-unlock" in each] == ["terraform force-unlock -no-color -force 7-7"]
 
 

@@ -316,7 +316,7 @@ FAULTS = (
     _recounting("a write of the standing for each change", "standings.Standing.moved", _moved_unnoticed, **ALIKE),
     _recounting("yokes that are created meanwhile", "standings.Recount.covers", _covers_up_to_the_cursor),
     _recounting(
-        "another place of a yoke created anew", "standings.Visit.changes", property(_changes_without_places), **ALIKE
+        "another place of a yoke created again", "standings.Visit.changes", property(_changes_without_places), **ALIKE
     ),
     _at_night("visiting yokes", "standings.walk_page", _walked_without_visits),
     _at_night("visiting what was counted of yokes that are gone", "standings.walk_page", _walked_without_those_gone),

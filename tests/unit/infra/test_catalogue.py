@@ -167,7 +167,7 @@ def test_a_flow_has_a_function_that_the_queue_of_wake_ups_reaches(root: Path) ->
     ("wrong", "complaint"),
     [
         (with_flows(invoked_by=["people"]), "flows are woken by a queue: add queue to invoked_by"),
-        (with_flows(flows=["no-flow"]), "flows names 'no-flow', which is no name of a Python function"),
+        (with_flows(flows=["no-flow"]), "flows names 'no-flow', which is not a name of a Python function"),
         (with_flows(queues={"later": QUEUE}), "its flows need a queue flows"),
         (with_flows(queues={"flows": QUEUE}), "flows receive results through the queue tasks"),
     ],
@@ -312,7 +312,7 @@ def index(**changes: Any) -> dict[str, Any]:
         *(
             (
                 function(public=True, cors=[origin]),
-                rf"functions\.keep: cors names '{re.escape(origin)}', which is no origin",
+                rf"functions\.keep: cors names '{re.escape(origin)}', which is not an origin",
             )
             for origin in (
                 "app.example.com",

@@ -1,4 +1,4 @@
-"""A stack that is killed while it saves its data leaves what was saved before, and the next one goes on from there."""
+"""A stack that is killed while it saves its data leaves what was saved before, and the next one starts from it."""
 
 import http.server
 import json

@@ -49,7 +49,7 @@ def parsed(message: bytes) -> Any:
     try:
         return DOCUMENT_EVENT_DATA.FromString(message)
     except DecodeError as error:
-        raise NotAnEventError(f"the body is no DocumentEventData: {error}") from error
+        raise NotAnEventError(f"the body is not a DocumentEventData: {error}") from error
 
 
 def changed_something(data: Any) -> bool:

@@ -128,7 +128,7 @@ class Inbox:
             for statement, values in group:
                 self._writing.execute(statement, values)
         if any(statement is ADD for statement, _ in group):
-            with suppress(BlockingIOError):  # nobody reads: enough notices are in the pipe
+            with suppress(BlockingIOError):  # the pipe is full: enough notices are in it
                 os.write(self._notices, b".")
 
 

@@ -1,4 +1,4 @@
-"""Keep what a local stack stores in a folder, so that the next stack goes on from there (``DATA=folder``).
+"""Keep what a local stack stores in a folder, so that the next stack continues from there (``DATA=folder``).
 
 Queues and events are on disk anyway. Documents are in the memory of Google's emulator, so they are exported when the
 stack ends, after everything that could change them, and imported when the next one starts. The emulator gives imported
@@ -53,7 +53,7 @@ class DataFolder:
         return f"The last stack on {self.path} was killed: its queues are kept, its documents are of {_saved(state)}"
 
     def save(self, chosen: Settings) -> None:
-        """Export the documents of an emulator that nobody changes any more. Raises `OSError`."""
+        """Export the documents of an emulator that has no more writers. Raises `OSError`."""
         name = f"documents-{time.time_ns()}"
         database = f"projects/{chosen.project}/databases/{chosen.database}"
         url = f"http://{chosen.firestore_emulator}/emulator/v1/projects/{chosen.project}:export"
@@ -77,7 +77,7 @@ class DataFolder:
             correct_incarnations(runtime.firestore(chosen), before)
 
     def correct_in_a_process(self, environment: Mapping[str, str]) -> None:
-        """Run `correct` in a process of its own: gRPC does not bear the forks of a supervisor. Raises `OSError`."""
+        """Run `correct` in a process of its own: gRPC does not survive the forks of a supervisor. Raises `OSError`."""
         command = [sys.executable, "-m", "signalbox_infra.local.folder.data_folder", str(self.path)]
         done = subprocess.run(command, env=dict(environment), cwd=ROOT, check=False)  # noqa: S603 (a list, no shell)
         if done.returncode:

@@ -59,5 +59,5 @@ def _swagger_ui() -> dict[str, Path]:
     """Return the files of Swagger UI that a page may load, by name. The package itself is not imported."""
     spec = find_spec("flask_swagger_ui")
     assert spec is not None, "a package of requirements-dev.txt"
-    assert spec.origin is not None, "it is no namespace package"
+    assert spec.origin is not None, "it is not a namespace package"
     return {path.name: path for path in Path(spec.origin).with_name("dist").iterdir() if path.suffix in TYPES}

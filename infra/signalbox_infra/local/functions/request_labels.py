@@ -53,7 +53,7 @@ def labelled(app: "WSGIApplication") -> "WSGIApplication":
 
 
 def labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
-    """Return what a request is, out of its address and headers, and for a task out of its body."""
+    """Return the labels of a request, from its address and headers, and for a task from its body."""
     path = str(environ.get("RAW_URI") or environ.get("PATH_INFO", ""))
     function = path.lstrip("/").partition("?")[0].partition("/")[0].replace("-", "_")
     if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
@@ -82,7 +82,7 @@ def _task(environ: "WSGIEnvironment") -> dict[str, str]:
 
 
 def _about(envelope: Mapping[str, Any]) -> str:
-    """Return what a task is about: its unit, lease or batch, else a key in its payload, else its operation."""
+    """Return the subject of a task: its unit, lease or batch, else a key in its payload, else its operation."""
     payload = envelope["payload"]
     if isinstance(unit := envelope.get("unit"), dict):
         return f"{unit.get('batch')}/{unit.get('index')}"

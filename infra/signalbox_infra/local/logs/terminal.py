@@ -157,7 +157,7 @@ def _what(entry: Mapping[str, Any], kind: str) -> str:
 
 
 def _fold_key(entry: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what lines that may stand for each other have in common; empty: never folded."""
+    """Return the key of lines that may be folded into one; empty: never folded."""
     if entry.get("message") != "handled" or entry.get("status", 500) >= 400 or entry.get("attempt", 1) > 1:
         return ()
     return tuple(entry.get(name) for name in ("kind", "function", "task_name", "method", "status"))

@@ -1,8 +1,8 @@
 """Bring a running stack up to date with the catalogue and the code, without losing a request.
 
 The new version is checked first: the catalogue, what the cloud would refuse, syntax and undefined names. Then it is
-loaded in a process of its own, beside the one that serves, and takes over its port once it has loaded. Whatever is
-wrong, the last good version goes on serving.
+loaded in a process of its own, next to the one that serves, and takes over its port once it has loaded. Whatever is
+wrong, the last good version continues to serve.
 
 The other services restart only if the catalogue has changed what they are started with. Their queues and events are on
 disk, so nothing is lost.

@@ -34,7 +34,7 @@ class StackLayout:
     functions_socket: socket.socket
     events_socket: socket.socket
     store_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
-    """Of an embedded store: whoever does not know it is refused."""
+    """Of an embedded store: callers without it are refused."""
 
     @property
     def workers(self) -> int:

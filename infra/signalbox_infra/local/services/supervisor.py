@@ -63,9 +63,9 @@ class Supervisor:
             processes.kill(process)
 
     def replace(self, service: Service) -> str:
-        """Start a newer version of a service beside the one that serves, and switch to it once it has loaded.
+        """Start a newer version of a service next to the one that serves, and switch to it once it has loaded.
 
-        Returns an empty text, or why the older version goes on serving.
+        Returns an empty text, or why the older version continues to serve.
         """
         return self._request(self._children[service.name].replace, service)
 
@@ -78,7 +78,7 @@ class Supervisor:
         self._request(self._children[name].halt, self._children[name].service)
 
     def adopt(self, service: Service) -> None:
-        """Describe a service anew, for its next start; the process goes on."""
+        """Replace a service's description for its next start. The running process is unaffected."""
         self._children[service.name].service = service
 
     def service(self, name: str) -> Service:

@@ -4,7 +4,7 @@
 
 The functions call it over a socket, one connection a thread, with pickled arguments and results; both ends are started
 by the same stack, which gives them a random key. With a `file` it reads its records and unsent events when it starts,
-and writes them when it is told to end.
+and writes them when it receives the signal to end.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def serve(store: KeptStore, port: int) -> None:
     """Serve a store to all who know the key, forever."""
     with Listener(("127.0.0.1", port), backlog=128, authkey=bytes.fromhex(os.environ[KEY])) as listener:
         while True:
-            with suppress(OSError, EOFError):  # whoever looks only whether the port is open
+            with suppress(OSError, EOFError):  # a client that checks only whether the port is open
                 connection = listener.accept()
                 threading.Thread(target=_answer, args=(store, connection), daemon=True).start()
 
