@@ -14,7 +14,8 @@ def check_origins(origins: Sequence[str], *, open_to_all: bool) -> None:
         if origin != ANY and not _ORIGIN.fullmatch(origin):
             raise ValueError(
                 f"cors names {origin!r}, which is not an origin: write https://app.example.com or "
-                "http://localhost:5173, in lower case, without a path, a slash at its end or the ports 80 and 443; or only '*', for every one"
+                "http://localhost:5173, in lower case, without a path, a slash at its end or the ports 80 and 443; "
+                "or only '*', for every one"
             )
     if ANY in origins and len(origins) > 1:
         raise ValueError("cors says '*', which is every origin: name no other")
