@@ -37,8 +37,12 @@ class FlowLimits(Limits):
     flow_siblings_max: int = 4
     """A step with more pending siblings posts its outcome instead of running a turn, which would often conflict."""
 
-    flow_deliveries_max: int = 10
-    """Deliveries of one wake-up after which its flow is stuck: the code ends the process, or takes too long."""
+    flow_careful_deliveries: int = 2
+    """Earlier deliveries of a wake-up from which on its run counts the starts of the flow's code."""
+
+    flow_starts_max: int = 10
+    """Counted starts of a flow's code by one wake-up after which the flow is stuck: each ended the process, or took too
+    long. Deliveries that end before the code is started, as in an outage, do not count."""
 
     flow_stuck_seconds: int = 600
     """The interval at which the sweeper wakes a stuck flow. A deployment may have fixed its code."""

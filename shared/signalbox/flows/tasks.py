@@ -42,6 +42,7 @@ from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, RetryLimits, Start
 from signalbox.tasks.service import runs
+from signalbox.tasks.storage import count_start, uncount_start
 
 Code = Callable[[None, Start], Json]
 """A task's code, as `tasks` runs it. A step has no subject."""
@@ -63,15 +64,21 @@ def run_turn(ports: Ports, flows: Flows, delivery: Delivery) -> None:
 
 def _run_turn(ports: Ports, flows: Flows, delivery: Delivery, read: FlowMailbox) -> None:
     header = read.header
-    if header and not header.end and delivery.deliveries >= LIMITS.flow_deliveries_max:
-        flows.check_revision(header.written_by)
-        flows.of(header.address.name)
-        detail = (
-            f"The code ended the process, or took too long, in {LIMITS.flow_deliveries_max} deliveries of one turn."
-        )
-        mark_stuck(ports, read, header, Stuck("flow-failed", detail))
-    else:
+    if header is None or header.end or delivery.deliveries < LIMITS.flow_careful_deliveries:
         advance(ports, flows, read)
+        return
+    flows.check_revision(header.written_by)
+    flows.of(header.address.name)
+    attempt = Attempt(delivery.id, {})
+    if count_start(ports, attempt).number > LIMITS.flow_starts_max:
+        detail = f"The code ended the process, or took too long, in {LIMITS.flow_starts_max} starts of one turn."
+        mark_stuck(ports, read, header, Stuck("flow-failed", detail))
+        return
+    try:
+        advance(ports, flows, read)
+    except (Conflict, Unavailable):
+        uncount_start(ports, attempt)  # the code returned
+        raise
 
 
 # --- steps ---

@@ -10,7 +10,8 @@ from signalbox.mailboxes.model import Delivery
 
 def delivery_of(request: TaskDelivery) -> Delivery:
     """Return the delivery of a wake-up. Raises `BadTaskEnvelope`."""
-    return Delivery(WakeUp.from_payload(request.payload), request.operation, request.executions + request.retries)
+    earlier = max(request.executions, request.retries)  # a delivery that was answered can count in both
+    return Delivery(WakeUp.from_payload(request.payload), request.operation, earlier)
 
 
 def wait_seconds(request: Request, default: float = LIMITS.call_wait_seconds_max) -> float:

@@ -36,6 +36,12 @@ def count_start(ports: Ports, attempt: Attempt) -> Start:
     return Start(int(result.values[STARTS]), int(result.values[ERRORS]))
 
 
+def uncount_start(ports: Ports, attempt: Attempt) -> None:
+    """Take back the count of a start. If that fails, the start stays counted."""
+    with suppress(Unavailable, Conflict):
+        ports.store.commit([Change(attempt.record_path, {STARTS: Increment(-1)}, Must.EXIST)])
+
+
 def note_error(ports: Ports, attempt: Attempt, begun: Start, error: Exception) -> None:
     """Note what the code raised, and count a first start. A failed write has no effect on the task."""
     note = ErrorNote.of(attempt, begun.number, text_of(error)).to_record()

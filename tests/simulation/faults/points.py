@@ -139,6 +139,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows._commit_start": "signalbox.flows.service:_commit_start",
     "flows._commit_turn": "signalbox.flows.service:_commit_turn",
     "flows._next_wake": "signalbox.flows.service:_next_wake",
+    "flows._run_turn": "signalbox.flows.tasks:_run_turn",
     "flows.cancel": "signalbox.flows.service:cancel",
     "flows.child_id": "signalbox.flows.storage:child_id",
     "flows.end_messages": "signalbox.flows.storage:end_messages",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from signalbox.semaphores.model import Lease
 from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.testing.limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
+
+SECOND = timedelta(seconds=1)
 
 
 def checkout(order: int) -> Any:
@@ -319,16 +322,47 @@ def test_a_flow_whose_code_is_not_there_waits_for_a_deployment_that_has_it() -> 
         shop.deliver(shop.world.tasks[0])
 
 
-def test_a_run_that_is_delivered_too_often_marks_its_flow_as_stuck_without_running_its_code() -> None:
+def test_a_run_whose_code_ends_the_process_ten_times_marks_its_flow_as_stuck() -> None:
+    deaths = [0]
+
     def deadly() -> Any:
         yield flow.event("x")
-        raise AssertionError("it is not run")
+        deaths[0] += 1
+        raise KeyboardInterrupt
 
     shop = Shop(flows_of(deadly))
     shop.start("deadly")
     shop.event("deadly", "x")
-    shop.deliver(shop.take("turn"), LIMITS.flow_deliveries_max)
-    assert "10 deliveries" in shop.status("deadly")["problem"]["detail"]
+    wake = shop.take("turn")
+    for deliveries in range(LIMITS.flow_careful_deliveries + LIMITS.flow_starts_max):
+        with pytest.raises(KeyboardInterrupt):
+            shop.deliver(wake, deliveries)
+    shop.deliver(wake, 100)
+    assert deaths == [LIMITS.flow_careful_deliveries + LIMITS.flow_starts_max]
+    assert "10 starts" in shop.status("deadly")["problem"]["detail"]
+
+
+def test_an_outage_does_not_mark_a_flow_as_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(flows_of(approval))
+    shop.start("approval")
+    shop.event("approval", "approved", "ann")
+    [wake] = [task for task in shop.world.tasks if not task.not_before or task.not_before < shop.world.now + SECOND]
+    shop.world.tasks.remove(wake)
+    commit = shop.ports.store.commit
+
+    def away(writes: Any) -> Any:
+        if any(write.path.startswith("flows/") for write in writes):
+            raise Unavailable("an outage")
+        return commit(writes)
+
+    for deliveries in range(50):
+        with monkeypatch.context() as patched:
+            patched.setattr(type(shop.ports.store), "commit", lambda _, writes: away(writes))
+            with pytest.raises(Unavailable):
+                shop.deliver(wake, deliveries)
+    shop.deliver(wake, 50)
+    shop.settle()
+    assert shop.status("approval")["result"] == "ann"
 
 
 def test_a_step_that_was_delivered_before_leaves_its_outcome_and_runs_no_code_of_the_flow() -> None:

@@ -19,7 +19,7 @@ The states of the header; a flow has ended in state completed, failed or cancell
     turn     running, stuck         the code continues as new       running
     turn     running, stuck         the code diverged from its log  stuck
     turn     running, stuck         the code raises another error   stuck
-    turn     running, stuck         it was delivered ten times      stuck
+    turn     running, stuck         its code was started ten times  stuck
     turn     ended                  -                               same
     event    none                   -                               NoFlow
     event    running, stuck         -                               same

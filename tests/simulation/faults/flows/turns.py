@@ -12,9 +12,12 @@ from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.ports import Delete, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Unavailable
 from signalbox.flows import storage
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn, step_effect
-from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
-from signalbox.mailboxes.model import StoredMessage, message_path
+from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Flows, Message, Result, Wait
+from signalbox.flows.service import FlowMailbox, advance, mark_stuck
+from signalbox.mailboxes.model import Delivery, StoredMessage, message_path
 from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
@@ -100,6 +103,16 @@ def _permanent(*arguments: Any) -> None:
         return
 
 
+def _counts_deliveries(ports: Ports, flows: Flows, delivery: Delivery, read: FlowMailbox) -> None:
+    """Count the deliveries of a wake-up, whether or not they start the code."""
+    header = read.header
+    if header and not header.end and delivery.deliveries >= LIMITS.flow_starts_max:
+        flows.check_revision(header.written_by)
+        mark_stuck(ports, read, header, Stuck("flow-failed", "delivered too often"))
+    else:
+        advance(ports, flows, read)
+
+
 def _drops_one_page(*_: Any) -> list[Effect]:
     """Drop one page of messages, without a wake-up for the next one."""
     return []
@@ -113,6 +126,7 @@ FAULTS = (
     in_flows("flow-1", "the tasks of a start in its outbox", ("flows._commit_start", _enqueues_without_outbox)),
     in_flows("flow-1", "the tasks of a turn in its outbox", ("flows._commit_turn", _enqueues_without_outbox)),
     in_flows("flow-1", "no permanent error of a run", ("flows.run_turn", _permanent)),
+    in_flows("flow-10", "counting starts of a turn, not its deliveries", ("flows._run_turn", _counts_deliveries)),
     in_flows("flow-2", "the execution id of a result", ("flows.FlowTurn._take_result", _of_any_execution)),
     in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),
     in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),

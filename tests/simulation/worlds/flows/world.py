@@ -42,8 +42,10 @@ from tests.simulation.worlds.flows.program import FLOW, LEASE_SECONDS, SEMAPHORE
 PAGE = 4
 REPEATS_MAX = 12
 SWEEPS = 3
-DELIVERIES_MAX = 4
+STARTS_MAX, STARTS_UNLIMITED = 4, 100
+STARTS_LIMITED_SHARE = 0.5
 EVENTS_MAX = 4
+FAULTS = (3, FAULTS_MAX := 6)
 OLD_DELIVERIES = (3, 10, 40)
 DAY_SECONDS = 24 * 3600
 KINDS = (*Kind, Kind.MIXED, Kind.FIRST, Kind.AGAIN, Kind.LOCKS, Kind.RESTARTED)
@@ -66,9 +68,11 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     own = Random(f"flows {seed}")
     kind = own.choice(KINDS)
     small = SMALL if own.random() < 0.3 else {}
-    deliveries = DELIVERIES_MAX if kind is Kind.DEADLY else 100
+    starts = STARTS_MAX if kind is Kind.DEADLY else STARTS_UNLIMITED
+    if kind not in UNSOUND and Random(f"{seed}-starts").random() < STARTS_LIMITED_SHARE:
+        starts = faults(FAULTS_MAX) + 1  # a fault ends one start at most
     small = {**small, "lease_seconds_max": LEASE_SECONDS, "mailbox_page": PAGE}
-    with replaced(flow_deliveries_max=deliveries, **small):
+    with replaced(flow_starts_max=starts, **small):
         FlowsWorld(seed, own, kind, trace).run()
 
 
@@ -78,7 +82,7 @@ class FlowsWorld:
     def __init__(self, seed: int, own: Random, kind: Kind, trace: Callable[[str], None] | None) -> None:
         self.world = World(seed, FaultRates(left=5), trace)
         self.own, self.kind = own, kind
-        self.world.fault_rates.left = 0 if kind in CALM or own.random() < 0.2 else faults(own.choice((3, 6)))
+        self.world.fault_rates.left = 0 if kind in CALM or own.random() < 0.2 else faults(own.choice(FAULTS))
         self.world.fault_rates.duplicate = 0.5 if kind in TWICE else 0.1
         self.world.step_microseconds_max = own.choice((300, 3_000, 30_000))
         self.world.time_jumps = (0.05, 0.2, 1.0, 70.0)
