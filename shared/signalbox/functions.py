@@ -324,7 +324,7 @@ def _attempt(delivery: TaskDelivery, function: str) -> Attempt:
     executions, retries = delivery.executions + earlier, delivery.retries + earlier
     backoff = settings().queue_backoffs.get(delivery.queue, NO_BACKOFF)
     what = function, delivery.name, delivery.payload, delivery.queue, delivery.trace, backoff.pause_seconds(retries + 1)
-    return Attempt(operation, delivery.context, executions, retries, *what)
+    return Attempt(operation, delivery.context, executions, retries, *what, is_late=delivery.is_late)
 
 
 def _task_context(attempt: Attempt, start: Start, limits: RetryLimits, received_at: float) -> TaskContext:

@@ -9,8 +9,8 @@ it raises, and its last failed attempt. Any other error is retried. Then the tas
 as one more message, which schedules the next step. If its turn would often conflict with those of its siblings, or if
 the flow's code is in another function, it posts the outcome instead.
 
-A step's task that was delivered before checks first whether its outcome is known, and then only posts it: the flow's
-code may have ended the process.
+A step's task that was delayed, is late, or was delivered before checks first whether the flow still waits for it. One
+that was delivered before then only posts its outcome: the flow's code may have ended the process.
 """
 
 from collections.abc import Callable, Mapping
@@ -86,17 +86,32 @@ def _run_turn(ports: Ports, flows: Flows, delivery: Delivery, read: FlowMailbox)
 
 @dataclass(frozen=True, slots=True)
 class StepOfFlow:
-    """The step that a task runs, from its context. `together` is the number of commands that its flow waits for."""
+    """The step that a task runs, from its context. `together` is the number of commands that its flow waits for.
+
+    `delayed`: its task was due only some time after the turn that scheduled it.
+    """
 
     address: FlowAddress
     function: str
     wait: Wait
     together: int
+    delayed: bool = False
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
         step = context["step"]
-        return cls(FlowAddress.of_base(step["flow"]), step["function"], Wait.from_json(step), step["together"])
+        return cls(
+            FlowAddress.of_base(step["flow"]),
+            step["function"],
+            Wait.from_json(step),
+            step["together"],
+            "delayed" in step,
+        )
+
+    @property
+    def is_later(self) -> bool:
+        """Whether the flow may have stopped waiting before the first delivery of the task."""
+        return self.delayed or self.wait.attempt > 1
 
 
 def is_step(context: Mapping[str, Any]) -> bool:
@@ -107,7 +122,7 @@ def is_step(context: Mapping[str, Any]) -> bool:
 def run_step(ports: Ports, flows: Flows, attempt: Attempt, retry_limits: RetryLimits, code: Code) -> None:
     """Run a step's code and give its outcome to the flow. Raises errors that are retried; a `Problem` is an outcome."""
     step = StepOfFlow.from_context(attempt.context)
-    if attempt.is_repeated and _is_known(ports, step):
+    if (attempt.is_repeated or attempt.is_late or step.is_later) and _is_over(ports, step, attempt):
         return
     result = Result(step.wait, _outcome_of_step(ports, attempt, retry_limits, code))
     if attempt.is_repeated or not _apply_at_once(ports, flows, step, result):
@@ -123,16 +138,23 @@ def _outcome_of_step(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, 
     return step_outcome(returned, CORE_LIMITS.result_bytes_max)
 
 
-def _is_known(ports: Ports, step: StepOfFlow) -> bool:
-    """Return whether a step is done. If its outcome is in the mailbox, wake the flow."""
+def _is_over(ports: Ports, step: StepOfFlow, attempt: Attempt) -> bool:
+    """Return whether a flow does not wait for a step, or not for this attempt of it: it is done, or was cancelled.
+
+    If the outcome of an earlier delivery is in the mailbox, wake the flow.
+    """
     base = step.address.base
     message = message_path(base, Result(step.wait, CallOutcome()).id_for(step.address))
-    posted, header = ports.store.read(message, header_path(base))
-    if posted.data is not None:
-        ports.queue.create(complete_wake_ups([wake_flow(base, step.function)], posted.read_time))
+    header, *posted = ports.store.read(header_path(base), *([message] if attempt.is_repeated else []))
+    if any(snapshot.data is not None for snapshot in posted):
+        ports.queue.create(complete_wake_ups([wake_flow(base, step.function)], header.read_time))
         return True
     flow = header_of(header, step.address)
-    return flow is None or flow.execution_id != step.wait.execution_id or step.wait.path not in flow.pending
+    pending = flow.pending.get(step.wait.path) if flow and flow.execution_id == step.wait.execution_id else None
+    if pending is not None and pending.attempt <= step.wait.attempt:
+        return False
+    ports.log.info("step not started, since its flow does not wait for it", flow=base, path=step.wait.path)
+    return True
 
 
 def _apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) -> bool:

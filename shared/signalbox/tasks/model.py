@@ -105,7 +105,8 @@ class Attempt:
 
     `executions` counts those that a process answered, `retries` all: Cloud Tasks does not document whether a delivery
     that was answered with 5xx is an execution. `function`, `task`, `payload`, `queue` and `trace` are what was
-    delivered, and are kept if the task is given up. `pause_seconds` is the shortest time until the next delivery.
+    delivered, and are kept if the task is given up. `pause_seconds` is the shortest time until the next delivery. It
+    `is_late` if it was delivered long after it was due.
     """
 
     operation: str
@@ -118,6 +119,7 @@ class Attempt:
     queue: str = TASKS_QUEUE
     trace: str = ""
     pause_seconds: float = 0
+    is_late: bool = False
 
     @property
     def is_repeated(self) -> bool:

@@ -138,6 +138,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows._apply_at_once": "signalbox.flows.tasks:_apply_at_once",
     "flows._commit_start": "signalbox.flows.service:_commit_start",
     "flows._commit_turn": "signalbox.flows.service:_commit_turn",
+    "flows._is_over": "signalbox.flows.tasks:_is_over",
     "flows._next_wake": "signalbox.flows.service:_next_wake",
     "flows._run_turn": "signalbox.flows.tasks:_run_turn",
     "flows.cancel": "signalbox.flows.service:cancel",

@@ -76,6 +76,16 @@ def test_a_steps_end_and_the_next_ones_beginning() -> None:
     assert of(shop, "work") == row_cost("flows", "step")
 
 
+def test_a_delayed_step_reads_its_flow_first() -> None:
+    def patient() -> Any:
+        yield step("work").after(60)
+        yield step("next")
+
+    shop = Shop(flows_of(patient))
+    shop.start("patient")
+    assert of(shop, "work") == row_cost("flows", "step", "step_later")
+
+
 @pytest.mark.parametrize("steps", [300, pytest.param(3_000, marks=(pytest.mark.marathon, pytest.mark.timeout(900)))])
 def test_a_step_of_a_long_flow_on_average(steps: int) -> None:
     shop = Shop(flows_of(chain), {"work": lambda _: "x" * 500})

@@ -631,3 +631,44 @@ def test_a_flow_that_does_not_exist_is_reported() -> None:
         shop.event("approval", "x")
     with pytest.raises(NoFlow):
         flows_service.cancel(shop.ports, FlowAddress("approval", "1"))
+
+
+@pytest.mark.parametrize("ended", ["cancelled", "deleted"])
+def test_an_attempt_that_is_due_later_does_not_begin_once_its_flow_has_ended(ended: str) -> None:
+    def paying() -> Any:
+        yield flow.step(step("charge"), attempts_max=2, pause_seconds=3600)
+
+    shop = Shop(flows_of(paying), {"charge": raising("no money")})
+    shop.start("paying")
+    shop.deliver(shop.take("charge"))
+    again = shop.take("charge")
+    flows_service.cancel(shop.ports, FlowAddress("paying", "1"))
+    shop.settle()
+    if ended == "deleted":
+        sweep.delete(shop.ports, FlowAddress("paying", "1"))
+    shop.deliver(again)
+    assert shop.ran == ["charge"]
+
+
+def test_a_late_delivery_of_an_earlier_attempt_does_not_begin() -> None:
+    def paying() -> Any:
+        yield flow.step(step("charge"), attempts_max=2, pause_seconds=3600)
+
+    shop = Shop(flows_of(paying), {"charge": raising("no money")})
+    shop.start("paying")
+    charge = shop.take("charge")
+    shop.deliver(charge)
+    shop.deliver(charge, deliveries=1)
+    assert shop.ran == ["charge"]
+
+
+def test_a_delayed_step_looks_first_and_one_on_time_does_not() -> None:
+    def patient() -> Any:
+        yield step("charge").after(3600)
+
+    shop = Shop(flows_of(patient))
+    shop.start("patient")
+    assert "delayed" in shop.take("charge").context["step"]
+    on_time = Shop(flows_of(checkout))
+    on_time.start("checkout", order=1)
+    assert "delayed" not in on_time.take("charge").context["step"]

@@ -7,6 +7,7 @@ Only the accounts of the queues and the schedules may call. Any other caller get
 that gets these responses is deployed wrongly; it retries its tasks until the deployment is corrected.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ from signalbox.core.effects import Json, TaskEnvelope
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 
+LATE_SECONDS = 60
+"""The time after which a task is late: its queue was paused or full, or no instance was free."""
+
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Bytes of a task's body: Cloud Tasks' own limit."""
 
@@ -37,13 +41,15 @@ class TaskDelivery(TaskEnvelope):
     """One delivery of a task. The same `operation` may be delivered again, also concurrently.
 
     ``executions`` counts the earlier deliveries that a process answered, ``retries`` all earlier ones. ``trace`` is a
-    W3C ``traceparent``. ``queue`` is the catalogue's name of the queue.
+    W3C ``traceparent``. ``queue`` is the catalogue's name of the queue. It ``is_late`` if the queue delivers it more
+    than `LATE_SECONDS` after it was due, by this machine's clock.
     """
 
     executions: int = 0
     retries: int = 0
     trace: str = ""
     queue: str = TASKS_QUEUE
+    is_late: bool = False
 
 
 def task_entry(function: str) -> Callable[[Callable[[TaskDelivery], None]], EntryPoint]:
@@ -122,7 +128,16 @@ def _delivery(request: flask.Request) -> TaskDelivery:
         retries=_count(request.headers, "Retry"),
         trace=current_trace(),
         queue=request.headers.get("X-CloudTasks-QueueName", TASKS_QUEUE).removeprefix(settings().queue_prefix),
+        is_late=_is_late(request.headers.get("X-CloudTasks-TaskETA", "")),
     )
+
+
+def _is_late(due: str) -> bool:
+    """Return whether a task was due long ago. `due` are seconds since 1970, with a fraction."""
+    try:
+        return bool(due) and time.time() - float(due) > LATE_SECONDS
+    except ValueError:
+        return False
 
 
 def _body(request: flask.Request) -> Json:

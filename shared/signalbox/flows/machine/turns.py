@@ -357,6 +357,7 @@ def step_effect(header: FlowHeader, step: Step, wait: Wait, together: int, now: 
     call = step.call if wait.attempt == 1 else replace(step.call, delay_seconds=step.pause_seconds)
     name = name_of("step", header.address.base, wait.execution_id, wait.path, wait.attempt)
     context = {"flow": header.address.base, "function": header.function, "together": together, **wait.to_json()}
+    context |= {"delayed": True} if call.delay_seconds else {}
     return call.effect(name, now or EPOCH, step=context)  # without a delay, the time is not used
 
 

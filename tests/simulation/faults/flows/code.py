@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from unittest.mock import patch
 
 from signalbox.core.ports import Ports
-from signalbox.flows import storage
+from signalbox.flows import storage, tasks
+from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import turns
 from signalbox.flows.machine.commands import Sleep, running
 from signalbox.flows.machine.driver import Driver, Position, replay, waits_for
@@ -25,6 +27,7 @@ from tests.simulation.worlds.flows.world import FlowsWorld
 
 new_entries = turns.new_entries
 apply_at_once = original("flows._apply_at_once")
+is_over = original("flows._is_over")
 run_step = original("flows.run_step")
 run_driver = original("flows.Driver._run")
 schedule_sleep = original("flows.CommandWrites._sleep")
@@ -101,6 +104,19 @@ def _as_the_first_time(ports: Ports, flows: Flows, attempt: Attempt, *others: An
     run_step(ports, flows, replace(attempt, executions=0, retries=0), *others)
 
 
+def _begins_later(ports: Ports, flows: Flows, attempt: Attempt, *others: Any) -> None:
+    """Look first only in deliveries after the first one."""
+    step = {name: value for name, value in attempt.context["step"].items() if name != "delayed"}
+    with patch.object(tasks.StepOfFlow, "is_later", False):
+        run_step(ports, flows, replace(attempt, context={"step": step}, is_late=False), *others)
+
+
+def _any_attempt(ports: Ports, step: tasks.StepOfFlow, attempt: Attempt) -> bool:
+    """Begin a step whose path is pending, whichever attempt the flow waits for."""
+    wait = replace(step.wait, attempt=LIMITS.flow_step_attempts_max)
+    return is_over(ports, replace(step, wait=wait), attempt)
+
+
 COLLECTED: list[Branch] = []
 """Generators that the collector will close later."""
 
@@ -140,6 +156,8 @@ FAULTS = (
     in_flows("flow-6", "the wake-up of a sleep", ("flows.CommandWrites._sleep", _sleeps_without_wake_up)),
     in_flows("flow-7", "a cancel as a message", ("flows.cancel", _cancels_the_header)),
     in_flows("flow-10", "the check before a step runs again", ("flows.run_step", _as_the_first_time)),
+    in_flows("flow-18", "the check before a step that comes later", ("flows.run_step", _begins_later)),
+    in_flows("flow-18", "the attempt that the flow waits for", ("flows._is_over", _any_attempt)),
     in_flows(
         "flow-11",
         "comparing replay with the header",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from random import Random
 from typing import Any
 
+from signalbox.adapters.http.tasks import LATE_SECONDS
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
@@ -20,7 +21,7 @@ from signalbox.semaphores import tasks
 from signalbox.tasks.model import Attempt, RetryLimits
 from tests.simulation.reach import REACHED, STEPS_RUN
 from tests.simulation.reuse import allow_from_an_old_outbox_record
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.history import FlowsHistory
 from tests.simulation.worlds.flows.program import FUNCTION, LEASE_SECONDS, Code
 from tests.simulation.worlds.objects.remembering import NEW, Version
@@ -46,6 +47,7 @@ class FlowDeliveries:
     told: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     starts: Counter[str] = field(default_factory=Counter)
+    _due: dict[str, datetime] = field(default_factory=dict)
     _deliveries: Counter[str] = field(default_factory=Counter)
     _numbers: Any = field(default_factory=count)
 
@@ -59,6 +61,7 @@ class FlowDeliveries:
 
         def take_near(effect: Effect) -> None:
             """Take a task, unless it is the alarm of a lease: no world comes to its end."""
+            self._due.setdefault(effect.name, effect.not_before or self.world.now())
             if (effect.not_before or self.world.now()) - self.world.now() < timedelta(seconds=LEASE_SECONDS / 2):
                 take(effect)
 
@@ -68,21 +71,30 @@ class FlowDeliveries:
         before = self._deliveries[effect.name]
         self._deliveries[effect.name] += 1
         what = effect.function, effect.task, effect.payload, effect.queue
-        attempt = Attempt(effect.name, effect.context, 0, before, *what)
+        late = self.world.now() - self._due[effect.name] > timedelta(seconds=LATE_SECONDS)
+        attempt = Attempt(effect.name, effect.context, 0, before, *what, is_late=late)
         flows = self.code().flows()
         if effect.task == WAKE_UP_TASK:
             flows_tasks.run_turn(ports, flows, Delivery(WakeUp.from_payload(effect.payload), effect.name, before))
         elif effect.task in flows_tasks.OWN_TASKS:
             flows_tasks.run_own_task(ports, attempt)
         elif flows_tasks.is_step(effect.context):
-            flows_tasks.run_step(ports, flows, attempt, RetryLimits(STARTS_MAX), lambda _, __: self._step(effect))
+            looks = before > 0 or late or effect.context["step"]["attempt"] > 1
+            begins = not looks or self.history.is_awaited(effect.context["step"])
+            code = lambda _, __: self._step(effect, begins=begins)  # noqa: E731
+            flows_tasks.run_step(ports, flows, attempt, RetryLimits(STARTS_MAX), code)
         else:
             self._user_task(effect)
 
-    def _step(self, effect: Effect) -> str:
-        """Run a step: no two runs have the same outcome, so a result in a log identifies its run."""
+    def _step(self, effect: Effect, *, begins: bool) -> str:
+        """Run a step: no two runs have the same outcome, so a result in a log identifies its run.
+
+        `begins` is False if its flow did not wait for it when its task was delivered, later than at once.
+        """
         step = effect.context["step"]
         place = step["flow"], step["life"], step["path"]
+        if not begins:
+            raise Violation(f"the step {place} began late, although its flow does not wait for it")
         number = str(next(self._numbers))
         REACHED[STEPS_RUN] += 1
         self.starts[effect.name] += 1

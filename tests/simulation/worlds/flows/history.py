@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,12 @@ class FlowsHistory:
             self._check(known, FlowHeader.from_record(address, after.data))
         else:
             self.headers.pop(address.base, None)
+
+    def is_awaited(self, step: Mapping[str, Any]) -> bool:
+        """Return whether a flow waits for a step, by the context of its task, on this attempt."""
+        header = self.headers.get(step["flow"])
+        pending = header.pending.get(step["path"]) if header and header.execution_id == step["life"] else None
+        return pending is not None and pending.attempt <= step["attempt"]
 
     def _note_message(self, address: FlowAddress, before: Snapshot, after: Snapshot) -> None:
         if before.data is not None or after.data is None:
