@@ -35,7 +35,7 @@ class CriticalSection:
         type `SectionRun`. Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
         """
         check_deployed(continuation=call)
-        id_ = id or idempotency_key("critical section", self.key, content_of(call)) or ""
+        id_ = id or idempotency_key("critical section", self.key, content_of(call), collect) or ""
         request = SectionRequest(call, debounce_seconds, debounce_max_seconds, collect, lease_seconds, id_)
         return service.call(runtime.ports(), self.key, request)
 

@@ -7,6 +7,7 @@ Every call may be repeated: in a second delivery of a task it stores the same do
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import StoredDocument
-from signalbox.documents.problems import BadPrecondition
+from signalbox.documents.problems import BadPrecondition, BadTransaction
 from signalbox.documents.requests import (
     BulkPutRequest,
     CountRequest,
@@ -37,7 +38,14 @@ from signalbox.documents.service.documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import VersionsPage
-from signalbox.tasks.machine import idempotency_key, is_repeated
+from signalbox.tasks.machine import (
+    UnknownContentError,
+    content_of_code,
+    idempotency_key,
+    is_in_task,
+    is_repeated,
+    name_of_code,
+)
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
 """The outcome of one of many documents: the document as stored, or why it is not.
@@ -209,9 +217,23 @@ def transaction(
 
     The code runs again if a document that it read has changed before the commit, so it must have no other effects.
     Under an `id`, and in a task, it takes effect once: a repeat within 32 days returns the first result, which must be
-    JSON. Raises what the code raises, and `Unavailable` if others keep writing the same documents.
+    JSON. In a task, a repeat is recognised by the code and the values that it was given. Raises what the code raises,
+    `Unavailable` if others keep writing the same documents, `OtherBody` if another transaction took effect under the
+    id, and in a task `BadTransaction` if it needs an `id`.
     """
-    derived = None if id else idempotency_key("transaction", getattr(code, "__qualname__", ""))
-    name = name_of("transaction", check_key(id)) if id else derived or ""
-    is_new = bool(derived) and not is_repeated()
-    return transactions.run_transaction(runtime.ports(), code, name, is_new=is_new, kind=Transaction)
+    ports = runtime.ports()
+    if id:
+        name, digest = name_of("transaction", check_key(id)), name_of_code(code)
+        return transactions.run_transaction(ports, code, name, digest=digest, kind=Transaction)
+    if not is_in_task():
+        return transactions.run_transaction(ports, code, kind=Transaction)
+    try:
+        content = content_of_code(code, sys._getframe(1).f_code)
+    except UnknownContentError as error:
+        raise BadTransaction(
+            f"The code uses {error}, which may differ in the next delivery of the task: pass an `id`.", field="id"
+        ) from error
+    name = idempotency_key("transaction", content.name) or ""
+    return transactions.run_transaction(
+        ports, code, name, digest=content.digest, is_new=not is_repeated(), kind=Transaction
+    )

@@ -50,7 +50,7 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, NotReady
 from signalbox.objects.service import Code
-from signalbox.tasks.machine import idempotency_key
+from signalbox.tasks.machine import content_of, idempotency_key
 
 # --- classes ---
 
@@ -156,7 +156,7 @@ class Placeholder:
         """Run a task with the `Outcome`, now or as soon as the call has one. Several run in the order they were set."""
         check_deployed(then=call)
         address = self._place.address
-        id_ = idempotency_key("then", address.base, self.id, call.function, call.task) or runtime.ports().store.new_id()
+        id_ = idempotency_key("then", address.base, self.id, content_of(call)) or runtime.ports().store.new_id()
         message = continuation_message(self.id, call)
         function_of = local_classes.get().function_of
         service.post_call(runtime.ports(), function_of, CallPlace(address, id_), message)
@@ -232,8 +232,9 @@ class Method:
         return command
 
     def _id(self, arguments: Mapping[str, Json]) -> str:
-        key = idempotency_key("call", self.address.base, self.name, self.on_result_of, sorted(arguments.items()))
-        return self.options.id or key or runtime.ports().store.new_id()
+        then = [content_of(call) for call in self.options.then]
+        content = ("call", self.address.base, self.name, self.on_result_of, arguments, then)
+        return self.options.id or idempotency_key(*content) or runtime.ports().store.new_id()
 
 
 class Methods:

@@ -56,8 +56,11 @@ class Semaphore:
         Raises `NoSemaphore`, `BadSemaphore` or `BadCall`.
         """
         check_deployed(continuation=call, on_timeout=on_timeout)
+        late = on_timeout and content_of(on_timeout)
         request = WaitRequest(
-            id=self._wait_id(id, content_of(call)),
+            id=self._wait_id(
+                id, "task", content_of(call), permits, release_on_return, release_on_failure, holder, late
+            ),
             continuation=call,
             lease_seconds=lease_seconds,
             permits=permits,
@@ -81,7 +84,7 @@ class Semaphore:
         A repeat returns the lease while it is held. After that, a task's second delivery acquires again; with an `id`
         that the caller chose, `LeaseEnded` is raised. Raises `NoSemaphore` or `BadSemaphore`.
         """
-        request = WaitRequest(self._wait_id(id, "acquire"), lease_seconds=lease_seconds, permits=permits)
+        request = WaitRequest(self._wait_id(id, "acquire", permits), lease_seconds=lease_seconds, permits=permits)
         answer = service.wait(runtime.ports(), self.name, request)
         while answer.ended:
             if id is not None:
@@ -100,8 +103,8 @@ class Semaphore:
         """Extend a lease; return whether it is still held. A lost lease stays lost."""
         return service.renew(runtime.ports(), self.name, RenewRequest(_id_of(lease), lease_seconds)) is not None
 
-    def _wait_id(self, id_: str | None, what_for: str) -> str:
-        return id_ or idempotency_key("wait", self.name, what_for) or runtime.ports().store.new_id()
+    def _wait_id(self, id_: str | None, *content: object) -> str:
+        return id_ or idempotency_key("wait", self.name, *content) or runtime.ports().store.new_id()
 
 
 def semaphore(name: str) -> Semaphore:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
@@ -52,6 +53,7 @@ class Task(Generic[P, R]):
         self.name = code.__name__
         self.retry_limits = retry_limits
         self.queue = queue
+        update_wrapper(self, code)
         self._function = function
         self._code = code
         self._signature = Signature.from_function(code)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect, receipt_path
 from signalbox.core.ports import Change, Committed, Must, Ports, Put, Snapshot, Write
 from signalbox.documents.storage.writes import put_write
+from signalbox.tasks.machine import CodeContent
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import transactions as transactions_world
@@ -29,9 +30,9 @@ def _only_there(read: Snapshot) -> Write:
     return Change(read.path, {}, Must.EXIST)
 
 
-def _replacing(name: str, returned: object) -> Put:
+def _replacing(name: str, returned: object, digest: str = "") -> Put:
     """A receipt that is not read before, and that may exist."""
-    return replace(receipt(name, returned), path=receipt_path(name), guard=None)
+    return replace(receipt(name, returned, digest), path=receipt_path(name), guard=None)
 
 
 def _tasks_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
@@ -40,7 +41,16 @@ def _tasks_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[E
     return committed
 
 
+def _by_name(code: Callable[..., object], _: object) -> CodeContent:
+    return CodeContent(code.__qualname__, "")
+
+
+def _without_a_comparison(_: object, __: object) -> None: ...
+
+
 FAULTS = (
+    _transactions("task-10", "the values of a transaction in its key", "tasks.content_of_code", _by_name),
+    _transactions("transaction-2", "comparing a transaction", "documents.check_repeated", _without_a_comparison),
     _transactions("transaction-1", "guarding what is written", "documents.put_write in transactions", _put_blindly),
     _transactions("transaction-1", "guarding what is only read", "documents.guarded_no_op", _only_there),
     _transactions("transaction-2", "a receipt that must not exist", "documents._receipt", _replacing),

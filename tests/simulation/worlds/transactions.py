@@ -4,21 +4,29 @@ Money moves from one document to another under ids, each posted several times. O
 "on", since each transaction that turns one off has read that the other is on. When nothing is left to do, as much money
 has moved as there are ids that took effect, each of these ids has one task that ran, every answer was true, and one of
 the two documents is on.
+
+In some seeds there are also clerks: tasks that advance orders by what they read, fail and are delivered again. Each
+step of an order is taken at most once, and what an acknowledged delivery did has taken effect.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from random import Random
+from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import RECEIPTS, Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, Query
+from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import documents, transactions
 from signalbox.documents.service.transactions import Transaction
+from signalbox.tasks import machine
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
@@ -26,6 +34,9 @@ from tests.simulation.world import Violation, World
 MONEY = 10
 IDS = ("i", "j", "k")
 ACCOUNTS, SWITCHES = ("ann", "bob"), ("left", "right")
+ORDERS, STEPS = ("o", "p"), {"new": "paid", "paid": "shipped"}
+CLERKS_RATE = 0.4
+FAILS_RATE = 0.4
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -43,6 +54,11 @@ class TransactionsWorld:
         self.world.queue.on_reuse = self._check_reuse
         self.told: dict[str, int] = {}
         self.letters: defaultdict[str, set[str]] = defaultdict(set)
+        self.clerks = Random(f"{seed}-clerks")
+        self.deliveries: Counter[str] = Counter()
+        self.done: set[tuple[str, str]] = set()
+        self.noted: set[str] = set()
+        self.world.task_handlers["clerk"] = self._clerk
 
     def run(self) -> None:
         random, ports = self.world.random, self.world.reliable_ports()
@@ -53,6 +69,10 @@ class TransactionsWorld:
         acts = [self._transfer] * random.randint(2, 6) + [self._turn_off] * random.randint(0, 3)
         random.shuffle(acts)
         first = random.randint(0, len(acts))
+        if has_clerk := self.clerks.random() < CLERKS_RATE:
+            for key in ORDERS:
+                documents.put(ports, PutRequest.from_request(key, {"state": "new"}))
+            self.world.queue.take(Effect("clerk", "q", "clerk", "clerk", {}))
         self.world.run(acts[:first])
         self.world.pass_an_outage()
         self.world.run(acts[first:])
@@ -62,6 +82,8 @@ class TransactionsWorld:
             self.world.start("sweep", lambda: _sweep(self.world.ports))
             self.world.run()
         self._check_rest()
+        if has_clerk:
+            self._check_orders()
 
     # --- people ---
 
@@ -103,6 +125,49 @@ class TransactionsWorld:
     def _letter(self, _: Ports, effect: Effect) -> None:
         self.letters[effect.payload["id"]].add(effect.name)
 
+    # --- clerks ---
+
+    def _clerk(self, ports: Ports, effect: Effect) -> None:
+        """Advance each order by one step, from the state that this delivery reads; note the first; perhaps fail."""
+        is_repeated = self.deliveries[effect.name] > 0
+        self.deliveries[effect.name] += 1
+        done = set()
+        with machine.idempotent_calls(effect.name, is_repeated=is_repeated):
+            states = {key: documents.get(ports, key).document["state"] for key in ORDERS}
+            for key, state in self.clerks.sample(list(states.items()), len(states)):
+                if state == "new":
+                    _in_task(ports, lambda t, key=key: _advance(t, key, "paid"))
+                elif state == "paid":
+                    _in_task(ports, lambda t, key=key: _advance(t, key, "shipped"))
+                done |= {(key, STEPS[state])} if state in STEPS else set()
+                if self.world.inject_fault(FAILS_RATE):
+                    raise Unavailable("the code fails after a transaction")
+            noted = self._note(ports, {"of": states[ORDERS[0]]})
+        self.done |= done
+        self.noted |= noted
+
+    def _note(self, ports: Ports, content: dict[str, str]) -> set[str]:
+        try:
+            _in_task(ports, lambda t: t.put("note", content))
+        except OtherBody:
+            return set()
+        if self.world.inject_fault(FAILS_RATE):
+            raise Unavailable("the code fails after its note")
+        return {content["of"]}
+
+    def _check_orders(self) -> None:
+        ports = self.world.reliable_ports()
+        taken = Counter(
+            {(key, step): documents.get(ports, key).document.get(step, 0) for key in ORDERS for step in STEPS.values()}
+        )
+        if twice := [step for step, times in taken.items() if times > 1]:
+            raise Violation(f"{twice} were taken more than once")
+        if lost := [step for step in self.done if not taken[step]]:
+            raise Violation(f"{lost} were acknowledged, and not taken")
+        note = documents.get_many(ports, ["note"])["note"]
+        if self.noted - {note.document["of"] if note else ""}:
+            raise Violation(f"the notes {sorted(self.noted)} were acknowledged, and {note} is stored")
+
     # --- what must hold ---
 
     def _check_reuse(self, effect: Effect) -> None:
@@ -111,7 +176,7 @@ class TransactionsWorld:
     def _check_rest(self) -> None:
         ports = self.world.reliable_ports()
         ann, bob, left, right = (documents.get(ports, key).document for key in (*ACCOUNTS, *SWITCHES))
-        applied = [one.id for one in self.world.store.query(Query(RECEIPTS))]
+        applied = [one.id for one in self.world.store.query(Query(RECEIPTS)) if one.id in IDS]
         if (ann["n"], bob["n"]) != (MONEY - len(applied), len(applied)):
             raise Violation(f"{sorted(applied)} took effect, and the accounts have {ann['n']} and {bob['n']}")
         if lost := self.told.keys() - set(applied):
@@ -120,6 +185,19 @@ class TransactionsWorld:
             raise Violation(f"{sorted(applied)} took effect, and these letters were sent: {dict(self.letters)}")
         if not (left["on"] or right["on"]):
             raise Violation("both are off")
+
+
+def _in_task(ports: Ports, code: Callable[[Transaction], Any]) -> None:
+    content = machine.content_of_code(code, sys._getframe(1).f_code)
+    name = machine.idempotency_key("transaction", content.name) or ""
+    is_new = not machine.is_repeated()
+    transactions.run_transaction(ports, code, name, digest=content.digest, is_new=is_new, kind=Transaction)
+
+
+def _advance(t: Transaction, key: str, step: str) -> None:
+    order = t.get(key)
+    assert order is not None
+    t.put(key, order | {"state": step, step: order.get(step, 0) + 1})
 
 
 def _sweep(ports: Ports) -> None:

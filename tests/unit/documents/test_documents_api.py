@@ -10,7 +10,7 @@ import pytest
 from signalbox import Call, Function, NotFound, Problem, Request, Transaction, Unavailable, documents, transaction
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Write
-from signalbox.core.problems import BadCall, BadKey, BadQuery, TooLarge
+from signalbox.core.problems import BadCall, BadKey, BadQuery, OtherBody, TooLarge
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.problems import BadPrecondition, CannotWriteBack, EditsACopy, PreconditionFailed
 from signalbox.history.model import HISTORY, HistoryRule
@@ -152,6 +152,8 @@ class Bank:
         self.write_letter, self.pay = write_letter, pay
 
     def transfer(self, amount: int) -> Any:
+        write_letter = self.write_letter
+
         def code(t: Transaction) -> dict[str, Any]:
             accounts = t.get_many(["ann", "bob"])
             ann, bob = accounts["ann"], accounts["bob"]
@@ -161,7 +163,7 @@ class Bank:
                 raise TooPoor("ann")
             t.put("ann", {"money": ann["money"] - amount})
             t.put("bob", {"money": bob["money"] + amount})
-            t.enqueue(self.write_letter.call(amount=amount))
+            t.enqueue(write_letter.call(amount=amount))
             return {"left": ann["money"] - amount}
 
         return code
@@ -212,6 +214,90 @@ def test_under_an_id_and_in_a_task_a_transaction_takes_effect_once(harness: Harn
         assert harness.deliver_task(task, retries=retries).status == 204
     harness.run()
     assert (money(), sorted(bank.letters)) == ([5, 5], [2, 3])
+
+
+class Shop:
+    """A function whose task decides by what is stored, and may fail afterwards."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.app = app = Function("shop")
+
+        @app.task
+        def advance() -> None:
+            order = documents.get("order")
+            if order["state"] == "new":
+                transaction(lambda t: t.put("order", {"state": "paid"}))
+            elif order["state"] == "paid":
+                transaction(lambda t: t.put("order", {"state": "shipped"}))
+
+        @app.task
+        def close(most: int) -> None:
+            keys = [key for key in "abc" if documents.get_many([key])[key]]
+            for key in keys[:most]:
+                transaction(lambda t, key=key: t.delete(key))  # type: ignore[misc]
+
+        @app.task
+        def pay() -> None:
+            order = documents.get("order")
+
+            def code(t: Transaction) -> None:
+                stock = t.get("stock")
+                assert stock
+                t.put("stock", {"n": stock["n"] - 1})
+                t.put("order", {**order, "state": "paid"})
+
+            transaction(code)
+
+        @app.task
+        def with_object() -> None:
+            transaction(lambda _: self.harness)
+
+    def deliver(self, task: str, retries: int, **payload: Any) -> int:
+        effect = Effect(f"op-{task}", "tasks", "shop", task, payload, path=f"/tasks/{task}")
+        return self.harness.deliver_task(effect, retries=retries).status
+
+
+@pytest.fixture
+def shop(harness: Harness) -> Shop:
+    made = Shop(harness)
+    harness.add(made.app)
+    documents.put("order", {"state": "new"})
+    return made
+
+
+def test_a_second_delivery_that_takes_another_branch_runs_another_transaction(shop: Shop) -> None:
+    assert [shop.deliver("advance", retries) for retries in range(2)] == [204, 204]
+    assert documents.get("order")["state"] == "shipped"
+
+
+def test_a_second_delivery_that_loops_over_what_is_left_skips_nothing(shop: Shop) -> None:
+    documents.put_many([{"key": key} for key in "abc"])
+    assert [shop.deliver("close", retries, most=most) for retries, most in enumerate((1, 3))] == [204, 204]
+    assert [documents.get_many([key])[key] for key in "abc"] == [None] * 3
+
+
+def test_a_transaction_whose_values_were_read_again_is_refused_and_does_not_run_twice(
+    harness: Harness, shop: Shop
+) -> None:
+    documents.put("stock", {"n": 10})
+    shop.deliver("pay", 0)
+    shop.deliver("pay", 1)
+    assert documents.get("stock")["n"] == 9
+    [failure] = harness.ids("failures")
+    assert "inside the transaction" in harness.get(f"failures/{failure}").json["detail"]
+
+
+def test_code_with_values_of_unknown_content_needs_an_id_in_a_task(harness: Harness, shop: Shop) -> None:
+    shop.deliver("with_object", 0)
+    [failure] = harness.ids("failures")
+    assert "pass an `id`" in harness.get(f"failures/{failure}").json["detail"]
+
+
+def test_an_id_of_one_transaction_is_refused_for_another(harness: Harness, bank: Bank) -> None:
+    transaction(bank.transfer(3), id="order-7")
+    with pytest.raises(OtherBody):
+        transaction(lambda t: t.delete("ann"), id="order-7")
 
 
 def test_code_runs_again_when_what_it_read_has_changed(harness: Harness, bank: Bank) -> None:

@@ -19,7 +19,7 @@ from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, pause
 from signalbox.core.ports import SERVER_TIME, Change, Conflict, Delete, Must, Ports, Put, Snapshot, Write
-from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.problems import OtherBody, TooLarge, Unavailable
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model import Content, path_of
 from signalbox.documents.problems import BadTransaction
@@ -159,21 +159,29 @@ def guarded_no_op(read: Snapshot) -> Write:
 
 
 def run_transaction(
-    ports: Ports, code: Callable[[Kind], Returned], name: str = "", *, is_new: bool = False, kind: type[Kind]
+    ports: Ports,
+    code: Callable[[Kind], Returned],
+    name: str = "",
+    *,
+    digest: str = "",
+    is_new: bool = False,
+    kind: type[Kind],
 ) -> Returned:
     """Run code in a transaction, and return its result. Raises what the code raises, and `Contended`.
 
-    With a `name`, the transaction takes effect once for this name. `is_new` means that it cannot have taken effect
-    before this call. Without a name, `Unavailable` means that it is not known whether it took effect.
+    With a `name`, the transaction takes effect once for this name. Raises `OtherBody` if it took effect with another
+    `digest`. `is_new` means that it cannot have taken effect before this call. Without a name, `Unavailable` means that
+    it is not known whether it took effect.
     """
     for attempt in range(CORE_LIMITS.rounds_max):
         if name and (attempt or not is_new) and (done := _done(ports, name)) is not None:
-            returned: Returned = json.loads(done)
+            check_repeated(done, digest)
+            returned: Returned = json.loads(done["result"])
             return returned
         transaction = kind(ports, name or ports.store.new_id())
         returned = code(transaction)
         try:
-            transaction.commit(_receipt(name, returned) if name else None)
+            transaction.commit(_receipt(name, returned, digest) if name else None)
         except Conflict:
             pause(ports, attempt)
         except Unavailable:
@@ -185,17 +193,28 @@ def run_transaction(
     raise Contended(f"the documents of a transaction are written by many at once {name}".strip())
 
 
-def _done(ports: Ports, name: str) -> str | None:
-    """Return the result of an earlier attempt as JSON, or None if there was none."""
+def check_repeated(receipt: Mapping[str, Any], digest: str) -> None:
+    """Raise `OtherBody` if the receipt is of another transaction."""
+    if receipt.get("digest", digest) != digest:
+        raise OtherBody(
+            "Another transaction, or this one with other values, took effect under this id. Choose an `id` that names "
+            "what the transaction does. In a task, also read documents inside the transaction, not before it.",
+            field="id",
+        )
+
+
+def _done(ports: Ports, name: str) -> Mapping[str, Any] | None:
+    """Return the receipt of an earlier attempt, or None if there was none."""
     [read] = ports.store.read(receipt_path(name))
-    return None if read.data is None else str(read.data["result"])
+    return read.data
 
 
-def _receipt(name: str, returned: object) -> Put:
+def _receipt(name: str, returned: object, digest: str = "") -> Put:
     try:
         result = json.dumps(returned, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BadTransaction(f"What a transaction returns must be JSON: {error}.") from error
     if len(result) > CORE_LIMITS.result_bytes_max:
         raise TooLarge(f"A transaction returns at most {CORE_LIMITS.result_bytes_max:,} bytes.")
-    return Put(receipt_path(name), {"result": result, "written_at": SERVER_TIME}, Must.NOT_EXIST)
+    record = {"result": result, "digest": digest, "written_at": SERVER_TIME}
+    return Put(receipt_path(name), record, Must.NOT_EXIST)

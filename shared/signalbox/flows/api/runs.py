@@ -94,8 +94,8 @@ class FlowRun:
 
         Raises `NoFlow` or `FlowEnded`.
         """
-        key = idempotency_key("event", self._address.base, name, value)
-        service.post_event(runtime.ports(), self._address, name, value, id or key or runtime.ports().store.new_id())
+        id_ = id or idempotency_key("event", self._address.base, name, value) or runtime.ports().store.new_id()
+        service.post_event(runtime.ports(), self._address, name, value, id_)
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the run: `flow.Cancelled` is raised where its code waits. An ended run does not change."""

@@ -1,0 +1,81 @@
+"""The content of a call that a task makes: what two deliveries have in common, and what tells two calls apart."""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pytest
+
+from signalbox.core.calls import Call
+from signalbox.tasks.machine import (
+    CodeContent,
+    UnknownContentError,
+    content_of_code,
+    idempotency_key,
+    idempotent_calls,
+)
+
+
+def content(code: Callable[..., Any]) -> CodeContent:
+    return content_of_code(code, sys._getframe(1).f_code)
+
+
+def made_elsewhere(kind: str) -> Callable[..., Any]:
+    if kind == "pay":
+
+        def code(t: str) -> str:
+            return t + "paid"
+
+        return code
+
+    def code(t: str) -> str:  # type: ignore[no-redef]
+        return t + "shipped"
+
+    return code
+
+
+def keyed(t: object, key: object = None) -> None: ...
+
+
+def test_inner_functions_of_one_name_and_one_text_are_two() -> None:
+    first, second = content(lambda t: t), content(lambda t: t)
+    assert first.name != second.name
+    assert content(made_elsewhere("pay")).name != content(made_elsewhere("ship")).name
+    assert content(made_elsewhere("pay")) == content(made_elsewhere("pay"))
+
+
+def test_texts_and_numbers_are_part_of_the_key() -> None:
+    values = ["a", "b", 1, True, None, b"a", ("a", 1)]
+    assert len({content(partial(keyed, key=value)).name for value in values}) == len(values)
+    assert len({content(lambda value=value: value).name for value in values}) == len(values)
+    assert len({content(partial(keyed, key=partial(keyed, key=value))).name for value in values}) == len(values)
+
+
+def test_values_that_may_be_read_again_are_in_the_digest_only() -> None:
+    values = [{"n": 1}, {"n": 2}, [1], 0.5, {"a", "b"}, datetime(2026, 1, 1, tzinfo=UTC), Call("f", "t", {})]
+    contents = [content(partial(keyed, key=value)) for value in values]
+    assert len({each.name for each in contents}) == 1
+    assert len({each.digest for each in contents}) == len(values)
+    assert content(partial(keyed, key={"a": 1, "b": 2})) == content(partial(keyed, key={"b": 2, "a": 1}))
+
+
+def test_values_of_unknown_content_are_refused_and_code_may_call_itself() -> None:
+    with pytest.raises(UnknownContentError, match=r"key \(object\)"):
+        content(partial(keyed, key=object()))
+
+    def again(n: int) -> int:
+        return n and again(n - 1)
+
+    assert content(again) == content(again)
+
+
+def test_equal_members_in_another_order_are_the_same_call_and_a_text_is_no_number() -> None:
+    def keys(*values: object) -> list[str | None]:
+        with idempotent_calls("op"):
+            return [idempotency_key("event", value) for value in values]
+
+    assert keys({"a": 1, "b": 2}) == keys({"b": 2, "a": 1})
+    assert keys(1) != keys("1")
+    assert len(set(keys(1, 1, "1"))) == 3
