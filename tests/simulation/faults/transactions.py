@@ -9,7 +9,7 @@ from typing import Any
 from signalbox.core.effects import Effect, receipt_path
 from signalbox.core.ports import Change, Committed, Must, Ports, Put, Snapshot, Write
 from signalbox.documents.storage.writes import put_write
-from signalbox.tasks.machine import CodeContent
+from signalbox.tasks.machine import CodeContent, name_of_code
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import transactions as transactions_world
@@ -42,7 +42,7 @@ def _tasks_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[E
 
 
 def _by_name(code: Callable[..., object], _: object) -> CodeContent:
-    return CodeContent(code.__qualname__, "")
+    return CodeContent(name_of_code(code), "")
 
 
 def _without_a_comparison(_: object, __: object) -> None: ...

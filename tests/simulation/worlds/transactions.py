@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -136,9 +137,9 @@ class TransactionsWorld:
             states = {key: documents.get(ports, key).document["state"] for key in ORDERS}
             for key, state in self.clerks.sample(list(states.items()), len(states)):
                 if state == "new":
-                    _in_task(ports, lambda t, key=key: _advance(t, key, "paid"))
+                    _in_task(ports, partial(_advance, key=key, step="paid"))
                 elif state == "paid":
-                    _in_task(ports, lambda t, key=key: _advance(t, key, "shipped"))
+                    _in_task(ports, partial(_advance, key=key, step="shipped"))
                 done |= {(key, STEPS[state])} if state in STEPS else set()
                 if self.world.inject_fault(FAILS_RATE):
                     raise Unavailable("the code fails after a transaction")
