@@ -60,7 +60,6 @@ from enum import Enum
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
-from uuid import UUID
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
@@ -324,7 +323,7 @@ def _content(name: str, value: Any) -> Any:
             return [kind, value.name]
         case datetime() if value.tzinfo:
             return rfc3339(value)
-        case bytes() | date() | Decimal() | UUID():
+        case bytes() | date() | Decimal():
             return [kind, value.hex() if isinstance(value, bytes) else str(value)]
         case partial() | MethodType() | FunctionType() | type():
             place, values = _place_and_values(value, None)
