@@ -1,5 +1,5 @@
 """Documents: put, patch, get, delete and find JSON under keys. See `signalbox/documents/`."""
 
-from signalbox.documents.http.routes import routes
+from signalbox.documents.http import routes
 
 documents = routes.entry_point()

@@ -15,10 +15,9 @@ from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.access import Access, AccessRules
-from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
-from signalbox.adapters.http.routes import Routes
+from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
 from signalbox.adapters.http.tasks import TaskDelivery, task_entry
 from signalbox.adapters.settings import settings
 from signalbox.batches.api.liveness import is_live

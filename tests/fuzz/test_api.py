@@ -42,7 +42,7 @@ from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.tasks.model import Attempt, Start
 from signalbox.tasks.service import failures
-from signalbox.testing import Harness, loading
+from signalbox.testing import Harness, platform
 from signalbox.testing.limits import replaced
 from signalbox.transforms import service as transforms_service
 from signalbox.transforms.model import PutTransformRequest
@@ -94,7 +94,7 @@ def application() -> DispatcherMiddleware:
     """Return the functions of the catalogue, and one with objects and flows."""
     app = mounted(load())
     assert isinstance(app, DispatcherMiddleware)
-    app.mounts["/counters"] = loading.application(counters)
+    app.mounts["/counters"] = platform.application(counters)
     return app
 
 

@@ -26,8 +26,8 @@ from werkzeug.test import Client
 
 from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource
 from signalbox.adapters import runtime
-from signalbox.testing import Harness, loading
-from signalbox.testing.index_check import IndexedStore
+from signalbox.testing import Harness, platform
+from signalbox.testing.ports import IndexedStore
 
 CHECKS = [
     not_a_server_error,
@@ -62,7 +62,7 @@ class Part:
 
 parts = Function("parts")
 add_resource(parts, Part, ids_from_clients=True)
-APP = loading.application(parts)
+APP = platform.application(parts)
 TAKEN = ("a", "b")
 
 

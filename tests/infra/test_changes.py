@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
 SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
-OF_DOCUMENTS_ONLY = "shared/signalbox/documents/http/routes.py"
+OF_DOCUMENTS_ONLY = "shared/signalbox/documents/http.py"
 
 
 @pytest.fixture

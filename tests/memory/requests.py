@@ -24,7 +24,7 @@ from signalbox.documents.model import COLLECTION, Content
 from signalbox.links import tasks
 from signalbox.links.model import Verification, verification_path
 from signalbox.links.service import refreshes
-from signalbox.testing.loading import FunctionTable
+from signalbox.testing.platform import FunctionTable
 from signalbox.testing.ports import HeldTaskQueue, ManualClock, RecordedLog
 
 LARGE_BYTES = 300_000

@@ -13,9 +13,9 @@ by key.
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from signalbox.core import listings, values
 from signalbox.core.keys import check_key, valid_key
@@ -26,9 +26,18 @@ from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import check_count
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import RESERVED, Content, check_body, value_at
-from signalbox.documents.problems import DuplicateKey, KeyRequired, PreconditionFailed
+from signalbox.documents.problems import BadPrecondition, DuplicateKey, KeyRequired, PreconditionFailed
 
 # --- preconditions ---
+
+
+class EntityTags(Protocol):
+    """The entity tags of a header without their quotes, as werkzeug parses them; `star_tag`: the header is ``*``."""
+
+    star_tag: bool
+
+    def as_set(self, include_weak: bool = False) -> Collection[str]:
+        """Return the strong tags, or all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,11 @@ class Precondition:
     if_match: Tags | None = None
     if_none_match: Tags | None = None
 
+    @classmethod
+    def from_headers(cls, tags_of: Callable[[str], EntityTags | None]) -> Self:
+        """Parse the headers of a request by name. Raises `BadPrecondition` for a header without an entity tag."""
+        return cls(_tags("If-Match", tags_of), _tags("If-None-Match", tags_of))
+
     def check_match(self, etag: str | None) -> None:
         """Raise `PreconditionFailed` unless `If-Match` holds, which compares strongly."""
         if self.if_match is not None and not self.if_match.matches(etag, weakly=False):
@@ -70,6 +84,20 @@ class Precondition:
 
 
 UNCONDITIONAL = Precondition()
+
+
+def _tags(header: str, tags_of: Callable[[str], EntityTags | None]) -> Tags | None:
+    tags = tags_of(header)
+    if tags is None:
+        return None
+    strong, weak = frozenset(map(_quoted, tags.as_set())), frozenset(map(_quoted, tags.as_set(include_weak=True)))
+    if not (weak or tags.star_tag):
+        raise BadPrecondition(f"{header} has no entity tag: send * or entity tags in quotes.")
+    return Tags(strong, weak - strong, tags.star_tag)
+
+
+def _quoted(tag: str) -> str:
+    return f'"{tag}"'
 
 
 def _state(etag: str | None) -> str:

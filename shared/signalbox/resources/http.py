@@ -15,7 +15,6 @@ from signalbox.adapters.settings import settings
 from signalbox.core.effects import name_of
 from signalbox.core.problems import NotFound, PermissionDenied
 from signalbox.core.queries import Operator
-from signalbox.documents.http.preconditions import precondition_of
 from signalbox.documents.requests import Precondition
 from signalbox.resources import machine, service
 from signalbox.resources.model import items
@@ -247,7 +246,7 @@ class ResourceRoutes:
     def read(self, request: Request, id: str) -> Response:  # noqa: A002  as the address names it
         stored = self._found(request, id)
         self._permit(request, "read", self._fields(stored.item))
-        precondition = precondition_of(request)
+        precondition = Precondition.from_headers(request.entity_tags)
         precondition.check_match(stored.etag)
         if self.hooks.decorate is None and precondition.is_not_modified(stored.etag):
             return Response(304, None, {"ETag": stored.etag})
@@ -266,7 +265,9 @@ class ResourceRoutes:
             return self.hooks.cascade(request, fields) if self.hooks.cascade else ()
 
         id_, owner = valid_item_id(self.resource.name, id), self._owner(request)
-        service.delete_item(runtime.ports(), self.resource, id_, owner, precondition_of(request), check)
+        service.delete_item(
+            runtime.ports(), self.resource, id_, owner, Precondition.from_headers(request.entity_tags), check
+        )
         return Response(204)
 
     def meta(self, _: Request) -> Response:
@@ -287,7 +288,7 @@ class ResourceRoutes:
                 return None  # a repeat with the same Idempotency-Key
             return self._changed(request, id_, before, sent)
 
-        precondition = Precondition() if action == "create" else precondition_of(request)
+        precondition = Precondition() if action == "create" else Precondition.from_headers(request.entity_tags)
         asked = ItemWrite(self.resource, id_, self._owner(request), sent, change, precondition)
         stored = service.write_item(runtime.ports(), asked)
         return self._answer(request, stored, 201 if stored.created else 200)

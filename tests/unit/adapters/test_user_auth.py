@@ -20,7 +20,7 @@ from signalbox.adapters.http.user_auth import UserTokens
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.identity import user_from_claims
 from signalbox.core.problems import Unauthenticated
-from signalbox.testing.loading import application
+from signalbox.testing.platform import application
 from signalbox.testing.users import user_token
 from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
 

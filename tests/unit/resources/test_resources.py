@@ -11,8 +11,8 @@ from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource, docume
 from signalbox.core.problems import Unavailable
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.index_check import IndexedStore
 from signalbox.testing.limits import replaced
+from signalbox.testing.ports import IndexedStore
 
 
 class ToDo:

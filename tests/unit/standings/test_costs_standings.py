@@ -6,8 +6,8 @@ from signalbox.adapters.meter import Cost
 from signalbox.standings import service
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
-from signalbox.testing.index_check import IndexedStore
 from signalbox.testing.limits import replaced
+from signalbox.testing.ports import IndexedStore
 from tests.unit.cost_table import row_cost, total
 from tests.unit.standings.standings_platform import StandingsPlatform
 

@@ -10,7 +10,7 @@ from signalbox import DocumentEvent, Function, Problem, Request, Unit, batch, do
 from signalbox.core.problems import Unavailable
 from signalbox.testing import Faults, Harness, TaskFailed
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.loading import UnknownFunction
+from signalbox.testing.platform import UnknownFunction
 
 ROOT = Path(__file__).parents[3]
 

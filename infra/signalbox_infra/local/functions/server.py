@@ -2,7 +2,7 @@
 
 Each function is loaded by functions-framework, as in the cloud, and mounted at ``/`` + its URL segment. The framework
 is made for one function a process: it leaves the function's name in the environment, keeps a registry by name, and
-imports the modules of the function's folder under bare names. `signalbox.testing.loading` removes these
+imports the modules of the function's folder under bare names. `signalbox.testing.platform` removes these
 traces after each function, so functions must not import their own files while they handle a request.
 `iam` refuses what the cloud would refuse, and `door` the requests of other sites' pages.
 
@@ -24,7 +24,7 @@ from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.responses import Response, problem_response, response_of
 from signalbox.adapters.settings import settings
 from signalbox.core.problems import NotFound
-from signalbox.testing import loading
+from signalbox.testing import platform
 from signalbox_infra import catalogue as catalogues
 from signalbox_infra.catalogue import Catalogue
 from signalbox_infra.deployments import Deployment, deployments_of
@@ -78,7 +78,7 @@ def mounted(catalogue: Catalogue) -> "WSGIApplication":
 
 def _loaded(deployment: Deployment) -> "WSGIApplication":
     function = deployment.function
-    app = loading.load(function.name, function.folder, function.signature_type)
+    app = platform.load(function.name, function.folder, function.signature_type)
     return invokers_enforced(function, _in_its_place(app, deployment.part))
 
 

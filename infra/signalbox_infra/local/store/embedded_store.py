@@ -18,10 +18,10 @@ from urllib.parse import quote, urlsplit
 
 from google.events.cloud.firestore import DocumentEventData
 
-from signalbox.adapters.http.paths import match
+from signalbox.adapters.http.routes import match
 from signalbox.adapters.settings import Settings
 from signalbox.core.ports import Snapshot, Store
-from signalbox.testing.document_events import fill_record
+from signalbox.testing.delivery import fill_record
 from signalbox.testing.memory_store import MemoryStore, Record
 
 POST_SECONDS_MAX = 10.0

@@ -8,11 +8,15 @@ Cross-origin requests (CORS): a browser sends the origin of the page. Before a r
 (another method than GET or POST, JSON, a token) it sends a preflight, an OPTIONS request without a token, and it sends
 the request only if the response permits it. The catalogue's `cors` lists the origins whose pages may call a function; a
 function without any responds as if CORS did not exist.
+
+URL paths are split at slashes first, then percent-decoded exactly once. So a key that contains ``%2F`` stays one
+segment. WSGI passes a decoded path; servers add the raw one, which is used if both are the same path.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl
+from typing import Any
+from urllib.parse import parse_qsl, quote_from_bytes, unquote, unquote_to_bytes, urlsplit
 
 import flask
 from werkzeug.datastructures import ETags, MultiDict
@@ -21,7 +25,6 @@ from werkzeug.http import parse_etags
 from signalbox.adapters import runtime
 from signalbox.adapters.http.bodies import BODY_BYTES_MAX, LINES, json_body, json_line_stream, json_lines
 from signalbox.adapters.http.cloud_run import calling_account
-from signalbox.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import (
     EntryPoint,
@@ -35,7 +38,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core import identity
 from signalbox.core.effects import Json
 from signalbox.core.identity import AUTHOR, User
-from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+from signalbox.core.problems import BadKey, BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 
 ANY_ORIGIN = "*"
 
@@ -216,6 +219,9 @@ _KINDS = {
 
 Handler = Callable[..., Response]
 
+Segments = tuple[str, ...]
+"""The parts of a path between its slashes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -337,3 +343,56 @@ def _serve_every_path(entry: EntryPoint) -> None:
         return entry(flask.request._get_current_object())  # type: ignore[attr-defined]
 
     app.register_error_handler(404, unrouted)
+
+
+# --- paths ---
+
+
+def segments_of_pattern(pattern: str) -> Segments:
+    """Split a pattern: ``/{key}/versions`` is ``{key}`` and ``versions``; ``/`` is the collection, without segments.
+
+    Raises `ValueError` for a pattern that does not begin with a slash.
+    """
+    if not pattern.startswith("/"):
+        raise ValueError(f'a pattern begins with a slash: write "/{pattern}" instead of "{pattern}"')
+    return tuple(pattern[1:].split("/")) if pattern != "/" else ()
+
+
+def match(pattern: Segments, segments: Segments) -> dict[str, str] | None:
+    """Return the values of a pattern's ``{names}``, or None if it does not match. An empty segment matches no name."""
+    if len(pattern) != len(segments):
+        return None
+    parameters = {}
+    for part, segment in zip(pattern, segments, strict=True):
+        if part.startswith("{") and segment:
+            parameters[part[1:-1]] = segment
+        elif part != segment:
+            return None
+    return parameters
+
+
+def segments_of(environ: Mapping[str, Any]) -> Segments:
+    """Return the decoded segments of a WSGI request's path below its mount. Raises `BadKey` if they are not UTF-8."""
+    raw = _raw_segments(environ)
+    if raw == [""]:
+        return ()
+    try:
+        return tuple(unquote(segment, errors="strict") for segment in raw)
+    except UnicodeDecodeError as error:
+        raise BadKey("The path is not percent-encoded UTF-8.") from error
+
+
+def _raw_segments(environ: Mapping[str, Any]) -> list[str]:
+    path = str(environ.get("PATH_INFO", "")).encode("latin-1")
+    mount = str(environ.get("SCRIPT_NAME", "")).count("/")
+    raw = _raw_path(environ).split("/")[1 + mount :] or [""]
+    if unquote_to_bytes("/".join(raw)) == path[1:]:
+        return raw
+    # A proxy or the framework has rewritten the path: only the decoded path is known.
+    return [quote_from_bytes(segment) for segment in path[1:].split(b"/")]
+
+
+def _raw_path(environ: Mapping[str, Any]) -> str:
+    target = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")
+    # A target may be an absolute URL (RFC 9112, absolute-form); one that begins with "//" is still a path.
+    return target.partition("?")[0] if target.startswith("/") else urlsplit(target).path

@@ -13,7 +13,6 @@ from signalbox.core.effects import Json
 from signalbox.core.keys import check_key
 from signalbox.core.listings import PARAMETERS, Listing
 from signalbox.core.problems import BadQuery, Problem, UnsupportedMediaType
-from signalbox.documents.http.preconditions import precondition_of
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import StoredDocument
@@ -44,7 +43,7 @@ NULLS: Mapping[str, Null] = {"application/json": Null.IS_A_VALUE, "application/m
 
 @routes.on("PUT", "/{key}")
 def put(request: Request, key: str) -> Response:
-    put_request = PutRequest.from_request(key, request.json(), precondition_of(request))
+    put_request = PutRequest.from_request(key, request.json(), Precondition.from_headers(request.entity_tags))
     return written_response(documents.put(runtime.ports(), put_request))
 
 
@@ -63,12 +62,12 @@ def post(request: Request) -> Response:
 
 @routes.on("GET", "/{key}")
 def get(request: Request, key: str) -> Response:
-    return read_response(documents.get(runtime.ports(), key), precondition_of(request))
+    return read_response(documents.get(runtime.ports(), key), Precondition.from_headers(request.entity_tags))
 
 
 @routes.on("DELETE", "/{key}")
 def delete(request: Request, key: str) -> Response:
-    documents.delete(runtime.ports(), key, precondition_of(request))
+    documents.delete(runtime.ports(), key, Precondition.from_headers(request.entity_tags))
     return Response(204)
 
 
@@ -109,7 +108,7 @@ def get_changes(request: Request, key: str, version: str) -> Response:
 
 @routes.on("POST", "/{key}/versions/{version}/restore")
 def restore(request: Request, key: str, version: str) -> Response:
-    reference, precondition = Reference.from_request(version), precondition_of(request)
+    reference, precondition = Reference.from_request(version), Precondition.from_headers(request.entity_tags)
     return written_response(documents.restore(runtime.ports(), key, reference, precondition))
 
 
@@ -131,8 +130,8 @@ def post_request(request: Request, new_key: str) -> PutRequest | BulkPutRequest:
     bodies = _bodies(request)
     if not isinstance(bodies, list):
         new_key = request.header("Idempotency-Key") or new_key
-        return PutRequest.from_body(bodies, new_key, precondition_of(request))
-    if precondition_of(request) != UNCONDITIONAL:
+        return PutRequest.from_body(bodies, new_key, Precondition.from_headers(request.entity_tags))
+    if Precondition.from_headers(request.entity_tags) != UNCONDITIONAL:
         raise BadPrecondition("A precondition applies to one document, not to many.")
     return BulkPutRequest.from_request(bodies)
 
@@ -150,7 +149,9 @@ def patch_request(request: Request, key: str) -> PatchRequest:
         detail = f"Content-Type must be one of {accepted}, not {request.media_type[:80]!r}."
         raise UnsupportedMediaType(detail, headers={"Accept-Patch": accepted})
     null, write_back = NULLS[request.media_type], _flag(request, "write_back")
-    return PatchRequest.from_request(key, request.json(), null, precondition_of(request), write_back=write_back)
+    return PatchRequest.from_request(
+        key, request.json(), null, Precondition.from_headers(request.entity_tags), write_back=write_back
+    )
 
 
 def _flag(request: Request, name: str) -> bool:
