@@ -260,13 +260,28 @@ def _release_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
 
 
 def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
-    """Populate a batch, whose completion is the result. If it is refused, the error is the batch's outcome."""
-    task = Call.from_record(payload["task"]) if payload["task"] else None
-    try:
-        spec = BatchSpec(task=task, on_complete=_result_call(payload), failures_max=payload["failures_max"])
-        populate_whole(ports, _child_id(payload), spec, payload["units"])
-    except Problem as problem:
-        _post_error(ports, payload, problem)
+    """Populate a batch, whose completion is the result. If it is refused, the error is the batch's outcome.
+
+    A batch that its flow has abandoned is not populated. If the flow abandons it in the meantime, the task that cancels
+    it may have found none, so it is cancelled here, or in the next delivery if this one dies.
+    """
+    if _is_awaited(ports, payload):
+        task = Call.from_record(payload["task"]) if payload["task"] else None
+        try:
+            spec = BatchSpec(task=task, on_complete=_result_call(payload), failures_max=payload["failures_max"])
+            populate_whole(ports, _child_id(payload), spec, payload["units"])
+        except Problem as problem:
+            _post_error(ports, payload, problem)
+    if not _is_awaited(ports, payload):
+        _cancel_batch(ports, payload)
+
+
+def _is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
+    """Return whether the flow waits for the outcome of a command."""
+    address, wait = FlowAddress.of_base(payload["flow"]), Wait.from_json(payload)
+    [read] = ports.store.read(header_path(address.base))
+    flow = header_of(read, address)
+    return flow is not None and flow.execution_id == wait.execution_id and wait.path in flow.pending
 
 
 def _cancel_batch(ports: Ports, payload: Mapping[str, Any]) -> None:

@@ -119,6 +119,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "documents.version_writes": "signalbox.documents.storage.writes:version_writes",
     "documents.waves": "signalbox.documents.service.bulk:waves",
     "expiry.POLICIES": "tests.simulation.expiry:POLICIES",
+    "flows._is_awaited": "signalbox.flows.tasks:_is_awaited",
     "flows.COMMANDS": "signalbox.flows.tasks:COMMANDS",
     "flows.CommandWrites._cancel_flow": "signalbox.flows.storage:CommandWrites._cancel_flow",
     "flows.CommandWrites._run_flow": "signalbox.flows.storage:CommandWrites._run_flow",

@@ -11,7 +11,7 @@ from signalbox.core.calls import Call
 from signalbox.core.ports import Query
 from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
-from signalbox.flows import http, sweep
+from signalbox.flows import http, sweep, tasks
 from signalbox.flows import service as flows_service
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
@@ -672,3 +672,34 @@ def test_a_delayed_step_looks_first_and_one_on_time_does_not() -> None:
     on_time = Shop(flows_of(checkout))
     on_time.start("checkout", order=1)
     assert "delayed" not in on_time.take("charge").context["step"]
+
+
+def _impatient() -> Any:
+    which, _ = yield flow.any(flow.batch([step("mail", to=name) for name in "abc"]), flow.sleep(5))
+    return which
+
+
+def test_a_batch_that_was_abandoned_before_it_was_populated_is_not_populated() -> None:
+    shop = Shop(flows_of(_impatient))
+    shop.start("_impatient")
+    late = shop.take("flow_command")
+    shop.settle()
+    assert shop.status("_impatient")["result"] == 1
+    shop.deliver(late)
+    assert shop.world.tasks == []
+    assert shop.world.ids("batches") == []
+
+
+def test_a_batch_that_is_abandoned_while_it_is_populated_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(flows_of(_impatient))
+    shop.start("_impatient")
+    late, populate = shop.take("flow_command"), tasks.populate_whole
+
+    def populated_late(*arguments: Any) -> Any:
+        shop.settle()  # the time is over, and the task that cancels the batch finds none
+        return populate(*arguments)
+
+    monkeypatch.setattr(tasks, "populate_whole", populated_late)
+    shop.deliver(late)
+    [batch] = shop.world.ids("batches")
+    assert shop.world.record(f"batches/{batch}")["state"] == "cancelled"

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from signalbox.batches.requests import BatchSpec
 from signalbox.core import outbox
+from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOWS_QUEUE
 from signalbox.core.ports import AlreadyExists, Ports
@@ -76,7 +78,28 @@ def _renews_the_token(ports: Ports, granted: Mapping[str, Any], lease_seconds: f
     return service.renew(ports, granted["semaphore"], RenewRequest(granted["id"], lease_seconds))
 
 
+def _always_awaited(_: Ports, __: Mapping[str, Any]) -> bool:
+    """Populate a batch without looking whether its flow waits for it."""
+    return True
+
+
+def _populates_without_a_second_look(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Look only before the batch is populated."""
+    if tasks._is_awaited(ports, payload):
+        tasks.populate_whole(ports, tasks._child_id(payload), _spec(payload), payload["units"])
+
+
+def _spec(payload: Mapping[str, Any]) -> BatchSpec:
+    return BatchSpec(task=Call.from_record(payload["task"]), on_complete=tasks._result_call(payload))
+
+
 FAULTS = (
+    in_flows(
+        "flow-19",
+        "looking again after the batch is populated",
+        ("flows.COMMANDS", {**tasks.COMMANDS, "populate": _populates_without_a_second_look}),
+    ),
+    in_flows("flow-19", "looking whether a flow waits for its batch", ("flows._is_awaited", _always_awaited)),
     in_flows(
         "flow-13",
         "releasing leases in dropped results",

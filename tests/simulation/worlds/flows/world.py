@@ -32,6 +32,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
 from tests.simulation.reach import BEGUN_AGAIN, FLOWS_STUCK, REACHED, UPGRADED
 from tests.simulation.world import Violation, World
+from tests.simulation.worlds.flows import abandoned
 from tests.simulation.worlds.flows.acts import Act, People
 from tests.simulation.worlds.flows.checks import FlowsAtRest
 from tests.simulation.worlds.flows.deliveries import FAILING, FAILING_OFTEN, FlowDeliveries
@@ -59,6 +60,9 @@ UNSOUND = (Kind.BROKEN, Kind.DEADLY, Kind.CARELESS)
 SENDING = (Kind.MIXED, Kind.LOCKS)
 """Worlds whose flows send tasks, in their one generation."""
 
+ABANDONED_RATE = 0.2
+"""Of the seeds, those that also run a world of abandoned batches."""
+
 CALM = (Kind.DEADLY,)
 """Worlds in which nothing fails: there every death is the code's."""
 
@@ -74,6 +78,8 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     small = {**small, "lease_seconds_max": LEASE_SECONDS, "mailbox_page": PAGE}
     with replaced(flow_starts_max=starts, **small):
         FlowsWorld(seed, own, kind, trace).run()
+    if Random(f"{seed}-abandoned").random() < ABANDONED_RATE:
+        abandoned.run(seed, trace)
 
 
 class FlowsWorld:
