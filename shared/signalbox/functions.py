@@ -25,6 +25,7 @@ from signalbox.batches.model.units import PlacedUnit
 from signalbox.core import effects
 from signalbox.core.effects import NO_BACKOFF
 from signalbox.core.names import CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
+from signalbox.core.plain_code import check_plain, check_ran
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import NotFound, Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
@@ -102,6 +103,7 @@ class Function:
         route = self._routes.on(method, pattern, query=query)
 
         def register(handler: Handler) -> Handler:
+            check_plain(handler, "handler", may_yield=True)
             route(lambda request, **parts: _response(handler(request, **parts)))
             return handler
 
@@ -168,6 +170,7 @@ class Function:
         """
 
         def register(rule: Callable[[Access], bool]) -> Callable[[Access], bool]:
+            check_plain(rule, "rule")
             for name in names:
                 self._access.add(name, rule)
             return rule
@@ -186,10 +189,12 @@ class Function:
         self.document_pattern = pattern
 
         def register(handler: Callable[..., None]) -> Callable[..., None]:
+            check_plain(handler, "handler")
+
             def handle(event: DocumentEvent) -> None:
                 parts = match(segments, tuple(event.path.split("/")))
                 if parts is not None:
-                    handler(event, **parts)
+                    check_ran(handler(event, **parts), "handler", handler.__name__)
 
             self._events = events.document_written(self.name)(handle)
             return handler

@@ -40,6 +40,8 @@ TASK_DECORATOR = frozenset({"task"})
 OBJECT_DECORATOR = frozenset({"object"})
 FLOW_DECORATOR = frozenset({"flow"})
 RULE_DECORATOR = frozenset({"access"})
+ASYNC = ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ASYNC)
 READ_ONLY = frozenset({"status"})
 """Methods of a batch that enqueue nothing."""
 
@@ -48,7 +50,8 @@ READ_ONLY = frozenset({"status"})
 class Usage:
     """The declarations in a function's code: places (``main.py:12``) by the name of the task, queue, class or flow.
 
-    `complete` is false if some are made in a way that reading cannot follow; then there may be more.
+    `complete` is false if some are made in a way that reading cannot follow; then there may be more. `never_run` names
+    the tasks whose code a call would not run, with the reason.
     """
 
     tasks: Mapping[str, str]
@@ -57,6 +60,7 @@ class Usage:
     objects: Mapping[str, str] = field(default_factory=dict)
     flows: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
+    never_run: Sequence[str] = ()
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
@@ -66,6 +70,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     objects: dict[str, str] = {}
     flows: dict[str, str] = {}
     rules: dict[str, str] = {}
+    never_run: list[str] = []
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
@@ -74,8 +79,9 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         objects = {**module.objects(), **objects}
         flows = {**module.flows(), **flows}
         rules = {**module.rules(), **rules}
+        never_run += module.never_run()
         complete = complete and not module.makes_tasks_otherwise()
-    return Usage(tasks, queues, complete, objects, flows, rules)
+    return Usage(tasks, queues, complete, objects, flows, rules, never_run)
 
 
 def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
@@ -95,6 +101,7 @@ def check_declared(function: Function, usage: Usage) -> None:
 
 
 def _complaints(function: Function, usage: Usage) -> Iterator[str]:
+    yield from usage.never_run
     entry = f"in the catalogue, functions.{function.name}, write"
     for name, where in list({**usage.flows, **usage.objects, **usage.tasks}.items())[:1]:
         if "queue" not in function.invoked_by:
@@ -135,8 +142,19 @@ class _Module:
         return {
             node.name: f"{self._path}:{node.lineno}"
             for node in self._nodes
-            if isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list))
+            if isinstance(node, FUNCTIONS) and any(map(_is_task_decorator, node.decorator_list))
         }
+
+    def never_run(self) -> list[str]:
+        """Return why a call of a task would not run its code, for each such task."""
+        tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS)]
+        named = [(node, f"{self._path}:{node.lineno}: the task {node.name}") for node in tasks]
+        decorated = [(node, task) for node, task in named if any(map(_is_task_decorator, node.decorator_list))]
+        return [f"{task} is `async def`: write `def`" for node, task in decorated if isinstance(node, ASYNC)] + [
+            f"{task} contains `yield`: return a list; only flows yield"
+            for node, task in decorated
+            if isinstance(node, ast.FunctionDef) and _yields(node)
+        ]
 
     def objects(self) -> dict[str, str]:
         """Return the places of the classes decorated as classes of objects."""
@@ -203,6 +221,18 @@ class _Module:
                 yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
             elif isinstance(node, ast.Import):
                 yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+
+
+def _yields(function: ast.FunctionDef) -> bool:
+    """Return whether a function itself contains ``yield``."""
+    left: list[ast.AST] = list(function.body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, (*FUNCTIONS, ast.Lambda)):
+            left += ast.iter_child_nodes(node)
+    return False
 
 
 def _is_enqueue(call: ast.Call) -> bool:

@@ -13,6 +13,7 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import name_of
+from signalbox.core.plain_code import check_plain
 from signalbox.core.problems import NotFound, PermissionDenied
 from signalbox.core.queries import Operator
 from signalbox.documents.requests import Precondition
@@ -213,6 +214,14 @@ class Hooks:
     decorate: Callable[[Request, Fields], Fields] | None = None
     cascade: Callable[[Request, Fields], Iterable[str]] | None = None
     ids_from_clients: bool = False
+
+    def __post_init__(self) -> None:
+        for hook in (self.authorise, self.prepare, self.decorate):
+            if hook:
+                check_plain(hook, "hook")
+        for many in (self.narrow, self.cascade):
+            if many:
+                check_plain(many, "hook", may_yield=True)
 
 
 @dataclass(frozen=True, slots=True)

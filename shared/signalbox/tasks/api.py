@@ -10,6 +10,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.deployed_tasks import deployed
 from signalbox.core import calls
 from signalbox.core.effects import Json
+from signalbox.core.plain_code import check_plain, check_ran
 from signalbox.tasks.machine import content_of, idempotency_key, is_repeated
 from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
@@ -50,6 +51,7 @@ class Task(Generic[P, R]):
     """A task of a user's function. Calling it runs its code; `call` returns a call for a queue."""
 
     def __init__(self, function: str, code: Callable[P, R], retry_limits: RetryLimits, queue: str) -> None:
+        check_plain(code, "task")
         self.name = code.__name__
         self.retry_limits = retry_limits
         self.queue = queue
@@ -72,6 +74,9 @@ class Task(Generic[P, R]):
         return call
 
     def run(self, payload: Mapping[str, Any], subject: TaskSubject | None, context: TaskContext) -> Any:
-        """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises."""
+        """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises.
+
+        Raises `TypeError` if the code returns a coroutine or a generator, so that the task is not acknowledged.
+        """
         code: Callable[..., R] = self._code
-        return code(**self._signature.bind(payload, subject, context))
+        return check_ran(code(**self._signature.bind(payload, subject, context)), "task", self.name)

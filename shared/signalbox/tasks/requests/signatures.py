@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
+from signalbox.core.plain_code import check_plain
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.model import KINDS, TaskContext, TaskSubject
 
@@ -60,6 +61,7 @@ class Signature:
     @classmethod
     def from_method(cls, function: Callable[..., Any]) -> Self:
         """Inspect a method's signature, without its first parameter. Raises `TypeError` as `from_function` does."""
+        check_plain(function, "method")
         first, *_ = inspect.signature(function).parameters
         whole = cls.from_function(function)
         arguments = {name: kind for name, kind in whole.arguments.items() if name != first}

@@ -1,0 +1,127 @@
+"""Code that a call would not run is refused when it is registered, and is never acknowledged."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from signalbox import DocumentEvent, Function, Request, add_resource
+from signalbox.testing import Harness
+from signalbox.testing.delivery import TaskFailed
+from signalbox_infra.packaging.declarations import usage_of
+
+
+async def wait() -> None:
+    """Wait for nothing."""
+
+
+async def wait_for_more() -> Any:
+    yield 1
+
+
+def produce() -> Iterator[int]:
+    yield 1
+
+
+@dataclass
+class Item:
+    text: str = ""
+
+
+def app() -> Function:
+    return Function("shop")
+
+
+REGISTERED: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
+    "task": (lambda code: app().task(code), (wait, wait_for_more, produce)),
+    "handler": (app().http("GET"), (wait, wait_for_more)),
+    "event handler": (app().document_written("documents/{key}"), (wait, wait_for_more, produce)),
+    "rule": (app().access("Cart"), (wait, wait_for_more, produce)),
+    "method": (lambda code: app().object(type("Cart", (), {"add": code})), (wait, wait_for_more, produce)),
+    "hook": (lambda code: add_resource(app(), Item, authorise=code), (wait, wait_for_more, produce)),
+}
+
+
+@pytest.mark.parametrize("kind", REGISTERED)
+def test_code_that_a_call_would_not_run_is_refused(kind: str) -> None:
+    register, codes = REGISTERED[kind]
+    for code in codes:
+        with pytest.raises(TypeError, match=f"{code.__name__} (is `async def`|contains `yield`), so a call would not"):
+            register(code)
+
+
+def hidden(code: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a plain function that calls another one, as a careless decorator does."""
+
+    def wrapped() -> Any:
+        return code()
+
+    return wrapped
+
+
+@pytest.mark.parametrize("code", [wait, wait_for_more, produce])
+def test_a_task_behind_a_decorator_that_has_not_run_is_retried_and_not_acknowledged(code: Any) -> None:
+    shop = app()
+    task = shop.task(hidden(code))
+    with Harness() as harness:
+        harness.add(shop)
+        task.call().enqueue()
+        with pytest.raises(TaskFailed, match="so its code has not run"):
+            harness.run()
+
+
+def test_an_event_whose_handler_has_not_run_is_delivered_again() -> None:
+    shop, seen = app(), []
+
+    def handle(event: DocumentEvent, key: str) -> Any:
+        seen.append(key)
+        return wait()
+
+    shop.document_written("documents/{key}")(handle)
+    with Harness() as harness:
+        harness.add(shop)
+        harness.put("documents/a", json={})
+        [delivery] = [each for each in harness.deliver_event(harness.events[0]) if each.status != 200]
+        assert (delivery.status, seen) == (500, ["a"])
+
+
+def test_a_handler_may_yield_what_it_streams() -> None:
+    shop = app()
+
+    @shop.http("GET")
+    def stream(_: Request) -> Iterator[bytes]:
+        yield b"a"
+        yield b"b"
+
+    with Harness() as harness:
+        harness.add(shop)
+        assert harness.get("shop").body == b"ab"
+
+
+def test_packaging_names_the_tasks_that_never_run() -> None:
+    source = b"""
+from signalbox import Function
+app = Function("shop")
+
+@app.task
+async def pay() -> None:
+    pass
+
+@app.task(attempts_max=2)
+def count():
+    for number in range(3):
+        yield number
+
+@app.task
+def plain():
+    def inner():
+        yield 1
+    return list(inner())
+"""
+    usage = usage_of({"main.py": source})
+    assert [*usage.tasks] == ["pay", "count", "plain"]
+    assert usage.never_run == [
+        "main.py:6: the task pay is `async def`: write `def`",
+        "main.py:10: the task count contains `yield`: return a list; only flows yield",
+    ]
