@@ -67,8 +67,9 @@ def test_a_task_behind_a_decorator_that_has_not_run_is_retried_and_not_acknowled
     with Harness() as harness:
         harness.add(shop)
         task.call().enqueue()
-        with pytest.raises(TaskFailed, match="so its code has not run"):
+        with pytest.raises(TaskFailed) as failed:
             harness.run()
+        assert "so its code has not run" in str(failed.value.__cause__)
 
 
 def test_an_event_whose_handler_has_not_run_is_delivered_again() -> None:
