@@ -177,7 +177,7 @@ class Function:
 
         return register
 
-    def document_written(self, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def document_written(self, pattern: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Handle each write of a record whose path matches `pattern` (``documents/{key}``). It needs a trigger.
 
         The handler's arguments are the `DocumentEvent` and each ``{part}``. A function with an event handler has no
@@ -188,7 +188,7 @@ class Function:
         segments = segments_of_pattern(f"/{pattern}")
         self.document_pattern = pattern
 
-        def register(handler: Callable[..., None]) -> Callable[..., None]:
+        def register(handler: Callable[..., Any]) -> Callable[..., Any]:
             check_plain(handler, "handler")
 
             def handle(event: DocumentEvent) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from signalbox.batches.service.batches import populate_whole
 from signalbox.core.calls import Call
 from signalbox.core.ports import Query
 from signalbox.core.problems import OtherBody, Problem, Unavailable
@@ -693,11 +694,11 @@ def test_a_batch_that_was_abandoned_before_it_was_populated_is_not_populated() -
 def test_a_batch_that_is_abandoned_while_it_is_populated_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(flows_of(_impatient))
     shop.start("_impatient")
-    late, populate = shop.take("flow_command"), tasks.populate_whole
+    late = shop.take("flow_command")
 
     def populated_late(*arguments: Any) -> Any:
         shop.settle()  # the time is over, and the task that cancels the batch finds none
-        return populate(*arguments)
+        return populate_whole(*arguments)
 
     monkeypatch.setattr(tasks, "populate_whole", populated_late)
     shop.deliver(late)

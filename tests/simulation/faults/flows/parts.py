@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service.batches import populate_whole
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
@@ -86,7 +87,7 @@ def _always_awaited(_: Ports, __: Mapping[str, Any]) -> bool:
 def _populates_without_a_second_look(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Look only before the batch is populated."""
     if tasks._is_awaited(ports, payload):
-        tasks.populate_whole(ports, tasks._child_id(payload), _spec(payload), payload["units"])
+        populate_whole(ports, tasks._child_id(payload), _spec(payload), payload["units"])
 
 
 def _spec(payload: Mapping[str, Any]) -> BatchSpec:

@@ -70,7 +70,10 @@ class AbandonedWorld:
             tasks.run_own_task(ports, Attempt(effect.name, effect.context, 0, before, *what))
 
     def _start(self) -> None:
-        self.world.start("start", lambda: service.start(self.world.ports, self.flows, FUNCTION, ADDRESS, {}))
+        def start() -> None:
+            service.start(self.world.ports, self.flows, FUNCTION, ADDRESS, {})
+
+        self.world.start("start", start)
 
     def _cancel(self) -> None:
         def cancel() -> None:
