@@ -17,7 +17,7 @@ class FlowLimits(Limits):
     """Times that the code is resumed in one turn without an entry of the log. More means a loop that never waits."""
 
     flow_events_kept_max: int = 1_000
-    """Events that have arrived and that the code has not waited for. `continue_as_new` passes them on in one record."""
+    """Events that a flow has received and that its code has not waited for, from which on more of them are refused."""
 
     flow_event_name_bytes_max: int = 200
     """Bytes of an event's name, which the log and errors repeat."""

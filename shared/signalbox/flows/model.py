@@ -340,6 +340,7 @@ class FlowHeader:
     pending: Mapping[str, Wait] = field(default_factory=dict)
     leases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     patches: Mapping[str, int] = field(default_factory=dict)
+    kept: int = 0
     written_by: int = 0
     progress: Any = None
     stuck: Mapping[str, str] | None = None
@@ -390,6 +391,7 @@ class FlowHeader:
             ),
             "leases": json.dumps(self.leases),
             "patches": json.dumps(self.patches),
+            "kept": self.kept,
             "written_by": self.written_by,
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
@@ -413,6 +415,7 @@ class FlowHeader:
             log=StoredLog(entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"]),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
+            kept=data.get("kept", 0),  # headers of older code do not have it
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),

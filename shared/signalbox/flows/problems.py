@@ -24,3 +24,8 @@ class FlowRunning(Problem):
 class FlowCancelled(Problem):
     status = 409
     title = "The flow was cancelled"
+
+
+class TooManyEvents(Problem):
+    status = 409
+    title = "The flow has too many events that it has not waited for"

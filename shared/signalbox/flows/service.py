@@ -18,7 +18,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Ports, Query, Snapshot, Store
-from signalbox.core.problems import OtherBody, TooLarge
+from signalbox.core.problems import OtherBody, Problem, TooLarge
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
 from signalbox.core.times import EPOCH, rfc3339
@@ -40,7 +40,7 @@ from signalbox.flows.model import (
     message_to_record,
     new_header,
 )
-from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow
+from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.storage import (
     Commit,
     LoadedLog,
@@ -52,8 +52,8 @@ from signalbox.flows.storage import (
     read_log,
     taken_messages,
 )
-from signalbox.mailboxes.model import StoredMessage, header_path
-from signalbox.mailboxes.service import post
+from signalbox.mailboxes.model import StoredMessage, header_path, message_path
+from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import Mailbox, message_put
 
 BEHIND_IDS = "\x7f"
@@ -160,14 +160,36 @@ def _checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
 def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: str) -> None:
     """Send an event to a flow. It is kept until the code waits for it, and a repeat with the same id changes nothing.
 
-    Raises `NoFlow`, `FlowEnded`, `OtherBody` if the id was used for another event, `BadFlow` or `TooLarge`.
+    Raises `NoFlow`, `FlowEnded`, `TooManyEvents`, `OtherBody` if the id was used for another event, `BadFlow` or
+    `TooLarge`.
     """
     checked_name = check_event_name(name)
     event = Event(checked_name, _checked_json(value, "the value of an event", CORE_LIMITS.result_bytes_max, "value"))
-    header = get(ports, address)
+    header, message_id = get(ports, address), name_of("event", address.base, id_)
+    refused = _refusal_of_events(header)
+    if refused is None:
+        _post(ports, header, message_id, event)
+    elif not _is_posted(ports, header, message_id, event):
+        raise refused
+
+
+def _refusal_of_events(header: FlowHeader) -> Problem | None:
+    """Return why a flow takes no more events, or None."""
     if header.end:
-        raise FlowEnded(f"The flow is {header.end.state} and receives no more events.")
-    _post(ports, header, name_of("event", address.base, id_), event)
+        return FlowEnded(f"The flow is {header.end.state} and receives no more events.")
+    if header.kept >= LIMITS.flow_events_kept_max:
+        detail = (
+            f"The flow has {header.kept:,} events that its code has not waited for: let it wait for them, or cancel it."
+        )
+        return TooManyEvents(detail)
+    return None
+
+
+def _is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool:
+    """Return whether an event was accepted before. Raises `OtherBody` if its id was used for another one."""
+    [stored] = ports.store.read(message_path(header.address.base, id_))
+    check_same_body(stored, message_to_record(event))
+    return stored.data is not None
 
 
 def cancel(ports: Ports, address: FlowAddress, reason: str = "") -> None:
@@ -317,7 +339,8 @@ def _turn(
 
 
 def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> Sequence[StoredMessage]:
-    """Apply messages until the turn is over; return the taken ones."""
+    """Apply messages until the turn is over, and a cancel before the page's events; return the taken ones."""
+    page = _cancels_before_events(page)
     for number, message in enumerate(page):
         if turn.is_over:
             return page[:number]
@@ -325,6 +348,13 @@ def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> 
     if own and not turn.is_over:
         turn.take(own)
     return page
+
+
+def _cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+    """Return a page in an order in which no cancel follows an event. The results before a cancel stay before it."""
+    last = max((number for number, message in enumerate(page) if message.data["kind"] == Cancel.kind), default=-1)
+    begin, rest = page[: last + 1], page[last + 1 :]
+    return [*sorted(begin, key=lambda message: message.data["kind"] == Event.kind), *rest]
 
 
 def _drop_all(ports: Ports, read: FlowMailbox, function: str) -> None:

@@ -16,7 +16,7 @@ from signalbox.core import outbox
 from signalbox.core.effects import complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, pause
-from signalbox.core.ports import Budget, Change, Conflict, Delete, Must, Ports, Query, Snapshot, unlimited
+from signalbox.core.ports import Budget, Change, Conflict, Delete, Must, Ports, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Order
 from signalbox.flows.limits import LIMITS
@@ -64,7 +64,7 @@ def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
     if header and header.end:
-        remove(ports, address, header)
+        remove(ports, address, read)
     elif header:
         due_at = read.read_time + timedelta(seconds=LIMITS.flow_stuck_seconds)
         ports.queue.create(complete_wake_ups([wake_flow(address.base, header.function)], read.read_time))
@@ -78,10 +78,12 @@ def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
 
 def delete(ports: Ports, address: FlowAddress) -> None:
     """Remove a flow that has ended, or end and remove one that is stuck. Raises `NoFlow` or `FlowRunning`."""
-    remove(ports, address, _ended(ports, address))
+    read = _ended(ports, address)
+    with suppress(Conflict):  # another process has removed it
+        remove(ports, address, read)
 
 
-def _ended(ports: Ports, address: FlowAddress) -> FlowHeader:
+def _ended(ports: Ports, address: FlowAddress) -> Snapshot:
     """Return the header of an ended flow. A stuck flow is ended here, and its leases are released."""
     for lost in range(CORE_LIMITS.rounds_max):
         [read] = ports.store.read(header_path(address.base))
@@ -89,12 +91,12 @@ def _ended(ports: Ports, address: FlowAddress) -> FlowHeader:
         if header is None:
             raise NoFlow(f"There is no run {address.key!r} of {address.name}.", field="id")
         if header.end:
-            return header
+            return read
         if not header.stuck:
             raise FlowRunning("A running flow cannot be deleted. Cancel it, or wait for its end.")
         _cancel_sub_flows(ports, header)
         try:
-            return _end_stuck(ports, read, header)
+            _end_stuck(ports, read, header)
         except Conflict:
             pause(ports, lost)
     raise Contended(f"{address.base} is being changed by too many processes at once")
@@ -109,26 +111,27 @@ def _cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
                 cancel(ports, FlowAddress(name, child_id(header.address, wait)))
 
 
-def _end_stuck(ports: Ports, read: Snapshot, header: FlowHeader) -> FlowHeader:
+def _end_stuck(ports: Ports, read: Snapshot, header: FlowHeader) -> None:
     outcome = CallOutcome.from_problem(FlowCancelled("The flow was stuck, and was deleted."))
     after = header.ended(End(CANCELLED, outcome, read.read_time))
     base, function = header.address.base, header.function
     releases = [release_effect(base, function, lease["granted"]) for lease in header.leases.values()]
     writes = [header_write(read, after, read.read_time), *listing_writes(read, header, after), *end_messages(after)]
     outbox.commit(ports, writes, [*releases, *end_tasks(after)])
-    return after
 
 
-def remove(ports: Ports, address: FlowAddress, header: FlowHeader) -> None:
-    """Remove the records of an ended flow. The sweeper completes a removal whose process died. Raises `Conflict`."""
+def remove(ports: Ports, address: FlowAddress, read: Snapshot) -> None:
+    """Remove the records of an ended flow, whose header was read. Raises `Conflict` if another process was faster.
+
+    The header, which an ended flow never changes, guards each commit. Once it is removed, the id may be in use again:
+    its messages and its log are of a new run then. The sweeper completes a removal whose process died.
+    """
+    unchanged = Change(read.path, {}, read.guard)
     while messages := _messages(ports, collection_of(address.base)):
-        _delete_messages(ports, address, header.function, messages)
+        _delete_messages(ports, address, read, messages, unchanged)
     while chunks := ports.store.query(Query(f"{address.base}/log", limit=LIMITS.flow_removal_page)):
-        ports.store.commit([Delete(chunk.path) for chunk in chunks])
-    [read] = ports.store.read(header_path(address.base))
-    same = header_of(read, address)
-    if same and same.incarnation == header.incarnation:
-        ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
+        ports.store.commit([unchanged, *(Delete(chunk.path) for chunk in chunks)])
+    ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
 
 
 def _messages(ports: Ports, collection: str) -> list[Snapshot]:
@@ -137,12 +140,16 @@ def _messages(ports: Ports, collection: str) -> list[Snapshot]:
     return [record for record in page if record.id != HEADER]
 
 
-def _delete_messages(ports: Ports, address: FlowAddress, function: str, records: Sequence[Snapshot]) -> None:
+def _delete_messages(
+    ports: Ports, address: FlowAddress, read: Snapshot, records: Sequence[Snapshot], unchanged: Write
+) -> None:
     """Delete as many messages as one commit can, and release the leases that they granted."""
     page = records[: MAILBOXES_LIMITS.turn_tasks_max]
     messages = [
         message_from_record(record.data) for record in page if record.data is not None and "since" in record.data
     ]
     leases = [message.lease for message in messages if isinstance(message, Result) and message.lease]
-    effects = [release_effect(address.base, function, lease) for lease in leases if lease]
-    outbox.commit(ports, [Delete(record.path) for record in page], effects)
+    header = header_of(read, address)
+    assert header is not None, "only a flow that has ended is removed"
+    effects = [release_effect(address.base, header.function, lease) for lease in leases if lease]
+    outbox.commit(ports, [unchanged, *(Delete(record.path) for record in page)], effects)

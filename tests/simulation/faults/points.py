@@ -149,6 +149,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.header_put": "signalbox.flows.storage:header_put",
     "flows.leases_of": "signalbox.flows.service:leases_of",
     "flows.new_entries": "signalbox.flows.storage:new_entries",
+    "flows.remove": "signalbox.flows.sweep:remove",
     "flows.replay": "signalbox.flows.machine.turns:replay",
     "flows.run_step": "signalbox.flows.tasks:run_step",
     "flows.run_turn": "signalbox.flows.tasks:run_turn",

@@ -9,7 +9,7 @@ import pytest
 
 from signalbox.batches.service.batches import populate_whole
 from signalbox.core.calls import Call
-from signalbox.core.ports import Query
+from signalbox.core.ports import Conflict, Query
 from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
 from signalbox.flows import http, sweep, tasks
@@ -18,7 +18,7 @@ from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model import End, FlowAddress, FlowDefinition
-from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow
+from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.storage import read_log
 from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
 from signalbox.mailboxes.storage import header_put
@@ -704,3 +704,93 @@ def test_a_batch_that_is_abandoned_while_it_is_populated_is_cancelled(monkeypatc
     shop.deliver(late)
     [batch] = shop.world.ids("batches")
     assert shop.world.record(f"batches/{batch}")["state"] == "cancelled"
+
+
+def test_a_removal_does_not_delete_the_messages_of_a_new_run_under_the_same_id() -> None:
+    def quick() -> Any:
+        yield flow.event("go")
+
+    shop = Shop(flows_of(quick))
+    shop.start("quick")
+    shop.event("quick", "go")
+    shop.settle()
+    address = FlowAddress("quick", "1")
+    [ended] = shop.ports.store.read(header_path(address.base))
+    sweep.delete(shop.ports, address)
+    shop.start("quick")
+    shop.event("quick", "go", id_="of the new run")
+    with pytest.raises(Conflict):
+        sweep.remove(shop.ports, address, ended)
+    shop.settle()
+    assert shop.status("quick")["state"] == "completed"
+
+
+def test_a_removal_of_many_pages_removes_everything() -> None:
+    def eventful() -> Any:
+        for _ in range(9):
+            yield flow.event("x")
+
+    shop = Shop(flows_of(eventful))
+    shop.start("eventful")
+    for number in range(9):
+        shop.event("eventful", "x", id_=str(number))
+    shop.settle()
+    with replaced(flow_removal_page=2):
+        sweep.delete(shop.ports, FlowAddress("eventful", "1"))
+    assert not shop.ports.store.query(Query(collection_of(FlowAddress("eventful", "1").base)))
+
+
+def test_events_that_the_code_does_not_wait_for_are_refused_at_last_and_the_flow_can_be_cancelled() -> None:
+    def deaf() -> Any:
+        yield flow.event("never")
+
+    with replaced(flow_events_kept_max=3):
+        shop = Shop(flows_of(deaf))
+        shop.start("deaf")
+        for number in range(5):  # posted before a turn has read any of them
+            shop.event("deaf", "x", number, str(number))
+        shop.settle()
+        with pytest.raises(TooManyEvents):
+            shop.event("deaf", "x", 9, "9")
+        shop.event("deaf", "x", 4, "4")
+        assert shop.status("deaf")["state"] == "running"
+        flows_service.cancel(shop.ports, FlowAddress("deaf", "1"))
+        shop.settle()
+    assert shop.status("deaf")["state"] == "cancelled"
+
+
+def test_a_cancel_goes_before_the_events_of_its_page_and_after_its_results() -> None:
+    seen = []
+
+    def attentive() -> Any:
+        try:
+            seen.append((yield step("charge")))
+            while True:
+                seen.append((yield flow.event("x")))
+        except flow.Cancelled:
+            seen.append("cancelled")
+            raise
+
+    shop = Shop(flows_of(attentive))
+    shop.start("attentive")
+    shop.event("attentive", "x", "event")
+    charge = shop.take("charge")
+    shop.deliver(charge, deliveries=1)
+    flows_service.cancel(shop.ports, FlowAddress("attentive", "1"))
+    shop.settle()
+    assert seen[-2:] == ["charge", "cancelled"]
+
+
+def test_a_repeat_of_an_accepted_event_is_accepted_after_the_end() -> None:
+    def brief() -> Any:
+        return (yield flow.event("x"))
+
+    shop = Shop(flows_of(brief))
+    shop.start("brief")
+    shop.event("brief", "x", 1, "a")
+    shop.settle()
+    shop.event("brief", "x", 1, "a")
+    with pytest.raises(OtherBody):
+        shop.event("brief", "x", 2, "a")
+    with pytest.raises(FlowEnded):
+        shop.event("brief", "x", 1, "b")

@@ -30,10 +30,11 @@ from signalbox.flows.model import (
     Wait,
     new_header,
 )
-from signalbox.flows.problems import FlowEnded, FlowRunning
+from signalbox.flows.problems import FlowEnded, FlowRunning, TooManyEvents
 from signalbox.mailboxes.model import CallOutcome
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start
+from signalbox.testing.limits import replaced
 from tests.unit.flows.random_flows import BEGIN, done
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
@@ -51,6 +52,7 @@ ADDRESS = FlowAddress("work", "1")
 ERRORS: dict[str, type[Exception]] = {
     "NoFlow": NotFound,
     "FlowEnded": FlowEnded,
+    "TooManyEvents": TooManyEvents,
     "FlowRunning": FlowRunning,
     "OtherBody": OtherBody,
 }
@@ -132,7 +134,8 @@ class Case:
             case "turn":
                 self.turn()
             case "event":
-                self.shop.event("work", "x", id_="x")
+                with replaced(flow_events_kept_max=0 if self.condition == "1,000 are kept" else 1_000):
+                    self.shop.event("work", "x", id_="x")
             case "cancel":
                 service.cancel(ports, ADDRESS)
             case "resume":

@@ -166,9 +166,6 @@ class Driver:
         if len(self.pending) > LIMITS.flow_pending_max:
             detail = f"A flow can wait for at most {LIMITS.flow_pending_max} commands at once. Use a batch for more."
             raise too_large(detail, self.location)
-        if sum(map(len, self.kept.values())) > LIMITS.flow_events_kept_max:
-            detail = f"More than {LIMITS.flow_events_kept_max:,} events have arrived that the code has not waited for."
-            raise too_large(detail)
         return self
 
     def got(self, _: int, outcome: CallOutcome) -> None:

@@ -22,7 +22,8 @@ The states of the header; a flow has ended in state completed, failed or cancell
     turn     running, stuck         its code was started ten times  stuck
     turn     ended                  -                               same
     event    none                   -                               NoFlow
-    event    running, stuck         -                               same
+    event    running, stuck         fewer than 1,000 are kept       same
+    event    running, stuck         1,000 are kept                  TooManyEvents
     event    ended                  -                               FlowEnded
     cancel   none                   -                               NoFlow
     cancel   running, stuck, ended  -                               same
@@ -266,7 +267,8 @@ def _is_delayed(command: Command) -> bool:
 def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     """Return the header after a turn of code of this revision, with its old log. Raises `Stuck`."""
     written_by = max(revision, turn.header.written_by)
-    header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None)
+    kept = sum(map(len, turn.driver.kept.values()))
+    header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None, kept=kept)
     if turn.continued is not None:
         return _next_generation(header, turn.continued)
     driver = turn.driver

@@ -9,19 +9,20 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
-from signalbox.core.ports import Delete, Ports, Put, Snapshot, Write
+from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
-from signalbox.flows import storage
+from signalbox.flows import storage, sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn, step_effect
 from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Flows, Message, Result, Wait
 from signalbox.flows.service import FlowMailbox, advance, mark_stuck
-from signalbox.mailboxes.model import Delivery, StoredMessage, message_path
+from signalbox.mailboxes.model import Delivery, StoredMessage, collection_of, message_path
 from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
 
+remove = original("flows.remove")
 take_result = original("flows.FlowTurn._take_result")
 run_turn = original("flows.run_turn")
 
@@ -118,6 +119,22 @@ def _drops_one_page(*_: Any) -> list[Effect]:
     return []
 
 
+def _removes_without_guard(ports: Ports, address: FlowAddress, read: Snapshot) -> None:
+    """Delete whatever is below the id, and look at the header at last."""
+    while messages := sweep._messages(ports, collection_of(address.base)):
+        sweep._delete_messages(ports, address, read, messages, Put("elsewhere/one", {}))
+    while chunks := ports.store.query(Query(f"{address.base}/log")):
+        ports.store.commit([Delete(chunk.path) for chunk in chunks])
+    ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
+
+
+def _removes_any_run(ports: Ports, address: FlowAddress, read: Snapshot) -> None:
+    """Remove what is under the id when the removal begins, which may be a new run."""
+    [now] = ports.store.read(read.path)
+    if now.data is not None:
+        remove(ports, address, now)
+
+
 FAULTS = (
     in_flows("flow-1", "the header's guard", ("flows.header_put", _unguarded)),
     in_flows("flow-1", "removing applied messages in the same commit", ("flows._commit_turn", _removes_afterwards)),
@@ -127,6 +144,8 @@ FAULTS = (
     in_flows("flow-1", "the tasks of a turn in its outbox", ("flows._commit_turn", _enqueues_without_outbox)),
     in_flows("flow-1", "no permanent error of a run", ("flows.run_turn", _permanent)),
     in_flows("flow-10", "counting starts of a turn, not its deliveries", ("flows._run_turn", _counts_deliveries)),
+    in_flows("flow-20", "the header's guard on each page of a removal", ("flows.remove", _removes_without_guard)),
+    in_flows("flow-20", "the incarnation that a removal is of", ("flows.remove", _removes_any_run)),
     in_flows("flow-2", "the execution id of a result", ("flows.FlowTurn._take_result", _of_any_execution)),
     in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),
     in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any
 
 from signalbox.core.calls import Call
@@ -52,6 +53,11 @@ class People:
             other = program(random, self.kind)
             acts.append(Act(f"restart {address.key}", lambda: self._restart(address, other)))
         return [acts[0], *random.sample(acts[1:], len(acts) - 1)]
+
+    def restart_of(self, address: FlowAddress, random: Random) -> Act:
+        """Return one more removal and start under the id of a flow, next to others."""
+        what = program(random, self.kind)
+        return Act(f"restart {address.key} again", lambda: self._restart(address, what))
 
     def _start(self, address: FlowAddress, what: list[Any]) -> bool:
         told = Call(FUNCTION, "told", {})

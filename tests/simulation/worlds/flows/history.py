@@ -54,7 +54,9 @@ class FlowsHistory:
             known = FlowHeader.from_record(address, before.data) if before.data is not None else None
             self._check(known, FlowHeader.from_record(address, after.data))
         else:
-            self.headers.pop(address.base, None)
+            removed = self.headers.pop(address.base, None)
+            if removed and not removed.end:
+                raise Violation(f"{address.base} was removed before its end")
 
     def is_awaited(self, step: Mapping[str, Any]) -> bool:
         """Return whether a flow waits for a step, by the context of its task, on this attempt."""

@@ -45,6 +45,7 @@ REPEATS_MAX = 12
 SWEEPS = 3
 STARTS_MAX, STARTS_UNLIMITED = 4, 100
 STARTS_LIMITED_SHARE = 0.5
+RESTARTED_TWICE_SHARE = 0.5
 EVENTS_MAX = 4
 FAULTS = (3, FAULTS_MAX := 6)
 OLD_DELIVERIES = (3, 10, 40)
@@ -108,6 +109,9 @@ class FlowsWorld:
         self.flows = [FlowAddress(FLOW, f"f{number}") for number in range(count)]
         self.people = People(self.world, kind, self._starting)
         self.acts = [act for address in self.flows for act in self.people.acts_of(address)]
+        restarts = Random(f"{seed}-restarts")
+        if kind is Kind.RESTARTED and restarts.random() < RESTARTED_TWICE_SHARE:
+            self.acts += [self.people.restart_of(address, restarts) for address in self.flows for _ in range(2)]
         self.rest = FlowsAtRest(self.world.store, self.history, self.code)
         service.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
 
