@@ -22,7 +22,8 @@ class BatchLimits(Limits):
     """The batches that follow a batch, with their units: its header contains them, in addition to three payloads."""
 
     then_stages_max: int = 20
-    """Batches that follow one another."""
+    """Batches that follow one another. Each is nested in the one before, in a request of at most 100 levels, and is
+    written again into the header of each batch before it."""
 
     call_units_max: int = 10_000
     """Units of one call: a hundred pages, each a commit, take much less than a function's minute."""

@@ -9,7 +9,7 @@ from signalbox.adapters.meter import Cost
 from signalbox.core.ports import Conflict, Put
 from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import path_of
+from signalbox.documents.model import Document, path_of
 from signalbox.documents.problems import CannotWriteBack
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service import documents
@@ -161,7 +161,7 @@ def test_what_is_cut_from_a_copy_is_refused(at: Front) -> None:
 
 def test_edits_of_one_source_in_two_copies_agree_or_are_refused(at: Front) -> None:
     at.world.put("p", a={"key": "ann"}, b={"key": "ann"})
-    refused(at, "p", {"a": {"name": "x"}, "b": {"name": "y"}}, "cannot-write-back", None)  # type: ignore[arg-type]
+    refused(at, "p", {"a": {"name": "x"}, "b": {"name": "y"}}, "cannot-write-back", None)  # type: ignore[arg-type]  # the problem names no field
     assert write_back(at, "p", {"a": {"name": "x"}, "b": {"age": 3}}).status_code == 200
     assert at.seen("ann") == {"key": "ann", "name": "x", "age": 3}
     assert at.seen("p")["a"] == at.seen("p")["b"] == at.seen("ann")
@@ -210,7 +210,7 @@ def test_too_many_sources_are_refused_before_anything_is_written(at: Front) -> N
 
 def test_what_is_sent_back_unchanged_edits_nothing() -> None:
     copy = {"key": "t", "n": 1, "l": [{"key": "u", "link_too_deep": True}], "u": {"key": "u", "m": {"x": 1}}}
-    patch = {"t": {**copy, "l": [*copy["l"], 5], "u": {"key": "u", "m": {"x": 2}}}}  # type: ignore[misc]
+    patch = {"t": {**copy, "l": [*copy["l"], 5], "u": {"key": "u", "m": {"x": 2}}}}  # type: ignore[misc]  # the copy is an object
     merged, [edit] = patches.merged_with_edits({"t": copy}, patch, Null.IS_A_VALUE)
     assert merged == {"t": {"key": "t"}}
     assert (edit.key, edit.shown_at, edit.place) == ("t", ("t",), ("t",))
@@ -234,3 +234,19 @@ def test_a_write_back_costs_a_round_trip_a_level_and_a_write_a_document(at: Fron
     at.world.settle()
     deep = row_cost("documents", "write_back_deep")
     assert cost("q", {"to": {"to": {"name": "y"}}}) == deep
+
+
+def test_a_write_back_decodes_each_record_that_it_has_read_once(at: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[Any] = []
+    decode = Document.from_record
+
+    def counted(data: Any) -> Document | None:
+        decoded.append(data)
+        return decode(data)
+
+    monkeypatch.setattr(Document, "from_record", counted)
+    assert write_back(at, "fred", {"born": {"name": "x"}, "home": {"town": {"name": "x"}}}).status_code == 200
+    monkeypatch.undo()
+    names = [data["name"] for data in decoded if data is not None]
+    assert {"Fred", "thing st", "stuffville"} <= {*names}
+    assert len({id(data) for data in decoded if data is not None}) == len(names)

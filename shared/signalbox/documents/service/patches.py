@@ -32,7 +32,7 @@ from signalbox.documents.model import Content, StoredDocument, path_of
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service.documents import check_precondition
 from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, needs_header, read_whole
+from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, is_transform, needs_header, read_whole
 from signalbox.documents.storage.writes import DocumentWrite, put_write
 from signalbox.history import model
 
@@ -116,16 +116,15 @@ class _Plan:
         self.missing: list[str] = []
         self._request = request
         self._read = {record.path: record for record in read}
-        self._found: dict[str, Found] = {}
-        records = (record for record in self._read.values() if not record.path.startswith(model.COLLECTION))
-        self._inputs = reads.embedding_from(records)
+        records = [record for record in self._read.values() if not record.path.startswith(model.COLLECTION)]
+        self._found = {record.id: Found.of(record) for record in records if not is_transform(record)}
+        sources = {key: found.content for key, found in self._found.items()}
+        self._inputs = Embedding(sources, reads.embedding_from(filter(is_transform, records)).transforms)
         self._patches: dict[str, list[Content]] = {}
         self._sources: dict[str, list[str]] = {}
 
     def found(self, key: str) -> Found:
         """Return a document that was read."""
-        if key not in self._found:
-            self._found[key] = Found.of(self._read[path_of(key)])
         return self._found[key]
 
     def add(self, key: str, patch: Content, place: Path = ()) -> None:

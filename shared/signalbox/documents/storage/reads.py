@@ -133,8 +133,8 @@ def embedding_from(read: Iterable[Snapshot]) -> Embedding:
     """Return the targets and transforms among some snapshots."""
     snapshots = tuple(read)
     return Embedding(
-        {snapshot.id: content_of(snapshot.data) for snapshot in snapshots if not _is_transform(snapshot)},
-        {snapshot.id: transform_from_record(snapshot.data) for snapshot in snapshots if _is_transform(snapshot)},
+        {snapshot.id: content_of(snapshot.data) for snapshot in snapshots if not is_transform(snapshot)},
+        {snapshot.id: transform_from_record(snapshot.data) for snapshot in snapshots if is_transform(snapshot)},
     )
 
 
@@ -144,12 +144,13 @@ def changed_inputs(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> lis
 
 
 def _changed(before: Snapshot, after: Snapshot) -> bool:
-    if _is_transform(before):
+    if is_transform(before):
         return not same(transform_from_record(before.data), transform_from_record(after.data))
     return links.copy_changed(Document.from_record(before.data), Document.from_record(after.data))
 
 
-def _is_transform(snapshot: Snapshot) -> bool:
+def is_transform(snapshot: Snapshot) -> bool:
+    """Return whether a record is a transform, and not a document."""
     return snapshot.path.startswith(f"{TRANSFORMS}/")
 
 
