@@ -34,7 +34,7 @@ class Bare:
 
     def close(self) -> None:
         """Close the connection."""
-        self._transport.close()  # type: ignore[no-untyped-call]
+        self._transport.close()
 
     def fan_out(self) -> int:
         """Refresh every copy of the target; return how many."""

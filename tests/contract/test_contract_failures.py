@@ -37,7 +37,7 @@ def answering(answer: Callable[[Any], None]) -> Iterator[tuple[FirestoreStore, l
     """Serve calls by `answer`, which aborts the one it is given. Gives a store on it, and the calls so far."""
     calls: list[str] = []
 
-    class Refusing(grpc.GenericRpcHandler):  # type: ignore[misc]
+    class Refusing(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
         def service(self, details: Any) -> Any:
             calls.append(details.method.rpartition("/")[2])
 

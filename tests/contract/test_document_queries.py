@@ -58,7 +58,7 @@ def client() -> Iterator[FlaskClient]:
         patch.setenv("FUNCTION_TARGET", "documents")
         patch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
         patch.delitem(sys.modules, "main", raising=False)
-        yield create_app("documents", str(MAIN), "http").test_client()  # type: ignore[no-untyped-call]
+        yield create_app("documents", str(MAIN), "http").test_client()
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ class Aside:
 def ports(firestore_emulator: str) -> Iterator[Ports]:
     store = FirestoreStore(f"documents-{uuid.uuid4().hex[:8]}", "(default)", firestore_emulator)
     aside = Aside()
-    yield Ports(store, aside, aside, aside)  # type: ignore[arg-type]
+    yield Ports(store, aside, aside, aside)  # type: ignore[arg-type]  # only the store is used
     store.close()
 
 
@@ -103,7 +103,7 @@ def test_merges_of_eight_threads_into_one_document_are_all_there(ports: Ports) -
     def merge(thread: int) -> None:
         for n in range(MERGES):
             patch = {f"t{thread}": {f"n{n}": n}}
-            until_it_lands(lambda patch=patch: patches.patch(ports, PatchRequest.from_request("hot", patch)))  # type: ignore[misc]
+            until_it_lands(lambda patch=patch: patches.patch(ports, PatchRequest.from_request("hot", patch)))  # type: ignore[misc]  # mypy infers no type for a lambda with a default
 
     at_once(*(lambda thread=thread: merge(thread) for thread in range(THREADS)))
     expected = {f"t{thread}": {f"n{n}": n for n in range(MERGES)} for thread in range(THREADS)}
@@ -120,7 +120,7 @@ def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(p
 
     def merge() -> None:
         for n in range(20):
-            until_it_lands(lambda n=n: patches.patch(ports, PatchRequest.from_request("p", {f"m{n}": n})))  # type: ignore[misc]
+            until_it_lands(lambda n=n: patches.patch(ports, PatchRequest.from_request("p", {f"m{n}": n})))  # type: ignore[misc]  # mypy infers no type for a lambda with a default
 
     def change_and_refresh() -> None:
         for n in range(1, 21):

@@ -20,7 +20,7 @@ def test_a_batch_is_complete_once_with_each_unit_once_although_a_part_is_killed_
 ) -> None:
     client.call("POST", "batches", json=batches.order(part, UNITS))
     for few in (50, 250):
-        eventually(lambda few=few: batches.status(client, part)["succeeded"] >= few, SECONDS_MAX)  # type: ignore[misc]
+        eventually(lambda few=few: batches.status(client, part)["succeeded"] >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         kill(killable, part)
     eventually(lambda: bool(batches.said(client, part)), SECONDS_MAX)
     assert [check for check in batches.checks(client, part, UNITS, batches.COLUMNS) if not check.holds] == []

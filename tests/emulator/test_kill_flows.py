@@ -36,7 +36,7 @@ def test_every_order_ends_once_shipped_or_undone_although_a_part_is_killed_twice
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(lambda number: _order(client, item, orders[number], number), range(ORDERS)))
         for share in (ORDERS // 3, 2 * ORDERS // 3):
-            eventually(lambda share=share: _ended(client, orders) >= share, SECONDS_MAX)  # type: ignore[misc]
+            eventually(lambda share=share: _ended(client, orders) >= share, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
             kill(killable, part)
     ends = {order: _end(client, order) for order in orders}
     assert {each["state"] for each in ends.values()} <= {"completed", "failed", "cancelled"}

@@ -38,7 +38,7 @@ def test_every_flow_ends_once_with_each_outcome_taken_once_although_parts_are_ki
         for number in range(KILLS):
             kill(killable, PARTS[number % 2])
             share = (number + 1) * _told_in_all() // (KILLS + 1)
-            eventually(lambda share=share: _told(client, runners) >= share, SECONDS_MAX)  # type: ignore[misc]
+            eventually(lambda share=share: _told(client, runners) >= share, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         for each in going:
             each.result(SECONDS_MAX)
     results = [_result(client, runner) for runner in runners]

@@ -37,7 +37,7 @@ def test_every_machine_goes_along_its_graph_although_a_part_is_killed_twice(
     with ThreadPoolExecutor(CLIENTS) as pool:
         living = [pool.submit(_live, client, name) for name in names]
         for share in (MACHINES // 3, 2 * MACHINES // 3):
-            eventually(lambda share=share: sum(each.done() for each in living) >= share, SECONDS_MAX)  # type: ignore[misc]
+            eventually(lambda share=share: sum(each.done() for each in living) >= share, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
             kill(killable, part)
         for each in living:
             each.result(SECONDS_MAX)

@@ -77,9 +77,9 @@ def _call_and_kill(stack: Stack, part: str, call: Call) -> list[str]:
     """Make all calls, 50 at a time; kill a part when a third and when two thirds are made."""
     made: list[str] = []
     with ThreadPoolExecutor(CLIENTS) as pool:
-        futures = [pool.submit(lambda number=number: made.append(call(number))) for number in range(CALLS)]  # type: ignore[misc]
+        futures = [pool.submit(lambda number=number: made.append(call(number))) for number in range(CALLS)]  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         for share in (CALLS // 3, 2 * CALLS // 3):
-            eventually(lambda share=share: len(made) >= share, SECONDS_MAX)  # type: ignore[misc]
+            eventually(lambda share=share: len(made) >= share, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
             kill(stack, part)
         for future in futures:
             future.result(SECONDS_MAX)

@@ -25,7 +25,7 @@ def test_every_meal_is_eaten_and_every_fork_is_back_although_functions_are_kille
 
     client.call("POST", "philosophers", json={"table": table, "seats": SEATS, "rounds": ROUNDS})
     for few in (3, 10):
-        eventually(lambda few=few: eaten() >= few, SECONDS_MAX)  # type: ignore[misc]
+        eventually(lambda few=few: eaten() >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         kill(killable, "functions")
     eventually(lambda: eaten() == SEATS * ROUNDS, SECONDS_MAX)
     checks = [philosophers.forks_are_back(client, table, SEATS), *philosophers.checks(client, table, SEATS, ROUNDS)]

@@ -52,7 +52,7 @@ def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_
 ) -> None:
     client.call("POST", f"contest/{part}/2/{WORKERS}")
     for few in (4, 10):
-        eventually(lambda few=few: len(workers_out(client, part)) >= few, SECONDS_MAX)  # type: ignore[misc]
+        eventually(lambda few=few: len(workers_out(client, part)) >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         kill(killable, part)
     eventually(lambda: len(workers_out(client, part)) == WORKERS, SECONDS_MAX)
     eventually(lambda: _is_free(client, part, 2), SECONDS_MAX)
@@ -78,7 +78,7 @@ def test_fifty_come_in_three_at_a_time_although_functions_and_queue_are_killed_a
     client.call("POST", f"contest/crowd/3/{CROWD}")
     killed = 0
     for few in range(5, CROWD, 5):
-        eventually(lambda few=few: len(workers_out(client, "crowd")) >= few, MINUTES_MAX)  # type: ignore[misc]
+        eventually(lambda few=few: len(workers_out(client, "crowd")) >= few, MINUTES_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         kill(killable, ("functions", "cloud-tasks")[killed % 2], MINUTES_MAX)
         killed += 1
     eventually(lambda: len(workers_out(client, "crowd")) == CROWD, MINUTES_MAX)

@@ -144,12 +144,12 @@ def test_a_token_is_signed_by_the_keys_that_are_served(server: Server, worker: W
     (call,) = eventually(lambda: worker.of("signed"))
     bearer = call.headers["authorization"].removeprefix("Bearer ")
     certs = server.get("/oauth2/v1/certs")
-    claims = jwt.decode(bearer, certs=certs, audience="https://audience")  # type: ignore[no-untyped-call]
+    claims = jwt.decode(bearer, certs=certs, audience="https://audience")
     assert (claims["email"], claims["iss"]) == ("tasks@p.iam", "https://accounts.google.com")
     (key,) = server.get("/oauth2/v3/certs")["keys"]
     assert (key["kid"], key["kty"], key["alg"]) == (next(iter(certs)), "RSA", "RS256")
     with pytest.raises(ValueError, match="audience"):
-        jwt.decode(bearer, certs=certs, audience="https://other")  # type: ignore[no-untyped-call]
+        jwt.decode(bearer, certs=certs, audience="https://other")
 
 
 def test_a_batch_of_creates_names_those_that_failed(server: Server, worker: Worker, queue: str) -> None:
@@ -162,7 +162,7 @@ def test_a_batch_of_creates_names_those_that_failed(server: Server, worker: Work
     requests = [request("a"), request("bad name"), request("b")]
     batch = {"parent": queue, "requests": requests, "request_id": "once"}
     operation = server.client.batch_create_tasks(request=batch)
-    created = operation.result().tasks  # type: ignore[no-untyped-call]
+    created = operation.result().tasks
     assert [task.name[-1] for task in created] == ["a", "b"]
     assert operation.metadata.state.name == "PARTIALLY_SUCCEEDED"
     assert {index: status.code for index, status in operation.metadata.failed_requests.items()} == {1: 3}
@@ -170,7 +170,7 @@ def test_a_batch_of_creates_names_those_that_failed(server: Server, worker: Work
     assert again.operation.name == operation.operation.name
     hopeless = server.client.batch_create_tasks(request={"parent": queue, "requests": [request("a")]})
     with pytest.raises(exceptions.Aborted):
-        hopeless.result()  # type: ignore[no-untyped-call]
+        hopeless.result()
     eventually(lambda: len(worker.of("batch")) == 2)
 
 

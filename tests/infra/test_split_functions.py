@@ -41,7 +41,7 @@ def asked_for() -> Catalogue:
     catalogue = load()
     opened = {"quilt": {"auth": "firebase", "cors": (PAGE,)}, "philosophers": {"public": True}}
     functions = {
-        name: dataclasses.replace(each, **opened.get(name, {}))  # type: ignore[arg-type]
+        name: dataclasses.replace(each, **opened.get(name, {}))  # type: ignore[arg-type]  # fields by name, of any type
         for name, each in catalogue.functions.items()
     }
     return dataclasses.replace(catalogue, functions=functions)

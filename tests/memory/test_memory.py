@@ -35,6 +35,6 @@ def test_no_request_takes_more_than_its_bound(firestore_emulator: str) -> None:
 @pytest.mark.parametrize("name", ON_DOCUMENTS)
 def test_the_requests_that_an_instance_handles_at_once_fit_into_its_memory(name: str) -> None:
     function = catalogues.load().functions[name]
-    number, unit = re.fullmatch(r"(\d+)(Mi|Gi)", function.memory).groups()  # type: ignore[union-attr]
+    number, unit = re.fullmatch(r"(\d+)(Mi|Gi)", function.memory).groups()  # type: ignore[union-attr]  # the catalogue checks the form
     taken = LIMITS.instance_memory_bytes + function.concurrency * LIMITS.request_memory_bytes_max
     assert taken <= int(number) * UNITS[unit]

@@ -40,7 +40,7 @@ def test_no_folder_hides_a_public_name_of_the_same_spelling() -> None:
 
 def test_an_unknown_name_is_an_import_error() -> None:
     with pytest.raises(ImportError, match="nothing"):
-        from signalbox import nothing  # type: ignore[attr-defined]  # noqa: F401
+        from signalbox import nothing  # type: ignore[attr-defined]  # noqa: F401  a name that does not exist
 
 
 @pytest.mark.parametrize(

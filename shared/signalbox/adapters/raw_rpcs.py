@@ -12,5 +12,5 @@ def serialized(message: Any) -> bytes:
 
 def routing(field: str, value: str) -> tuple[str, str]:
     """Return the header by which Google routes a request: the name and value of one of its fields."""
-    header: tuple[str, str] = routing_header.to_grpc_metadata(((field, value),))  # type: ignore[no-untyped-call]  # google-api-core has no types here
+    header: tuple[str, str] = routing_header.to_grpc_metadata(((field, value),))
     return header

@@ -60,7 +60,7 @@ def ports() -> Ports:
 def load() -> None:
     """Import the modules that the ports need, without connecting, so that the first request does not wait for that."""
     if _ports is None:
-        from signalbox.adapters.firestore import store  # noqa: F401
+        from signalbox.adapters.firestore import store  # noqa: F401  imported for its time, not for its names
 
 
 def bind(chosen: Ports | None) -> Ports | None:

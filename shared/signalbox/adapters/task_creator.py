@@ -61,7 +61,7 @@ def _translated(error: Exception | None) -> Exception | None:
     """Return the error that the generated client would raise."""
     if not isinstance(error, grpc.RpcError):
         return error
-    translated: Exception = google.from_grpc_error(error)  # type: ignore[no-untyped-call]  # no types here
+    translated: Exception = google.from_grpc_error(error)
     return translated
 
 

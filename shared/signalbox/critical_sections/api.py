@@ -25,7 +25,7 @@ class CriticalSection:
         debounce_max_seconds: float | None = None,
         collect: str = "",
         lease_seconds: float = LIMITS.section_lease_seconds,
-        id: str | None = None,  # noqa: A002 - the word of the HTTP API
+        id: str | None = None,
     ) -> bool:
         """Run the task after this call, with no other run under the key; return whether its run is enqueued already.
 

@@ -211,7 +211,7 @@ class Transaction(transactions.Transaction):
 def transaction(
     code: Callable[[Transaction], Returned],
     *,
-    id: str | None = None,  # noqa: A002  the word of the HTTP API
+    id: str | None = None,
 ) -> Returned:
     """Run `code` in a transaction and return its result: all of its writes and tasks take effect, or none.
 

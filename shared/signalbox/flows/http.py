@@ -41,7 +41,7 @@ class FlowRoutes:
         self._local = local
         self._rules = rules
 
-    def start(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+    def start(self, request: Request, flow: str, id: str) -> Response:
         """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
         address = self._address(Access(request, "start", flow, id))
         fields = _only(request, "arguments", "on_complete")
@@ -54,24 +54,24 @@ class FlowRoutes:
         started = service.start(runtime.ports(), local, local.function, address, arguments, on_complete)
         return Response(201 if started.created else 200, {"flow": flow, "id": id})
 
-    def get(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+    def get(self, request: Request, flow: str, id: str) -> Response:
         """Return the status of a run, now or once it has ended."""
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
         return Response(200, shown_status(service.wait(runtime.ports(), address, seconds)))
 
-    def log(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+    def log(self, request: Request, flow: str, id: str) -> Response:
         """Return a page of the log of a run."""
         address, token = self._address(Access(request, "log", flow, id)), request.query.get("page_token", "")
         header, entries = service.get_log(runtime.ports().store, address)
         return Response(200, shown_log_page(header, entries, token))
 
-    def event(self, request: Request, flow: str, id: str, name: str) -> Response:  # noqa: A002
+    def event(self, request: Request, flow: str, id: str, name: str) -> Response:
         address, fields = self._address(Access(request, "event", flow, id, name)), _only(request, "value")
         key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
         service.post_event(runtime.ports(), address, name, fields.get("value"), key)
         return Response(202, {"flow": flow, "id": id, "event": key})
 
-    def cancel(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+    def cancel(self, request: Request, flow: str, id: str) -> Response:
         address = self._address(Access(request, "cancel", flow, id))
         reason = _only(request, "reason").get("reason", "")
         if not isinstance(reason, str):
@@ -79,12 +79,12 @@ class FlowRoutes:
         service.cancel(runtime.ports(), address, reason)
         return Response(202, {"flow": flow, "id": id})
 
-    def resume(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+    def resume(self, request: Request, flow: str, id: str) -> Response:
         """Wake a run, so that a stuck one is replayed."""
         service.resume(runtime.ports(), self._address(Access(request, "resume", flow, id)))
         return Response(202, {"flow": flow, "id": id})
 
-    def delete(self, request: Request, flow: str, id: str) -> Response:  # noqa: A002
+    def delete(self, request: Request, flow: str, id: str) -> Response:
         """Delete a run that has ended or is stuck."""
         sweep.delete(runtime.ports(), self._address(Access(request, "delete", flow, id)))
         return Response(204)

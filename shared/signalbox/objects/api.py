@@ -260,7 +260,7 @@ class Object(Reference, Methods):
     def with_(
         self,
         *,
-        id: str | None = None,  # noqa: A002  the word of the HTTP API
+        id: str | None = None,
         then: Call | None = None,
         delay_seconds: float = 0,
         not_after_seconds: float | None = None,

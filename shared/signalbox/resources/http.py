@@ -252,7 +252,7 @@ class ResourceRoutes:
         repeatable = name_of("item", self.resource.name, owner or "", key)[:20] if key else ""
         return self._write(request, repeatable or runtime.ports().store.new_id(), "create")
 
-    def read(self, request: Request, id: str) -> Response:  # noqa: A002  as the address names it
+    def read(self, request: Request, id: str) -> Response:
         stored = self._found(request, id)
         self._permit(request, "read", self._fields(stored.item))
         precondition = Precondition.from_headers(request.entity_tags)
@@ -261,11 +261,11 @@ class ResourceRoutes:
             return Response(304, None, {"ETag": stored.etag})
         return self._answer(request, stored, 200)
 
-    def update(self, request: Request, id: str) -> Response:  # noqa: A002
+    def update(self, request: Request, id: str) -> Response:
         """Change the fields that the body has."""
         return self._write(request, valid_item_id(self.resource.name, id), "update")
 
-    def delete(self, request: Request, id: str) -> Response:  # noqa: A002
+    def delete(self, request: Request, id: str) -> Response:
         """Delete an item and the items that depend on it."""
 
         def check(item: Item) -> Iterable[str]:

@@ -37,7 +37,7 @@ class Semaphore:
         self,
         call: Call,
         *,
-        id: str | None = None,  # noqa: A002 - the word of the HTTP API
+        id: str | None = None,
         permits: int = 1,
         lease_seconds: float | None = None,
         deadline_seconds: float | None = None,
@@ -75,7 +75,7 @@ class Semaphore:
     def acquire(
         self,
         *,
-        id: str | None = None,  # noqa: A002 - the word of the HTTP API
+        id: str | None = None,
         permits: int = 1,
         lease_seconds: float | None = None,
     ) -> Lease | None:

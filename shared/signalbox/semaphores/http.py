@@ -42,7 +42,7 @@ def wait(request: Request, name: str) -> Response:
 
 
 @semaphore_wait.on("DELETE", "/{name}/{id}")
-def cancel(_: Request, name: str, id: str) -> Response:  # noqa: A002 - the word of the HTTP API
+def cancel(_: Request, name: str, id: str) -> Response:
     return Response(200, {"cancelled": service.cancel(runtime.ports(), name, id)})
 
 
@@ -94,7 +94,7 @@ def delete(_: Request, name: str) -> Response:
 
 
 @semaphores.on("DELETE", "/{name}/leases/{id}", query=("reason",))
-def end(request: Request, name: str, id: str) -> Response:  # noqa: A002 - the word of the HTTP API
+def end(request: Request, name: str, id: str) -> Response:
     reason = request.query.get("reason", "")
     return Response(200, {"released": service.end_by_hand(runtime.ports(), name, SignalRequest(id), reason)})
 

@@ -39,7 +39,7 @@ class SemaphoreSettings:
     def from_request(cls, body: Mapping[str, Any]) -> Self:
         """Parse the body of a `PUT`."""
         RequestFields(body, BadSemaphore).only(*cls.__slots__)
-        return cls(body.get("permits"), body.get("lease_seconds"), body.get("delete_after_seconds"))  # type: ignore[arg-type]
+        return cls(body.get("permits"), body.get("lease_seconds"), body.get("delete_after_seconds"))  # type: ignore[arg-type]  # checked when it is made
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,18 +86,18 @@ def leaderboard(request: Request, kind: str) -> Response:
 
 
 @standing_routes.on("GET", "/{kind}/{id}")
-def get_standing(_: Request, kind: str, id: str) -> Response:  # noqa: A002  as the address names it
+def get_standing(_: Request, kind: str, id: str) -> Response:
     return Response(200, service.get_standing(runtime.ports(), standing_key(kind, id)).to_json())
 
 
 @standing_routes.on("GET", "/{kind}/{id}/rank", query=("order_by", "neighbours"))
-def rank(request: Request, kind: str, id: str) -> Response:  # noqa: A002
+def rank(request: Request, kind: str, id: str) -> Response:
     asked = RankRequest.from_request(standing_key(kind, id), request.query)
     return Response(200, service.rank(runtime.ports(), asked))
 
 
 @standing_routes.on("POST", "/{kind}/{id}/recount")
-def recount(_: Request, kind: str, id: str) -> Response:  # noqa: A002
+def recount(_: Request, kind: str, id: str) -> Response:
     ports = runtime.ports()
     shown = service.get_standing(ports, standing_key(kind, id))
     service.begin_recount(ports, ports.store.new_id(), shown.key)

@@ -30,7 +30,7 @@ class Call(calls.Call):
         *,
         delay_seconds: float | None = None,
         at: datetime | None = None,
-        id: str | None = None,  # noqa: A002  the word of the HTTP API
+        id: str | None = None,
     ) -> str:
         """Enqueue the task, for now or later; return its operation, under which a failure would be kept.
 

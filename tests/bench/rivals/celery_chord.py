@@ -19,13 +19,13 @@ app = Celery("celery_chord", broker=URL, backend=URL)
 app.conf.update(task_acks_late=True, worker_prefetch_multiplier=4, broker_connection_retry_on_startup=True)
 
 
-@app.task(name="paint")  # type: ignore[untyped-decorator]
+@app.task(name="paint")
 def paint(square: int) -> dict[str, int]:
     """Return a unit's result."""
     return {"row": square // 50, "column": square % 50}
 
 
-@app.task(name="announce")  # type: ignore[untyped-decorator]
+@app.task(name="announce")
 def announce(results: list[dict[str, int]]) -> int:
     """Return how many units came before."""
     return len(results)

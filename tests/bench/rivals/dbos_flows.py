@@ -16,25 +16,25 @@ CONCURRENCY = 4
 """More at once wait longer for SQLite's one writer."""
 
 
-@DBOS.step()  # type: ignore[untyped-decorator]
+@DBOS.step()
 def step(_: int) -> float:
     """Return when it began."""
     return time.time()
 
 
-@DBOS.workflow()  # type: ignore[untyped-decorator]
+@DBOS.workflow()
 def chain(steps: int) -> list[float]:
     """Run steps one after another."""
     return [step(number) for number in range(steps)]
 
 
-@DBOS.workflow()  # type: ignore[untyped-decorator]
+@DBOS.workflow()
 def unit(number: int) -> float:
     """Run one step."""
     return float(step(number))
 
 
-@DBOS.workflow()  # type: ignore[untyped-decorator]
+@DBOS.workflow()
 def fan(width: int) -> list[float]:
     """Run a step, so many at once, and another one."""
     first = step(-1)

@@ -13,13 +13,13 @@ from dbos import DBOS
 QUEUE = "units"
 
 
-@DBOS.workflow()  # type: ignore[untyped-decorator]
+@DBOS.workflow()
 def paint(square: int) -> dict[str, int]:
     """Return a unit's result."""
     return {"row": square // 50, "column": square % 50}
 
 
-@DBOS.workflow()  # type: ignore[untyped-decorator]
+@DBOS.workflow()
 def all_of(units: int) -> int:
     """Enqueue the units and wait for each."""
     handles = [DBOS.enqueue_workflow(QUEUE, paint, number) for number in range(units)]

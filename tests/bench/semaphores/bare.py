@@ -57,7 +57,7 @@ class Transactions:
 
     def __init__(self, host: str, project: str, permits: int) -> None:
         with mock.patch.dict(os.environ, {"FIRESTORE_EMULATOR_HOST": host}):
-            self._client = firestore.Client(project=project, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
+            self._client = firestore.Client(project=project, credentials=AnonymousCredentials())
         self._record = self._client.document(RECORD)
         self._record.set({HOLDERS: []})
         self._permits = permits
@@ -66,7 +66,7 @@ class Transactions:
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()  # type: ignore[no-untyped-call]
+        self._client.close()
 
     def pair(self, _: int, stop_at: float) -> Visit:
         """Acquire, hold, release. Raises `Refused`."""

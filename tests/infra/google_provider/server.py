@@ -77,6 +77,6 @@ def _plugin_calls() -> Iterator[Any]:
     """Serve the calls that Terraform makes to every plugin: shutdown, and its output."""
     raw: dict[str, Any] = {"request_deserializer": bytes, "response_serializer": bytes}
     end = grpc.unary_unary_rpc_method_handler(lambda request, context: b"", **raw)  # noqa: ARG005 - ends with its test
-    output = grpc.unary_stream_rpc_method_handler(lambda request, context: iter(()), **raw)  # noqa: ARG005
+    output = grpc.unary_stream_rpc_method_handler(lambda request, context: iter(()), **raw)  # noqa: ARG005  grpc passes both by position
     yield grpc.method_handlers_generic_handler("plugin.GRPCController", {"Shutdown": end})
     yield grpc.method_handlers_generic_handler("plugin.GRPCStdio", {"StreamStdio": output})

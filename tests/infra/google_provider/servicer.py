@@ -91,7 +91,7 @@ class Servicer:
         block: Block = known[request.type_name]
         return block
 
-    def GetProviderSchema(self, _: Any) -> Any:  # noqa: N802 - the protocol's name, as are the following
+    def GetProviderSchema(self, _: Any) -> Any:
         return self._schema_message
 
     @cached_property
@@ -110,26 +110,26 @@ class Servicer:
             server_capabilities=message("Capabilities", get_provider_schema_optional=True),
         )
 
-    def ValidateProviderConfig(self, _: Any) -> Any:  # noqa: N802
+    def ValidateProviderConfig(self, _: Any) -> Any:
         return message("ConfigResponse")
 
-    def ConfigureProvider(self, request: Any) -> Any:  # noqa: N802
+    def ConfigureProvider(self, request: Any) -> Any:
         configuration = decoded(request.config)
         self._project, self._region = (_text(configuration.get(name)) for name in ("project", "region"))
         return message("Diagnostics")
 
-    def ValidateResourceConfig(self, request: Any) -> Any:  # noqa: N802
+    def ValidateResourceConfig(self, request: Any) -> Any:
         found = refusals(request.type_name, decoded(request.config), self._block(request))
         return message("Diagnostics", diagnostics=[_error(text, path) for text, path in found])
 
-    def ValidateDataResourceConfig(self, _: Any) -> Any:  # noqa: N802
+    def ValidateDataResourceConfig(self, _: Any) -> Any:
         return message("Diagnostics")
 
-    def UpgradeResourceState(self, request: Any) -> Any:  # noqa: N802
+    def UpgradeResourceState(self, request: Any) -> Any:
         stored = json.loads(request.raw_state.json)
         return message("UpgradeResponse", upgraded_state=encoded(empty(self._block(request)) | stored))
 
-    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+    def ReadResource(self, request: Any) -> Any:
         state = decoded(request.current_state)
         found = self.cloud.existing.get((request.type_name, state["id"]))
         if found is None and request.type_name not in facts.SHARED_BY_DEPLOYMENTS:
@@ -139,12 +139,12 @@ class Servicer:
         )
         return message("ReadResponse", new_state=encoded(found if bare else state), private=request.private)
 
-    def ImportResourceState(self, request: Any) -> Any:  # noqa: N802
+    def ImportResourceState(self, request: Any) -> Any:
         state = empty(self._block(request)) | {"id": request.id}
         imported = message("Imported", type_name=request.type_name, state=encoded(state))
         return message("ImportResponse", imported_resources=[imported])
 
-    def PlanResourceChange(self, request: Any) -> Any:  # noqa: N802
+    def PlanResourceChange(self, request: Any) -> Any:
         before, after = decoded(request.prior_state), decoded(request.proposed_new_state)
         if after is not None:
             mark_unknown(after, self._block(request))
@@ -158,7 +158,7 @@ class Servicer:
             legacy_type_system=True,  # as the real provider sets it: computed values may differ from planned ones
         )
 
-    def ApplyResourceChange(self, request: Any) -> Any:  # noqa: N802
+    def ApplyResourceChange(self, request: Any) -> Any:
         before, after = decoded(request.prior_state), decoded(request.planned_state)
         if after is not None:
             computed.fill(request.type_name, after, self._block(request), self._project, self._region)
@@ -170,16 +170,16 @@ class Servicer:
             return message("ApplyResponse", new_state=encoded(left), diagnostics=diagnostics, legacy_type_system=True)
         return message("ApplyResponse", new_state=encoded(after), legacy_type_system=True)
 
-    def ReadDataSource(self, request: Any) -> Any:  # noqa: N802
+    def ReadDataSource(self, request: Any) -> Any:
         value, block = decoded(request.config), self._block(request)
         mark_unknown(value, block)
         computed.fill(request.type_name, value, block, self._project, self._region)
         return message("DataResponse", state=encoded(value))
 
-    def GetFunctions(self, _: Any) -> Any:  # noqa: N802
+    def GetFunctions(self, _: Any) -> Any:
         return message("Empty")
 
-    def StopProvider(self, _: Any) -> Any:  # noqa: N802
+    def StopProvider(self, _: Any) -> Any:
         return message("Empty")
 
 

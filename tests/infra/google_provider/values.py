@@ -28,7 +28,7 @@ def encoded(value: Value | None) -> Any:
 def decoded(carrier: Any) -> Any:
     """Read a message that carries a value."""
     if carrier.msgpack:
-        return msgpack.unpackb(carrier.msgpack, ext_hook=lambda code, data: UNKNOWN, strict_map_key=False)  # noqa: ARG005
+        return msgpack.unpackb(carrier.msgpack, ext_hook=lambda code, data: UNKNOWN, strict_map_key=False)  # noqa: ARG005  msgpack passes both by position
     return json.loads(carrier.json) if carrier.json else None
 
 

@@ -66,7 +66,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flask.Flask]:
         patch.setenv("FUNCTION_TARGET", "shelf")
         patch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
         patch.delitem(sys.modules, "main", raising=False)
-        yield create_app("shelf", str(main), "http")  # type: ignore[no-untyped-call]
+        yield create_app("shelf", str(main), "http")
 
 
 @pytest.fixture

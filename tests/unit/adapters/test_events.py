@@ -154,7 +154,7 @@ def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
     monkeypatch.setenv("FUNCTION_TARGET", "follow")
     monkeypatch.setenv("FUNCTION_SIGNATURE_TYPE", "cloudevent")
     monkeypatch.delitem(sys.modules, "main", raising=False)
-    app: Flask = create_app("follow", str(tmp_path / "main.py"), "cloudevent")  # type: ignore[no-untyped-call]
+    app: Flask = create_app("follow", str(tmp_path / "main.py"), "cloudevent")
     return app.test_client()
 
 

@@ -34,7 +34,7 @@ class Shelf:
     def __init__(self, found: int = 0, counted: int = 0, error: Exception | None = None) -> None:
         self.found, self.counted, self.error = found, counted, error
 
-    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:  # noqa: ARG002
+    def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:  # noqa: ARG002  as the port names it
         return tuple(Snapshot(path, None, NOW) for path in paths)
 
     def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
@@ -43,7 +43,7 @@ class Shelf:
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         return tuple(Snapshot(f"{query.collection}/{n}", {}, NOW) for n in range(self.found))
 
-    def count(self, query: Query) -> int:  # noqa: ARG002
+    def count(self, query: Query) -> int:  # noqa: ARG002  as the port names it
         return self.counted
 
     def commit(self, writes: Sequence[Write]) -> Committed:
@@ -57,7 +57,7 @@ class Shelf:
     def new_id(self) -> str:
         return "id"
 
-    def create(self, effects: Sequence[Effect]) -> None:  # noqa: ARG002
+    def create(self, effects: Sequence[Effect]) -> None:  # noqa: ARG002  as the port names it
         if self.error:
             raise self.error
 

@@ -141,7 +141,7 @@ def test_the_platforms_project_counts_when_the_kits_own_is_not_set() -> None:
 
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        from_environment({}).project = "other"  # type: ignore[misc]
+        from_environment({}).project = "other"  # type: ignore[misc]  # the assignment is what must fail
 
 
 def test_a_queue_calls_as_an_account_of_its_own_and_only_its_own_functions() -> None:

@@ -227,7 +227,7 @@ def test_a_hundred_watchers_cost_the_calls_of_one(harness: BatchHarness, watcher
     harness.request("POST", "/", batch(9))
     harness.run_tasks()
     store = Counted(harness)
-    feed = Feed(Ports(store, harness.queue, harness.clock, harness.log), run_of(harness))  # type: ignore[arg-type]
+    feed = Feed(Ports(store, harness.queue, harness.clock, harness.log), run_of(harness))  # type: ignore[arg-type]  # a store that only reads
     with ThreadPoolExecutor(watchers) as pool:
         chunks = list(pool.map(lambda _: feed.next(START), range(watchers)))
     assert all(len(chunk.news.outcomes) == 9 and chunk.news.complete for chunk in chunks)

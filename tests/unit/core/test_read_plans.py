@@ -24,7 +24,7 @@ class World:
         self.store = MemoryStore(lambda: NOW)
         self.answers_lost = answers_lost
         self.slept = 0
-        self.ports = Ports(self, self, self, self)  # type: ignore[arg-type]
+        self.ports = Ports(self, self, self, self)  # type: ignore[arg-type]  # one object that counts the calls of all ports
         self.read, self.query, self.new_id = self.store.read, self.store.query, self.store.new_id
 
     def commit(self, writes: Sequence[Write]) -> Committed:

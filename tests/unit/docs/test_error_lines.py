@@ -44,7 +44,7 @@ class Field(ast.AnnAssign):
 
 
 def fields_of(node: ast.ClassDef) -> list[Field]:
-    return [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]  # type: ignore[misc]
+    return [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]  # type: ignore[misc]  # each has a name as its target
 
 
 def logged() -> set[str]:

@@ -84,7 +84,7 @@ def test_the_tests_in_the_tutorial_pass_with_the_functions_that_it_writes(
     monkeypatch.setattr(testing_harness, "Harness", _harness_with([tmp_path / Path(path).parent for path in functions]))
     for path in files.keys() - set(functions):
         namespace: dict[str, Any] = {"__name__": "example"}
-        exec(files[path].compiled(), namespace)  # noqa: S102
+        exec(files[path].compiled(), namespace)  # noqa: S102  runs the examples of the pages
         tests = [value for name, value in namespace.items() if name.startswith("test_")]
         assert tests
         for test in tests:
@@ -106,5 +106,5 @@ def _harness_with(folders: list[Path]) -> type[Harness]:
 def test_an_example_that_is_wrong_fails_at_its_line_of_the_page() -> None:
     example = Example("tasks.md", 41, "", "assert 1 == 1\nassert 1 == 2\n")
     with pytest.raises(AssertionError) as failed:
-        exec(example.compiled(), {})  # noqa: S102
+        exec(example.compiled(), {})  # noqa: S102  runs the examples of the pages
     assert failed.traceback[-1].lineno == 42

@@ -103,7 +103,7 @@ def test_a_call_of_many_documents_puts_alone_what_needs_more_than_it_holds(world
     with replaced(read_bytes_max=1):
         results = bulk.put_each(world.ports, BulkPutRequest.from_request(bodies))
     embedded = [{"key": "a", "n": "a" * 100}, {"key": "b", "n": "b" * 100}]
-    assert [each.outcome.document for each in results] == [  # type: ignore[union-attr]
+    assert [each.outcome.document for each in results] == [  # type: ignore[union-attr]  # no put is refused here
         {"key": "p", "x": embedded},
         {"key": "q", "x": {"key": "p", "x": embedded}},
         {"key": "r", "n": 1},
@@ -112,7 +112,7 @@ def test_a_call_of_many_documents_puts_alone_what_needs_more_than_it_holds(world
 
 def test_results_of_many_documents_need_not_hold_them(world: OperationsPlatform) -> None:
     [result] = bulk.put_each(world.ports, BulkPutRequest.from_request([{"key": "a", "n": 1}]), documents_wanted=False)
-    assert result.outcome.document == {}  # type: ignore[union-attr]
+    assert result.outcome.document == {}  # type: ignore[union-attr]  # no put is refused here
     assert world.record("documents/a")["n"] == 1
 
 

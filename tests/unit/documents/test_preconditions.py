@@ -70,7 +70,7 @@ def test_a_write_whose_precondition_fails_is_412_and_changes_nothing(
 ) -> None:
     answer = at.ask(method, "/a", body, **{header: listed(tag, form)})
     assert problem(answer) == (412, "precondition-failed", None)
-    assert tag in answer.json["detail"]  # type: ignore[index]
+    assert tag in answer.json["detail"]  # type: ignore[index]  # a problem is an object
     assert at.client.get("/a").headers["ETag"] == tag
 
 

@@ -268,7 +268,7 @@ def test_an_error_other_than_a_problem_makes_a_flow_stuck_until_its_code_is_fixe
     assert (status["state"], status["problem"]["type"]) == ("stuck", "flow-failed")
     assert "test_flow_operations.py" in status["problem"]["place"]
 
-    def broken() -> Any:  # type: ignore[no-redef]
+    def broken() -> Any:  # type: ignore[no-redef]  # the next deployment of the same flow
         return (yield step("charge"))
 
     fixed.flows = flows_of(broken)
@@ -287,7 +287,7 @@ def test_code_that_asks_for_something_else_is_stuck_and_resumed_by_hand() -> Non
     shop.start("work")
     first = work
 
-    def work() -> Any:  # type: ignore[no-redef]
+    def work() -> Any:  # type: ignore[no-redef]  # the next deployment of the same flow
         yield step("c")
 
     shop.flows = flows_of(work)
@@ -391,7 +391,7 @@ def test_the_continuation_of_a_flow_receives_its_outcome() -> None:
             ended.append(task.context["outcome"])
         return original(task)
 
-    shop.run_task = run_task  # type: ignore[method-assign]
+    shop.run_task = run_task  # type: ignore[method-assign]  # notes the outcomes of continuations
     shop.settle()
     assert ended == [{"called": {"flow": "checkout", "id": "1"}, "call": "1", "result": ["charge", "pack", "label"]}]
 
@@ -581,7 +581,7 @@ def test_a_result_that_cannot_be_stored_is_the_steps_error() -> None:
             return problem.slug()
 
     for result, slug in ((object(), "bad-argument"), ("x" * 200_000, "too-large")):
-        shop = Shop(flows_of(tolerant), {"work": lambda _, result=result: result})  # type: ignore[misc]
+        shop = Shop(flows_of(tolerant), {"work": lambda _, result=result: result})  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         shop.start("tolerant")
         shop.settle()
         assert shop.status("tolerant")["result"] == slug

@@ -33,9 +33,9 @@ def helper() -> float:
 
 
 def takes_the_time() -> Iterator[Any]:
-    yield moment.now()  # noqa: DTZ005
+    yield moment.now()  # noqa: DTZ005  what a flow must not call
     yield dt.datetime.now(dt.UTC)
-    yield dt.date.today()  # noqa: DTZ011
+    yield dt.date.today()  # noqa: DTZ011  what a flow must not call
     time.sleep(1)
     yield helper()
 
@@ -47,14 +47,14 @@ def draws() -> Iterator[Any]:
 
 
 def reads() -> Iterator[Any]:
-    with open("a.txt") as file:  # noqa: PTH123
+    with open("a.txt") as file:  # noqa: PTH123  what a flow must not call
         yield file.read()
     yield documents.get("d")
-    semaphore("s").wait(charge.call())  # type: ignore[arg-type]
+    semaphore("s").wait(charge.call())  # type: ignore[arg-type]  # what a flow must not call
 
 
 def runs_a_task() -> Iterator[Any]:
-    yield charge()  # type: ignore[func-returns-value]
+    yield charge()  # type: ignore[func-returns-value]  # what a flow must not call
 
 
 def behaves(order: int) -> Generator[Any, Any, list[Any]]:
@@ -101,5 +101,5 @@ def test_a_warning_names_the_file_and_the_line() -> None:
 
 def test_code_without_a_source_is_not_looked_at() -> None:
     namespace: dict[str, Any] = {}
-    exec("def flow():\n    yield open('a')", namespace)  # noqa: S102
+    exec("def flow():\n    yield open('a')", namespace)  # noqa: S102  code without a source
     assert findings(namespace["flow"], is_task) == []

@@ -263,7 +263,7 @@ def test_two_flows_of_one_name_and_what_is_no_generator_are_refused() -> None:
     with pytest.raises(ValueError, match="two flows of the name month"):
         other.flow(month.definition.code)
     with pytest.raises(TypeError, match="not a generator function"):
-        other.flow(lambda: None)  # type: ignore[arg-type,return-value]
+        other.flow(lambda: None)  # type: ignore[arg-type,return-value]  # no generator: what must be refused
     with pytest.raises(ValueError, match="the kit's own"):
 
         @other.task
@@ -275,7 +275,7 @@ def test_two_flows_of_one_name_and_what_is_no_generator_are_refused() -> None:
 
 def test_a_flow_that_takes_the_time_by_itself_is_warned_about_with_the_place() -> None:
     def clock() -> Any:
-        yield datetime.now()  # noqa: DTZ005
+        yield datetime.now()  # noqa: DTZ005  what a flow must not call
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -74,7 +74,7 @@ def kitchen(harness: Harness) -> Function:
         return sub_batch(taste.call(dish=f"dish {unit.index}-{number}") for number in range(dishes))
 
     harness.add(app)
-    app.cook, app.stir, app.taste, app.course = cook, stir, taste, course  # type: ignore[attr-defined]
+    app.cook, app.stir, app.taste, app.course = cook, stir, taste, course  # type: ignore[attr-defined]  # the tasks of this application, for the tests
     return app
 
 

@@ -45,7 +45,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         (root / name).mkdir()
         (root / name / "main.py").write_text(MAIN.format(name=name))
     functions = {name: {"folder": name, "invoked_by": ["people"]} for name in ("desk", "shop")}
-    functions["shop"] |= {"public": True, "cors": [PAGE]}  # type: ignore[dict-item]
+    functions["shop"] |= {"public": True, "cors": [PAGE]}  # type: ignore[dict-item]  # entries as YAML has them
     (root / "infra").mkdir()
     (root / "infra" / "catalogue.yaml").write_text(yaml.safe_dump({"functions": functions}))
     catalogue = load(Path(root / "infra" / "catalogue.yaml"))

@@ -72,7 +72,7 @@ def test_the_body_of_a_task_can_still_be_read() -> None:
 def test_lines_of_a_request_have_its_labels_and_one_that_nobody_handled_has_a_line() -> None:
     lines = RecordedLog()
     log = LabelledLog(lines)
-    before = runtime.bind(Ports(None, None, ManualClock(), log))  # type: ignore[arg-type]
+    before = runtime.bind(Ports(None, None, ManualClock(), log))  # type: ignore[arg-type]  # neither store nor queue is used
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         start_response("404 NOT FOUND", [])
@@ -82,7 +82,7 @@ def test_lines_of_a_request_have_its_labels_and_one_that_nobody_handled_has_a_li
 
     try:
         for path in ("/a", "/b"):
-            list(labelled(app)({"PATH_INFO": path, "REQUEST_METHOD": "GET"}, lambda *_: None))  # type: ignore[arg-type]
+            list(labelled(app)({"PATH_INFO": path, "REQUEST_METHOD": "GET"}, lambda *_: None))  # type: ignore[arg-type]  # its `start_response` returns nothing
     finally:
         runtime.bind(before)
     assert [(message, values["path"], values["status"]) for message, values in lines.infos] == [

@@ -86,7 +86,7 @@ def test_the_local_scheduler_sends_what_cloud_scheduler_would(monkeypatch: pytes
 
     monkeypatch.setattr(http_client, "send", send)
     caller = Caller("http://h/", "scheduler@example.com", "http://h:1")
-    caller.call(Schedule(name="weekly", **WEEKLY))  # type: ignore[arg-type]
+    caller.call(Schedule(name="weekly", **WEEKLY))  # type: ignore[arg-type]  # fields by name, of any type
     caller.call(Schedule(name="sweep", function="sweep", cron="* * * * *", local_every_seconds=1))
     assert [each for each in sent if each[0].startswith("POST")] == [
         (

@@ -256,7 +256,7 @@ def client(embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
     monkeypatch.delitem(sys.modules, "main", raising=False)
     runtime.bind(embedding.ports)
-    yield create_app("verifications", str(MAIN), "http").test_client()  # type: ignore[no-untyped-call]
+    yield create_app("verifications", str(MAIN), "http").test_client()
     runtime.bind(None)
 
 

@@ -26,7 +26,7 @@ def busy(world: StandingsPlatform, yokes_count: int) -> None:
 
 
 def test_putting_a_yoke(world: StandingsPlatform) -> None:
-    put = lambda: service.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731
+    put = lambda: service.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731  what is measured, twice
     assert world.cost_of(put) == row_cost("standings", "put")
     assert world.cost_of(put) == row_cost("standings", "put_again")
 

@@ -189,7 +189,7 @@ def test_what_cannot_be_enqueued_is_refused_before_anything_is_stored(harness: H
     with pytest.raises(BadCall):
         call.enqueue(at=now, delay_seconds=1)
     with pytest.raises(BadCall):
-        call.enqueue(at=datetime(2026, 1, 1))  # noqa: DTZ001
+        call.enqueue(at=datetime(2026, 1, 1))  # noqa: DTZ001  a time without a zone is what must be refused
     with pytest.raises(BadCall):
         call.enqueue(at=now + timedelta(seconds=beyond), id="order-7")
     with pytest.raises(BadCall):

@@ -30,7 +30,7 @@ def made_elsewhere(kind: str) -> Callable[..., Any]:
 
         return code
 
-    def code(t: str) -> str:  # type: ignore[no-redef]
+    def code(t: str) -> str:  # type: ignore[no-redef]  # another code for the other test case
         return t + "shipped"
 
     return code

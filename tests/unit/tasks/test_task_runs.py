@@ -225,7 +225,7 @@ def test_a_unit_whose_code_raises_a_problem_is_recorded_as_failed_and_not_retrie
 
 
 def test_a_unit_whose_result_is_no_json_is_recorded_as_failed(fake: FakeOperations) -> None:
-    fake.returned = {1}  # type: ignore[assignment]
+    fake.returned = {1}  # type: ignore[assignment]  # what is no JSON must be refused
     assert fake.run({"unit": UNIT})[1][0] == "failed"
 
 

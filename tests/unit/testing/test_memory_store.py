@@ -43,8 +43,8 @@ def test_what_was_put_does_not_change_with_the_callers_data() -> None:
     data = {"m": {"x": 1}, "l": [{"y": 1}]}
     store.commit([Put("d/a", data), Put("d/b", {"l": [data]})])
     store.commit([Change("d/a", {("n",): data})])
-    data["m"]["x"] = 2  # type: ignore[index]
-    data["l"].append(3)  # type: ignore[attr-defined]
+    data["m"]["x"] = 2  # type: ignore[index]  # a map, as it was put
+    data["l"].append(3)  # type: ignore[attr-defined]  # a list, as it was put
     first = {"m": {"x": 1}, "l": [{"y": 1}]}
     assert [snapshot.data for snapshot in store.read("d/a", "d/b")] == [{**first, "n": first}, {"l": [first]}]
 

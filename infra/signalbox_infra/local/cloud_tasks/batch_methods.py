@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Sequence
 
 from google.cloud.tasks_v2.types import cloudtasks
-from google.longrunning import operations_pb2  # type: ignore[import-untyped]
+from google.longrunning import operations_pb2  # type: ignore[import-untyped]  # googleapis-common-protos has no types
 from google.protobuf import empty_pb2
 from google.rpc import code_pb2, status_pb2
 

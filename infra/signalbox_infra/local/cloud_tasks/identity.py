@@ -45,7 +45,7 @@ class Identity:
 
     def __init__(self, private_pem: bytes) -> None:
         self.public = _public_key(private_pem)
-        self._signer = crypt.RSASigner.from_string(private_pem, self.public.key_id)  # type: ignore[no-untyped-call]
+        self._signer = crypt.RSASigner.from_string(private_pem, self.public.key_id)
         self._tokens: dict[tuple[str, str], tuple[float, str]] = {}
 
     def token(self, account: str, audience: str, now: float) -> str:
@@ -75,7 +75,7 @@ class Identity:
             "iat": now,
             "exp": now + LIFETIME_SECONDS,
         }
-        return str(jwt.encode(self._signer, claims).decode())  # type: ignore[no-untyped-call]
+        return str(jwt.encode(self._signer, claims).decode())
 
 
 def _public_key(private_pem: bytes) -> PublicKey:

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 from google.cloud.tasks_v2.types import cloudtasks
-from google.longrunning import operations_pb2  # type: ignore[import-untyped]
+from google.longrunning import operations_pb2  # type: ignore[import-untyped]  # googleapis-common-protos has no types
 
 from signalbox_infra.local.cloud_tasks.batch_methods import BatchMethods
 from signalbox_infra.local.cloud_tasks.errors import RpcError, not_stored

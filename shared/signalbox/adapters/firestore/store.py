@@ -103,7 +103,7 @@ class FirestoreCalls:
 
     def close(self) -> None:
         """Close the connection."""
-        self._transport.close()  # type: ignore[no-untyped-call]  # the client has no types here
+        self._transport.close()
 
     def batch_get(self, request: Any, collect: Collect[Result]) -> Result:
         """Return what `collect` returns for the responses to a `BatchGetDocumentsRequest`. It may stop early."""
@@ -144,7 +144,7 @@ class FirestoreCalls:
         channel = self._transport.grpc_channel
         path, parse = f"/{SERVICE}/{name}", response.pb().FromString
         make = channel.unary_stream if streams else channel.unary_unary
-        rpc: Rpc = grpc_helpers.wrap_errors(make(path, serialized, parse))  # type: ignore[no-untyped-call]  # no types here
+        rpc: Rpc = grpc_helpers.wrap_errors(make(path, serialized, parse))
         return rpc
 
 

@@ -177,7 +177,7 @@ def bearer_token(header: str) -> str:
 def token_header(token: str) -> Mapping[str, Any]:
     """Return the unverified header of a token. Raises `Unauthenticated`."""
     try:
-        header: Mapping[str, Any] = jwt.decode_header(token)  # type: ignore[no-untyped-call]  # google-auth has no types here
+        header: Mapping[str, Any] = jwt.decode_header(token)
     except (ValueError, RecursionError) as error:
         raise Unauthenticated("The token is not a JSON Web Token.") from error
     return header
@@ -186,7 +186,7 @@ def token_header(token: str) -> Mapping[str, Any]:
 def decoded_claims(token: str, **how: Any) -> Claims:
     """Return the claims of a token, verified unless `how` says otherwise. Raises `Unauthenticated`."""
     try:
-        claims: Claims = jwt.decode(token, **how)  # type: ignore[no-untyped-call]  # likewise
+        claims: Claims = jwt.decode(token, **how)
     except (ValueError, RecursionError) as error:
         raise Unauthenticated("The token's signature is invalid, or the token has expired.") from error
     return claims

@@ -340,7 +340,7 @@ def _serve_every_path(entry: EntryPoint) -> None:
     app.url_map.merge_slashes = app.url_map.strict_slashes = False
 
     def unrouted(_: Exception) -> flask.Response:
-        return entry(flask.request._get_current_object())  # type: ignore[attr-defined]
+        return entry(flask.request._get_current_object())  # type: ignore[attr-defined]  # a proxy, to the type checker the request itself
 
     app.register_error_handler(404, unrouted)
 

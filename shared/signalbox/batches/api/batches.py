@@ -80,7 +80,7 @@ class Batch:
         return batches.cancel(runtime.ports(), self.id).to_json()
 
 
-def batch(id: str) -> Batch:  # noqa: A002  the word of the HTTP API
+def batch(id: str) -> Batch:
     """Return the batch with this id, which need not exist yet."""
     return Batch(id)
 

@@ -89,7 +89,7 @@ class FlowRun:
         """
         return started(NO_FLOWS, self._address, arguments, on_complete)
 
-    def event(self, name: str, value: Json = None, *, id: str | None = None) -> None:  # noqa: A002
+    def event(self, name: str, value: Json = None, *, id: str | None = None) -> None:
         """Send an event. It is kept until the flow waits for it. A repeat with the same `id` is the same event.
 
         Raises `NoFlow` or `FlowEnded`.
@@ -135,7 +135,7 @@ class Flow(Generic[P, R]):
         """The name of the flow's code."""
         return self.definition.name
 
-    def start(self, id: str, *, on_complete: Call | None = None, **arguments: Json) -> FlowRun:  # noqa: A002
+    def start(self, id: str, *, on_complete: Call | None = None, **arguments: Json) -> FlowRun:
         """Start a run under an id. A repeat with the same arguments changes nothing.
 
         `on_complete` is a task that receives the `Outcome`. Raises `WrongArguments` (a `TypeError`) if the arguments do
@@ -157,7 +157,7 @@ class Flow(Generic[P, R]):
         return created(command, f"{self.name}.call()")
 
 
-def flows(name: str, id: str) -> FlowRun:  # noqa: A002  the word of the HTTP API
+def flows(name: str, id: str) -> FlowRun:
     """Return a run of a flow, by the flow's name and the run's id. Raises `BadFlow` or `BadKey`."""
     return FlowRun(FlowAddress.checked(name, id))
 

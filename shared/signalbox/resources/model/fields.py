@@ -57,7 +57,7 @@ def _boolean(value: Any) -> bool:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be a string")  # noqa: TRY004
+        raise ValueError("must be a string")  # noqa: TRY004  all checks of a value raise ValueError
     return value
 
 

@@ -23,17 +23,17 @@ def list_failures(request: Request) -> Response:
 
 
 @routes.on("GET", "/{id}")
-def get(_: Request, id: str) -> Response:  # noqa: A002  the word of the HTTP API
+def get(_: Request, id: str) -> Response:
     return Response(200, failures.get(runtime.ports(), check_key(id)))
 
 
 @routes.on("POST", "/{id}/retry")
-def retry(_: Request, id: str) -> Response:  # noqa: A002  the word of the HTTP API
+def retry(_: Request, id: str) -> Response:
     failures.retry(runtime.ports(), check_key(id))
     return Response(202, {"id": id, "state": "retried"})
 
 
 @routes.on("DELETE", "/{id}")
-def delete(_: Request, id: str) -> Response:  # noqa: A002  the word of the HTTP API
+def delete(_: Request, id: str) -> Response:
     failures.delete(runtime.ports(), check_key(id))
     return Response(204)

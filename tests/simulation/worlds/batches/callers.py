@@ -92,7 +92,7 @@ class Callers:
     def complete(self, index: int) -> None:
         """Start a call that completes a unit, and is not repeated once it landed."""
         outcome = succeeded({"result": self.next_result()})
-        work = lambda: batches_units.complete_by_index(self._world.ports, "b", index, outcome)  # noqa: E731
+        work = lambda: batches_units.complete_by_index(self._world.ports, "b", index, outcome)  # noqa: E731  what the process does
         self._world.start(f"completes unit {index}", work)
 
     def populate_when_free(self, spec: BatchSpec, tries: int = 8) -> None:

@@ -54,7 +54,7 @@ class FlowDeliveries:
     def install(self) -> None:
         """Handle all tasks of the world."""
         admit: Callable[[Ports, Effect], None]
-        admit = lambda ports, effect: tasks.TASKS[effect.task](ports, effect.payload)  # noqa: E731
+        admit = lambda ports, effect: tasks.TASKS[effect.task](ports, effect.payload)  # noqa: E731  the handler of a task
         self.world.task_handlers |= {FUNCTION: self._deliver, "logs": self._run_object, "semaphore_admit": admit}
         self.world.queue.on_reuse = self._reused
         take = self.world.queue.take
@@ -65,7 +65,7 @@ class FlowDeliveries:
             if (effect.not_before or self.world.now()) - self.world.now() < timedelta(seconds=LEASE_SECONDS / 2):
                 take(effect)
 
-        self.world.queue.take = take_near  # type: ignore[method-assign]
+        self.world.queue.take = take_near  # type: ignore[method-assign]  # this world draws tasks in its own way
 
     def _deliver(self, ports: Ports, effect: Effect) -> None:
         before = self._deliveries[effect.name]
@@ -81,7 +81,7 @@ class FlowDeliveries:
         elif flows_tasks.is_step(effect.context):
             looks = before > 0 or late or effect.context["step"]["attempt"] > 1
             begins = not looks or self.history.is_awaited(effect.context["step"])
-            code = lambda _, __: self._step(effect, begins=begins)  # noqa: E731
+            code = lambda _, __: self._step(effect, begins=begins)  # noqa: E731  what the step runs
             flows_tasks.run_step(ports, flows, attempt, RetryLimits(STARTS_MAX), code)
         else:
             self._user_task(effect)

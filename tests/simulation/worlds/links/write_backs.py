@@ -95,7 +95,7 @@ class WriteBacks:
         for edit in edits:
             now = written
             for step in edit.at:
-                now = now[step]  # type: ignore[index]
+                now = now[step]  # type: ignore[index]  # the path leads through maps and lists
             if patches.would_change(now, edit.patch, Null.IS_A_VALUE):
                 raise Violation(f"an edit {edit.patch} of a copy was answered by {written}")
 

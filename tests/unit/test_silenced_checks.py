@@ -1,0 +1,45 @@
+"""Each line that silences ruff or mypy says why, after the code of what it silences."""
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("shared", "infra", "functions", "examples", "tests")
+SILENCED = re.compile(r"#\s*(noqa(:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore(\[[^\]]*\])?)")
+
+
+def without_a_reason(text: str) -> Iterator[int]:
+    """Iterate over the numbers of lines that silence a check and say nothing more."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        silences = token.type == tokenize.COMMENT and SILENCED.match(token.string)
+        if silences and not SILENCED.sub("", token.string).strip(" -#()"):
+            yield token.start[0]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_line_that_silences_a_check_says_why(folder: str) -> None:
+    paths = [path for path in (ROOT / folder).rglob("*.py") if not {".venv", ".terraform"} & {*path.parts}]
+    assert paths
+    silent = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in without_a_reason(path.read_text())]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("comment", "found"),
+    [
+        ("# noqa: F401", [1]),
+        ("# type: ignore[misc]", [1]),
+        ("# type: ignore[misc]  # noqa: F401", [1]),
+        ("# noqa: F401  for its time", []),
+        ("# type: ignore[misc]  # no types there", []),
+        ("# type: ignore[misc]  # noqa: F401  no types there", []),
+        ("# a comment", []),
+    ],
+)
+def test_a_reason_is_what_follows_the_code(comment: str, found: list[int]) -> None:
+    assert list(without_a_reason(f"import os  {comment}\n")) == found
