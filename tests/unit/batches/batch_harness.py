@@ -7,7 +7,7 @@ from typing import Any
 
 from signalbox.adapters.meter import metered
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succeeded
-from signalbox.batches.service.units import complete_unit
+from signalbox.batches.service.units import complete_unit, need_not_run
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Data, Ports, Query, Store
@@ -50,8 +50,10 @@ class BatchHarness(Platform):
             elif effect.task == ALARM["task"]:
                 self.alarms.append(dict(effect.context["batch"]))
             else:
-                self.ran.append(effect)
-                complete_unit(self.ports, PlacedUnit.from_record(effect.context["unit"]), do(effect))
+                unit = PlacedUnit.from_record(effect.context["unit"])
+                if not need_not_run(self.ports, unit, is_repeated=False):
+                    self.ran.append(effect)
+                    complete_unit(self.ports, unit, do(effect))
 
     def records(self) -> dict[str, Data | None]:
         """Return all records of the batch `b`, by path."""

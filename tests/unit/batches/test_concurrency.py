@@ -1,6 +1,7 @@
 """A batch that limits how many units run at once, and one whose units use several queues."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from signalbox.adapters.meter import Cost, measure
 from signalbox.batches.machine.units import chains_of_all
 from signalbox.batches.model.tree import BatchRun
-from signalbox.batches.model.units import PlacedUnit, Retries, failed, succeeded
+from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, failed, succeeded
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, PageRequest, SealRequest
 from signalbox.batches.service import batches, units
@@ -86,6 +87,49 @@ def test_a_unit_whose_task_was_purged_is_completed_from_outside_and_its_chain_go
     harness.request("POST", "/b/retry", {})
     run(harness)
     assert indexes(harness) == list(range(7))
+
+
+@pytest.mark.parametrize("completed", [[0], [2], [4], [6], [4, 2, 0], [2, 3, 4, 5]])
+def test_units_that_are_completed_from_outside_do_not_run_and_no_more_run_at_once(
+    harness: BatchHarness, completed: list[int]
+) -> None:
+    harness.request("POST", "/", batch(9, concurrency=2))
+    [expand] = [effect for effect in harness.tasks if effect.task == "expand"]
+    run_batch_task(harness.ports, expand.task, expand.payload)
+    for index in completed:
+        units.complete_by_index(harness.ports, "b", index, succeeded("outside"))
+    under_way: list[int] = []
+
+    def run_one(_: Effect) -> UnitOutcome:
+        under_way.append(sum(map(waits(harness), harness.tasks)))
+        return succeeded(None)
+
+    harness.run_tasks(run_one)
+    assert max(under_way) <= 1, "one runs, and one more is enqueued without an outcome"
+    assert indexes(harness) == sorted(set(range(9)) - set(completed))
+    assert [each["succeeded"] for each in harness.completions] == [9]
+
+
+def waits(harness: BatchHarness) -> Callable[[Effect], bool]:
+    """Return whether a task is of a unit without an outcome."""
+
+    def of_unit(effect: Effect) -> bool:
+        return "unit" in effect.context and not units._has_outcome(
+            harness.ports, PlacedUnit.from_record(effect.context["unit"])
+        )
+
+    return of_unit
+
+
+def test_a_delivery_that_comes_when_the_names_after_it_are_free_runs_nothing_again(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(7, concurrency=2))
+    run(harness)
+    first = next(effect for effect in harness.ran if effect.context["unit"]["index"] == 0)
+    harness.ran.clear()
+    harness.queue.names.clear()  # hours later
+    assert units.need_not_run(harness.ports, PlacedUnit.from_record(first.context["unit"]), is_repeated=True)
+    run(harness)
+    assert indexes(harness) == []
 
 
 def test_retries_of_all_that_failed_run_as_few_at_once(harness: BatchHarness) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.meter import Cost, measure
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.model.units import PlacedUnit, failed
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import batches, units
 from signalbox.batches.tasks import run_batch_task
@@ -42,6 +42,21 @@ def unit_task(harness: BatchHarness) -> Effect:
 def parts(count: int) -> BatchSpec:
     """Return a sub-batch of `count` units."""
     return BatchSpec(units=squares(count), task=Call.from_request(TASK, "task"), sealed=True)
+
+
+def test_a_retry_in_a_chain_with_any_json_as_its_arguments_may_return_a_sub_batch(harness: BatchHarness) -> None:
+    harness.request("POST", "/", batch(1, concurrency=1))
+    harness.run_tasks(lambda _: failed("dry brush"))
+    arguments = {"pairs": [[1, 2]], "large": 2**64}
+    assert harness.request("POST", "/b/retry", {"payload": arguments})[0] == 202
+    while harness.tasks[-1].task != "paint":
+        effect = harness.tasks.pop()
+        run_batch_task(harness.ports, effect.task, effect.payload)
+    retried = harness.tasks.pop()
+    assert retried.payload == {"color": "red", "square": 0} | arguments
+    assert deliver(harness, retried, parts(1))
+    harness.run_tasks()
+    assert harness.request("GET", "/b/units")[1]["units"][0]["state"] == "succeeded"
 
 
 def deliver(harness: BatchHarness, task: Effect, returned: Any, retries: int = 0) -> bool:

@@ -45,7 +45,9 @@ class FakeOperations:
     def release(self, _: Ports, lease: Lease | dict[str, Any]) -> None:
         self.calls.append(("release", lease.id if isinstance(lease, Lease) else lease["id"]))
 
-    def resume_unit(self, _: Ports, unit: Any) -> bool:
+    def need_not_run(self, _: Ports, unit: Any, *, is_repeated: bool) -> bool:
+        if not is_repeated:
+            return False
         self.calls.append(("resume", unit.index))
         self.fail_if_unavailable("resume")
         return self.done_before

@@ -26,12 +26,17 @@ from signalbox.core.problems import NotFound, TooLarge
 
 @dataclass(frozen=True, slots=True)
 class FirstRuns:
-    """A chain of first attempts. Each unit is followed by the one whose index is larger by `concurrency`."""
+    """A chain of first attempts. Each unit is followed by the one whose index is larger by `concurrency`.
+
+    `is_reached` is False for a unit that is completed from outside before the chain comes to it.
+    """
 
     concurrency: int
+    is_reached: bool = True
 
     def to_record(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the chain for a task's envelope: it has come to the unit."""
+        return {"concurrency": self.concurrency}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,14 @@ class Retries:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        rest = record["rest"]
-        return cls(**{**record, "rest": None if rest is None else tuple(rest)})
+        rest, payload = record["rest"], record["payload"]
+        parsed = json.loads(payload) if isinstance(payload, str) else payload
+        return cls(**{**record, "rest": None if rest is None else tuple(rest), "payload": parsed})
 
     def to_record(self) -> dict[str, Any]:
-        """Return the chain for a task's envelope."""
-        return asdict(self) | {"rest": None if self.rest is None else list(self.rest), "payload": dict(self.payload)}
+        """Return the chain for a task's envelope and a sub-batch's header. The payload is text: any JSON fits."""
+        rest = None if self.rest is None else list(self.rest)
+        return asdict(self) | {"rest": rest, "payload": json.dumps(self.payload)}
 
     def shortened(self) -> Self:
         """Return the chain of named units without its first unit."""

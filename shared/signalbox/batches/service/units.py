@@ -10,6 +10,7 @@ an outcome. So at least one of the two sees the other's commit. If both do, they
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from signalbox.batches import storage
@@ -46,6 +47,9 @@ UNITS = ("units",)
 FAILURES = ("failures",)
 """The field of a counter with the number of its units that failed."""
 
+AHEAD = "ahead"
+"""The field of a unit that was completed from outside before its chain came to it."""
+
 
 # --- outcomes ---
 
@@ -78,7 +82,8 @@ def _create(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:
 
 def _ended_now(unit: PlacedUnit, outcome: UnitOutcome) -> Data:
     """Return the record of an outcome, with the time by which watchers find it."""
-    return {**UnitRecord(unit, outcome).to_record(), ENDED_AT: SERVER_TIME}
+    ahead = {AHEAD: True} if isinstance(unit.chain, FirstRuns) and not unit.chain.is_reached else {}
+    return {**UnitRecord(unit, outcome).to_record(), **ahead, ENDED_AT: SERVER_TIME}
 
 
 def _propagate_if_full(ports: Ports, unit: PlacedUnit, counter: Counter) -> None:
@@ -92,6 +97,7 @@ def _complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> Non
         held, counter = ports.store.read(unit.path, unit.counter_path)
         if held.data is None or counter.data is None:
             return None
+        _reach(ports, unit, held.data)
         may_overwrite = machine.may_overwrite(UnitRecord.from_record(held.data), unit)
         if not may_overwrite or _overwritten(ports, unit, outcome, held):
             return _propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
@@ -99,16 +105,40 @@ def _complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> Non
     raise Unavailable("contention on a unit's record")
 
 
+def _reach(ports: Ports, unit: PlacedUnit, held: Data) -> None:
+    """Record that its chain has come to a unit with an outcome, so that a page that is loaded later continues it."""
+    if held.get(AHEAD) and isinstance(unit.chain, FirstRuns) and unit.chain.is_reached:
+        ports.store.commit([Change(unit.path, {(AHEAD,): False})])
+
+
 def _overwritten(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Snapshot) -> bool:
     """Overwrite a failure under its guard. No counter changes, because a failed unit is counted already."""
+    assert held.data is not None, "an outcome is overwritten"
+    ahead = {AHEAD: True} if held.data.get(AHEAD) else {}
     try:
-        ports.store.commit([Put(unit.path, _ended_now(unit, outcome), held.guard)])
+        ports.store.commit([Put(unit.path, {**_ended_now(unit, outcome), **ahead}, held.guard)])
     except Stale:
         return False
     return True
 
 
 # --- deliveries ---
+
+
+def need_not_run(ports: Ports, unit: PlacedUnit, *, is_repeated: bool) -> bool:
+    """Return whether a delivered unit need not run, since it has its outcome, or a sub-batch that will be its outcome.
+
+    A first delivery looks only in a batch that limits its `concurrency`. There the unit may have been completed from
+    outside, or its task may have been created again after its name was free.
+    """
+    if not is_repeated and not (isinstance(unit.chain, FirstRuns) and _has_outcome(ports, unit)):
+        return False
+    return resume_unit(ports, unit)
+
+
+def _has_outcome(ports: Ports, unit: PlacedUnit) -> bool:
+    [record] = ports.store.read(unit.path)
+    return record.data is not None
 
 
 def unit_is_live(ports: Ports, unit: PlacedUnit) -> bool:
@@ -127,6 +157,7 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
     if held.data is None or machine.may_overwrite(UnitRecord.from_record(held.data), unit):
         return _has_sub_batch(ports, unit, header_of(child.data))
     try:
+        _reach(ports, unit, held.data)
         _propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
         follow(ports, unit)
     except RecordMissing:
@@ -148,8 +179,25 @@ def _has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool
 
 
 def complete_by_index(ports: Ports, batch: str, index: int, outcome: UnitOutcome) -> None:
-    """Record the outcome of the unit with an index, and enqueue the unit that waits for it. Raises `NotFound`."""
-    complete_unit(ports, find_unit(ports, batch, index), outcome)
+    """Record the outcome of the unit with an index, and enqueue the unit that waits for it. Raises `NotFound`.
+
+    If its chain has not come to it, the record says so, and the chain continues when it comes here.
+    """
+    unit = find_unit(ports, batch, index)
+    complete_unit(ports, placed_ahead(ports, unit), outcome)
+
+
+def placed_ahead(ports: Ports, unit: PlacedUnit) -> PlacedUnit:
+    """Return the unit, with a chain that is not reached if the unit before it has no outcome or was not reached."""
+    if not isinstance(unit.chain, FirstRuns) or (before := unit.index - unit.chain.concurrency) < 0:
+        return unit
+    [record] = ports.store.read(unit.run.unit_path(before))
+    return replace(unit, chain=replace(unit.chain, is_reached=is_followed(record)))
+
+
+def is_followed(record: Snapshot) -> bool:
+    """Return whether a unit has an outcome and its chain has come to it, so that the next unit may run."""
+    return record.data is not None and not record.data.get(AHEAD)
 
 
 def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
@@ -180,14 +228,14 @@ def ready(ports: Ports, page: Page, units: Sequence[PlacedUnit]) -> list[PlacedU
         return list(units)
     later = [unit for unit in units if unit.index >= limit]
     before = ports.store.read(*(unit.run.unit_path(unit.index - limit) for unit in later)) if later else ()
-    due = [unit for unit, previous in zip(later, before, strict=True) if previous.data is not None]
+    due = [unit for unit, previous in zip(later, before, strict=True) if is_followed(previous)]
     return [unit for unit in units if unit.index < limit] + due
 
 
 def follow(ports: Ports, unit: PlacedUnit) -> None:
     """Enqueue the next unit of the chain of a unit that has an outcome. Raises `Unavailable`, which is retried."""
     match unit.chain:
-        case FirstRuns(concurrency):
+        case FirstRuns(concurrency, is_reached=True):
             _run_next(ports, unit, unit.index + concurrency)
         case Retries() as chain:
             retry_next(ports, unit.run, chain.behind(unit.run.unit_id(unit.index)))

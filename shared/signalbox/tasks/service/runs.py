@@ -59,7 +59,7 @@ def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLi
             critical_sections.run(ports, attempt.context["section"], started)
         case Unit() as unit:
             placed = PlacedUnit.from_record(attempt.context["unit"])
-            if is_live(placed) and not (attempt.is_repeated and units.resume_unit(ports, placed)):
+            if is_live(placed) and not units.need_not_run(ports, placed, is_repeated=attempt.is_repeated):
                 _run_unit(ports, placed, lambda: started(unit))
         case subject:
             started(subject)

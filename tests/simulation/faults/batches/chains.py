@@ -8,7 +8,7 @@ from dataclasses import replace
 from signalbox.batches.model.batches import Page
 from signalbox.batches.model.units import FirstRuns, PlacedUnit, UnitOutcome
 from signalbox.batches.service import units
-from signalbox.core.ports import Ports
+from signalbox.core.ports import Ports, Snapshot
 from tests.simulation.faults.batches.planting import in_batches
 from tests.simulation.faults.points import original
 
@@ -52,7 +52,24 @@ def _the_first_of_each(ports: Ports, page: Page, loaded: Sequence[PlacedUnit]) -
     return [unit for unit in loaded if page.concurrency is None or unit.index < page.concurrency]
 
 
+def _every_unit_is_reached(_: Ports, unit: PlacedUnit) -> PlacedUnit:
+    """What a person completes is followed, wherever its chain is."""
+    return unit
+
+
+def _repeated_deliveries_only(ports: Ports, unit: PlacedUnit, *, is_repeated: bool) -> bool:
+    return is_repeated and resume_unit(ports, unit)
+
+
+def _has_outcome(record: Snapshot) -> bool:
+    return record.data is not None
+
+
 FAULTS = (
+    in_batches("batch-13", "the place of a chain", "batches.placed_ahead", _every_unit_is_reached),
+    in_batches("batch-13", "a page after what was completed ahead", "batches.is_followed", _has_outcome),
+    in_batches("batch-13", "the end of what was completed ahead", "batches._reach", lambda *_: None),
+    in_batches("batch-13", "the look before a first delivery", "batches.need_not_run", _repeated_deliveries_only),
     in_batches("batch-13", "the next unit", "batches.follow", lambda *_: None),
     in_batches("batch-13", "the next retry", "batches.follow", _first_runs_only),
     in_batches("batch-13", "the next unit of a repeated delivery", "batches.resume_unit", _not_when_repeated),

@@ -52,7 +52,8 @@ class Checks:
 
     @staticmethod
     def _check_overwritten(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        if before["state"] != "failed" or after["attempt"] <= before["attempt"]:
+        same = [before[name] == after[name] for name in ("state", "text", "attempt")]
+        if not all(same) and (before["state"] != "failed" or after["attempt"] <= before["attempt"]):
             raise Violation(f"the outcome {before['text']} of {path} became {after['text']}")
 
     def _check_header(self, batch: str, before: Header | None, after: Header | None) -> None:

@@ -1,6 +1,8 @@
 """Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
 
-In some worlds a unit's task is purged, and a person completes the unit.
+In some worlds a unit's task is purged, and a person completes the unit. In some with chains, people complete units that
+may not have been enqueued yet, and tasks are delivered once more when all names are free again: no unit that had its
+outcome when it was delivered may run.
 
 Limits are so small that a dozen units make a tree with all its levels. Checked at every write: no batch completes
 before every loaded unit has an outcome; an outcome is overwritten only by a later attempt of a unit that failed; an
@@ -18,7 +20,7 @@ from random import Random
 
 from signalbox.batches import tasks
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
-from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succeeded
+from signalbox.batches.model.units import FirstRuns, PlacedUnit, UnitOutcome, failed, succeeded
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import units
 from signalbox.batches.sweep import sweep as sweep_batches
@@ -44,6 +46,9 @@ PARTS_MAX = 4
 PURGED_RATE = 0.3
 """The share of worlds in which a unit's task is purged, of those with such a limit and no other special event."""
 
+HELPED_RATE = 0.7
+"""The share of worlds with chains and no other special event in which people complete some units."""
+
 CHAINED_RATE = 0.3
 """The share of worlds that limit how many units run at once."""
 
@@ -68,6 +73,7 @@ class BatchesWorld:
         self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
         self.callers = Callers(self.world, self.kind, _concurrency(seed), _follows(seed))
         self.purged = _purged(seed) if self.callers.concurrency and self.kind.calm else None
+        self.helped = Random(f"helped {seed}") if self.callers.concurrency and self.kind.calm else None
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
         self.world.task_handlers["batch_expand"] = _run_batch_task
@@ -80,6 +86,8 @@ class BatchesWorld:
     def run(self) -> None:
         with replaced(**SMALL_LIMITS):
             self._run_first()
+            if self.helped:
+                self._deliver_late(self.helped)
             if self.kind.failing:
                 self._retry_failed()
             if self.kind.removed:
@@ -108,11 +116,21 @@ class BatchesWorld:
             beginnings.append(self._sweep_meanwhile)
         if (self.kind.hurried or self.kind.walked) and random.random() < 0.7:
             beginnings += [self._sweep_meanwhile] * random.randint(1, 2)
+        if self.helped and self.helped.random() < HELPED_RATE:
+            for index in self.helped.sample(range(size), min(size, self.helped.randint(1, 4))):
+                beginnings.insert(self.helped.randint(1, len(beginnings)), partial(self.callers.help, index))
         if self.kind.cancelled and random.random() < 0.8:
             beginnings.append(self.callers.cancel)
         if self.kind.failing and random.random() < 0.5:
             beginnings.append(self.callers.retry)
         return beginnings
+
+    def _deliver_late(self, random: Random) -> None:
+        """Deliver a unit's task once more when the names of all tasks are free again."""
+        late = random.sample(self.unit_tasks, min(1, len(self.unit_tasks)))
+        self.world.pass_an_outage()
+        self.world.tasks.extend(late)
+        self.come_to_rest()
 
     # --- what tasks do ---
 
@@ -135,8 +153,11 @@ class BatchesWorld:
             return
         self.unit_tasks.append(effect)
         has_parts = self.deliveries[effect.name] > 1 and bool(self.checks.sub_batches())
-        if self.deliveries[effect.name] > 1 and units.resume_unit(ports, unit):
+        had_outcome = bool(self.world.store.read(unit.path)[0].data)
+        if units.need_not_run(ports, unit, is_repeated=self.deliveries[effect.name] > 1):
             return
+        if had_outcome and self.helped and isinstance(unit.chain, FirstRuns):
+            raise Violation(f"unit {unit.index} has its outcome, and runs")
         if self.world.random.random() < 0.5 and not units.unit_is_live(ports, unit):
             return  # otherwise the cache of this process, some seconds old, says that it is live
         if unit.batch != "b" and self._parent_was_cancelled(unit):
