@@ -25,6 +25,10 @@ class DocumentLimits(Limits):
 
     query_limit_default: int = 100
 
+    cascade_documents_max: int = 1_000
+    """Dependent documents that one request or one task deletes after the document that they depend on. A task deletes
+    the rest."""
+
     transaction_documents_max: int = 100
     """Documents that a transaction reads or writes, or that a write-back writes: all are in memory until the commit."""
 

@@ -41,6 +41,14 @@ _METADATA = ("version", "author", "digest", "hops", "linked", "large", "history"
 METADATA_FIELDS = tuple((RESERVED, name) for name in _METADATA)
 """The fields that a put reads of the record that it replaces: the metadata without the content."""
 
+RESOURCE_META = "_resource"
+"""The field of a document with data about the item that it is: see `resources/model/items.py`."""
+
+GOES_WITH = (RESOURCE_META, "goes_with")
+"""The keys of the documents whose deletion also deletes this one, and ``NAME~`` of the resource of each."""
+
+RESOURCE_SEPARATOR = "~"
+
 
 def path_of(key: str) -> str:
     return f"{COLLECTION}/{key}"

@@ -2,14 +2,15 @@
 
 Tasks of `link_refresh` have the id of the event or change that caused them, and their work:
 
-    page     refresh a page of the documents that embed a key
-    copy     refresh one document's copy of a key
-    walk     refresh a page of the documents that have links in a transform's field
-    written  do what the event of a write calls for; it is so large that its event may not arrive
-    compact  delete the versions that the log of a document no longer needs
+    page        refresh a page of the documents that embed a key
+    copy        refresh one document's copy of a key
+    walk        refresh a page of the documents that have links in a transform's field
+    written     do what the event of a write calls for; it is so large that its event may not arrive
+    compact     delete the versions that the log of a document no longer needs
+    dependents  delete the documents that depend on a deleted one
 
-An earlier release gave all five the name `refresh`. Such a task may still be in the queue: it is recognised by its
-work.
+An earlier release gave the first five the name `refresh`. Such a task may still be in the queue: it is recognised by
+its work.
 
 The task of `link_verify` is a page of a verification.
 """
@@ -20,6 +21,7 @@ from typing import Any
 from signalbox.core.ports import DocumentEvent, Ports
 from signalbox.core.problems import BadValue
 from signalbox.documents.model import COLLECTION, path_of
+from signalbox.documents.service.dependents import delete_dependents
 from signalbox.history import service as history
 from signalbox.links.service import refreshes, verifications
 
@@ -87,6 +89,14 @@ def compact(ports: Ports, payload: Payload) -> None:
             raise _invalid("compact")
 
 
+def dependents(ports: Ports, payload: Payload) -> None:
+    match payload:
+        case {"event": str(event_id), "work": {"dependents": str(key), "part": int(part)}}:
+            delete_dependents(ports, event_id, key, part)
+        case _:
+            raise _invalid("dependents")
+
+
 def verify(ports: Ports, payload: Payload) -> None:
     """Verify one page. Raises `Unavailable` (transient: retry), or `BadValue` if the payload is invalid."""
     match payload:
@@ -106,4 +116,5 @@ TASKS: Mapping[str, Callable[[Ports, Payload], None]] = {
     "walk": walk,
     "written": written,
     "compact": compact,
+    "dependents": dependents,
 }

@@ -16,8 +16,5 @@ class ResourceLimits(Limits):
     resource_offset_max: int = 10_000
     """Items that a list may skip (`_start`, `_page`): each costs a read. `page_token` skips none."""
 
-    cascade_items_max: int = 1_000
-    """Dependent items that one DELETE deletes. With more, it is answered with 503, and a repeated one continues."""
-
 
 LIMITS = ResourceLimits()

@@ -4,9 +4,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from signalbox.core.problems import FieldError, InvalidFields
-from signalbox.documents.model import Content
+from signalbox.documents.model import RESOURCE_META, RESOURCE_SEPARATOR, Content
 from signalbox.resources.model import fields as resources_fields
-from signalbox.resources.model.fields import META, SEPARATOR
 from signalbox.resources.model.items import Model, Values, default_of, keys_in
 
 ERRORS_MAX = 100
@@ -53,8 +52,8 @@ def check_references(model: Model, changes: Values, targets: Mapping[str, Conten
 
 
 def _may_refer(target: Content | None, key: str, owner: str | None) -> bool:
-    meta = (target or {}).get(META)
-    is_item = isinstance(meta, dict) and meta.get("name") == key.partition(SEPARATOR)[0]
+    meta = (target or {}).get(RESOURCE_META)
+    is_item = isinstance(meta, dict) and meta.get("name") == key.partition(RESOURCE_SEPARATOR)[0]
     return target is not None and is_item and resources_fields.is_visible(target, owner)
 
 

@@ -22,10 +22,10 @@ from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ID, Condition, Operator, Order, with_implied
 from signalbox.core.queries import Field as core_Field
 from signalbox.core.record_values import Key, order_key
-from signalbox.documents.model import Content
+from signalbox.documents.model import RESOURCE_META, Content
 from signalbox.documents.requests import FindRequest
 from signalbox.resources.limits import LIMITS
-from signalbox.resources.model.fields import DATETIME, META, Field, key_of
+from signalbox.resources.model.fields import DATETIME, Field, key_of
 from signalbox.resources.model.items import Model, Resource
 
 SUFFIXES: Mapping[str, Operator] = {
@@ -49,8 +49,8 @@ def conditions_of(
 
     `narrowed` may name hidden fields. Raises `BadQuery`.
     """
-    ours = [Condition((META, "name"), "==", resource.name)]
-    owned = [Condition((META, "owner"), "==", owner)] if resource.owned else []
+    ours = [Condition((RESOURCE_META, "name"), "==", resource.name)]
+    owned = [Condition((RESOURCE_META, "owner"), "==", owner)] if resource.owned else []
     return (*ours, *owned, *(_narrowing(resource.model, condition) for condition in narrowed))
 
 
@@ -59,7 +59,7 @@ def _narrowing(model: Model, condition: tuple[str, Operator, Any]) -> Condition:
     each = model.fields[name]
     if each.refers_to:
         return Condition((name, "key"), operator, key_of(each.refers_to.resource, value))
-    return Condition((META, "hidden", name) if each.is_hidden else (name,), operator, value)
+    return Condition((RESOURCE_META, "hidden", name) if each.is_hidden else (name,), operator, value)
 
 
 def condition_of(resource: Resource, name: str, texts: Sequence[str]) -> Condition:
@@ -106,7 +106,7 @@ def place_of(model: Model, name: str) -> tuple[str, ...]:
     if name == "id":
         return ID
     if name in model.kept:
-        return (META, name)
+        return (RESOURCE_META, name)
     first, *inner = name.split(".")
     return (first, *(["key"] if inner in ([], ["id"]) and model.fields[first].refers_to else inner))
 

@@ -6,35 +6,34 @@ Lists: Firestore serves equality conditions, and one order without conditions, f
 order with a condition needs a composite index, and every list has a condition, the name of its resource. If that index
 is missing and the items are few, all of them are read, and filtered and sorted here.
 
-Deletion: dependent items are deleted before the item itself, so a deletion that is interrupted can be repeated. They
-are found by `goes_with` in their documents, so they may belong to any resource of any function. An item that is created
-during the deletion of the item that it refers to may remain, with a missing reference.
+Deletion: an item is deleted first, and what depends on it afterwards, by a task of the same commit
+(`documents/service/dependents.py`). Dependent items are found by `goes_with` in their documents, so they may belong to
+any resource of any function. An item that is created during the deletion of the item that it refers to may remain, with
+a missing reference.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.core import listings, outbox
+from signalbox.core import listings
 from signalbox.core.effects import Decision
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, Writes, pause, perform
-from signalbox.core.ports import Conflict, Delete, Ports, Query, Snapshot, WriteResult
+from signalbox.core.ports import Conflict, Ports
 from signalbox.core.problems import BadQuery, NeedsIndex, NotFound, Unavailable
-from signalbox.core.queries import Condition
-from signalbox.documents.model import COLLECTION, Content, StoredDocument, path_of
+from signalbox.documents.model import Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.service import documents
+from signalbox.documents.service.dependents import delete_with_dependents
 from signalbox.documents.service.documents import check_precondition
 from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, log_header
-from signalbox.documents.storage.writes import Deletion, deletion, put_write
-from signalbox.history.model import HISTORY
+from signalbox.documents.storage.reads import DocumentRead, Found, Loaded
+from signalbox.documents.storage.writes import put_write
 from signalbox.resources import machine, requests
 from signalbox.resources.limits import LIMITS
 from signalbox.resources.model import items
-from signalbox.resources.model.fields import META, SEPARATOR, key_of
+from signalbox.resources.model.fields import key_of
 from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.requests import ListRequest
 
@@ -227,12 +226,6 @@ def _items(resource: Resource, found: Sequence[Content]) -> list[Item]:
     return [item for item in read if item is not None]
 
 
-GOES_WITH = (META, "goes_with")
-
-DEPENDENTS_PAGE = 100
-"""Dependent items that are read together."""
-
-
 def delete_item(
     ports: Ports,
     resource: Resource,
@@ -243,90 +236,18 @@ def delete_item(
 ) -> None:
     """Delete an item. `check` raises a `Problem` to refuse, and returns keys of documents to delete with the item.
 
-    Raises `NotFound`, `PreconditionFailed`, and `Unavailable` if more items depend on it than one call deletes; then
-    repeat the call.
+    The documents that depend on the item are deleted after it. Raises `NotFound` and `PreconditionFailed`.
     """
     path = path_of(key_of(resource.name, id_))
     for attempt in range(CORE_LIMITS.rounds_max):
         read = Found.of(ports.store.read(path)[0])
         item = existing(resource, id_, own_item(resource, read, owner))
-        more = list(check(item))
+        also = list(check(item))
         check_precondition(precondition, read)
-        _Cascade(ports).run(read.key)
         try:
-            _commit(ports, [*_deletions(ports, more), deletion(read, log_header(ports.store, read, None))])
+            delete_with_dependents(ports, read, also)
         except Conflict:
             pause(ports, attempt)
         else:
             return
     raise Contended(f"{path} is written by many clients at once")
-
-
-def _deletions(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
-    """Iterate over the deletions of documents. Only those that may have versions are read."""
-    logged = [path_of(key) for key in keys if HISTORY.may_apply(key)]
-    records = ports.store.read(*logged) if logged else ()
-    read = {record.id: Found.of(record) for record in records if record.data is not None}
-    for key in keys:
-        if found := read.get(key):
-            yield deletion(found, log_header(ports.store, found, None))
-        else:
-            yield Deletion((Delete(path_of(key)),), ())
-
-
-def _commit(ports: Ports, deletions: Sequence[Deletion]) -> None:
-    writes = [write for made in deletions for write in made.writes]
-    outbox.commit(ports, writes, [effect for made in deletions for effect in made.effects])
-
-
-class _Cascade:
-    """The deletion of all items that depend on an item, the most distant first."""
-
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
-        self._left = LIMITS.cascade_items_max
-        self._resources: dict[str, bool] = {}
-
-    def run(self, key: str, above: frozenset[str] = frozenset()) -> None:
-        """Delete the items that depend on a document; `above` are the documents whose deletion led to it."""
-        above |= {key}
-        while found := [dependent for dependent in self._going_with(key) if dependent.id not in above]:
-            self._left -= len(found)
-            if self._left < 0:
-                raise Unavailable(
-                    "more items depend on this one than one call deletes; repeat the call", retry_after_seconds=1
-                )
-            for dependent in found:
-                if self._has_dependents(dependent.id.partition(SEPARATOR)[0]):
-                    self.run(dependent.id, above)
-            self._delete(found)
-
-    def _going_with(self, key: str, limit: int = DEPENDENTS_PAGE) -> tuple[Snapshot, ...]:
-        where = (Condition(GOES_WITH, "array_contains", key),)
-        return self._ports.store.query(Query(COLLECTION, where, limit=limit, bytes_max=CORE_LIMITS.read_bytes_max))
-
-    def _has_dependents(self, resource: str) -> bool:
-        """Return whether any item depends on an item of a resource, with one query for each resource."""
-        if resource not in self._resources:
-            self._resources[resource] = bool(self._going_with(key_of(resource, ""), limit=1))
-        return self._resources[resource]
-
-    def _delete(self, found: Sequence[Snapshot]) -> None:
-        """Delete the items that have not changed since they were read; the others are read again.
-
-        A deletion that needs a task or creates a version is a commit of its own.
-        """
-        dependents = map(Found.of, found)
-        deletions = [deletion(dependent, log_header(self._ports.store, dependent, None)) for dependent in dependents]
-        plain = [made.writes[0] for made in deletions if _is_one_write(made)]
-        for outcome in self._ports.store.write_each(plain) if plain else ():
-            if not isinstance(outcome, WriteResult | Conflict):
-                raise outcome
-        for made in deletions:
-            if not _is_one_write(made):
-                with suppress(Conflict):  # the item is read again
-                    _commit(self._ports, [made])
-
-
-def _is_one_write(made: Deletion) -> bool:
-    return len(made.writes) == 1 and not made.effects

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from signalbox.core.keys import valid_key
 from signalbox.core.problems import NotFound
+from signalbox.documents.model import RESOURCE_META, RESOURCE_SEPARATOR
 
 INTEGER_MAX = 2**63 - 1
 """Firestore's integers have 64 bits."""
@@ -207,12 +208,6 @@ class Field:
         return [self.type.check(part) for part in value] if self.is_list else self.type.check(value)
 
 
-SEPARATOR = "~"
-
-META = "_resource"
-"""The field of an item's document with the kit's own data about it: see `model/items.py`."""
-
-
 REFERENCE_SCHEMA = {
     "anyOf": [
         {"type": "string", "minLength": 1},
@@ -223,12 +218,12 @@ REFERENCE_SCHEMA = {
 
 def key_of(resource: str, id_: str) -> str:
     """Return the key of an item's document."""
-    return f"{resource}{SEPARATOR}{id_}"
+    return f"{resource}{RESOURCE_SEPARATOR}{id_}"
 
 
 def id_of(key: str) -> str:
     """Return the id of the item with a document key; for other documents, the key itself."""
-    resource, separator, id_ = key.partition(SEPARATOR)
+    resource, separator, id_ = key.partition(RESOURCE_SEPARATOR)
     return id_ if separator and resource else key
 
 
@@ -268,7 +263,7 @@ def shown_reference(value: Any, owner: str | None) -> Any:
 
 def is_visible(content: dict[str, Any], owner: str | None) -> bool:
     """Return whether an owner's item may show another item: one without an owner, or of the same owner."""
-    meta = content.get(META)
+    meta = content.get(RESOURCE_META)
     return not isinstance(meta, dict) or meta.get("owner") in (None, owner)
 
 

@@ -33,11 +33,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal, Self, get_args, get_origin
 
-from signalbox.documents.model import Content
+from signalbox.documents.model import RESOURCE_META, Content
 from signalbox.resources.model import fields as resources_fields
 from signalbox.resources.model.fields import (
     DATETIME,
-    META,
     TYPES,
     Field,
     FieldType,
@@ -202,7 +201,7 @@ class Item:
 
 def from_content(resource: Resource, key: str, content: Content | None) -> Item | None:
     """Parse an item from a document; None if the document is not an item of this resource."""
-    meta = (content or {}).get(META)
+    meta = (content or {}).get(RESOURCE_META)
     if content is None or not isinstance(meta, dict) or meta.get("name") != resource.name:
         return None
     hidden = meta.get("hidden")
@@ -226,7 +225,7 @@ def to_content(resource: Resource, values: Values, before: Item | None, owner: s
     hidden = {name: value for name, value in values.items() if fields[name].is_hidden}
     more = {"owner": owner, "hidden": hidden, "goes_with": sorted({*_goes_with(resource.model, values)})}
     meta |= {name: value for name, value in more.items() if value}
-    return {name: value for name, value in values.items() if name not in hidden} | {META: meta}
+    return {name: value for name, value in values.items() if name not in hidden} | {RESOURCE_META: meta}
 
 
 def _same(model: Model, values: Values, before: Values) -> bool:

@@ -1,0 +1,149 @@
+"""Delete a document together with those that depend on it. `goes_with` of a document has the keys that it depends on.
+
+The document is deleted first, in one guarded commit, and its dependents afterwards: a deletion that is refused, or that
+loses the race for its precondition, deletes nothing. The commit of a document with dependents contains a task that
+deletes them. The process that committed deletes them at once, up to a limit; the task deletes what is left, if that
+process dies or there are more. A dependent with dependents of its own is deleted in the same way.
+
+A dependent is deleted only if the document that it depends on is absent after the dependent was read: the document may
+have been created again since, with new dependents. So a dependent of the deleted document survives if the document is
+created again before its dependents are deleted.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from signalbox.core import outbox
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
+from signalbox.core.ports import Conflict, Delete, Ports, Query, Snapshot, WriteResult
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.queries import Condition
+from signalbox.core.times import microseconds
+from signalbox.documents.limits import LIMITS
+from signalbox.documents.model import COLLECTION, GOES_WITH, RESOURCE_SEPARATOR, path_of
+from signalbox.documents.storage.reads import Found, log_header
+from signalbox.documents.storage.writes import Deletion, deletion
+from signalbox.history.model import HISTORY
+
+DEPENDENTS_PAGE = 100
+"""Dependents that are read together."""
+
+
+def delete_with_dependents(ports: Ports, found: Found, also: Iterable[str] = ()) -> None:
+    """Delete an existing document as it was read, documents under the keys `also`, and all that depend on the first.
+
+    Raises `Conflict` if the document has changed since; then nothing was deleted.
+    """
+    keys = [key for key in dict.fromkeys(also) if key != found.key]
+    cascade = _Cascade(ports)
+    effects = cascade.tasks_of(found)
+    _commit(ports, [*_deletions(ports, keys), _deletion(ports, found)], effects)
+    if effects:
+        try:
+            cascade.run(found.key)
+        except (Problem, Unavailable):
+            ports.log.info("dependents left to the task", key=found.key)
+
+
+def delete_dependents(ports: Ports, event_id: str, key: str, part: int) -> None:
+    """Delete what depends on a deleted document; if there is more than one task may delete, enqueue the next part."""
+    if not _Cascade(ports).run(key):
+        ports.queue.create([dependents_task(event_id, key, part + 1)])
+
+
+def dependents_task(event_id: str, key: str, part: int = 0) -> Effect:
+    """Return the task that deletes what depends on a document whose deletion is the event."""
+    payload = {"event": event_id, "work": {"dependents": key, "part": part}}
+    return Effect(name_of("dependents", event_id, part), LINKS_QUEUE, LINK_REFRESH, "dependents", payload)
+
+
+class _Cascade:
+    """The deletion of dependents, at most `LIMITS.cascade_documents_max` of them."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._left = LIMITS.cascade_documents_max
+        self._resources: dict[str, bool] = {}
+
+    def run(self, key: str) -> bool:
+        """Delete the documents that depend on a deleted one, at any distance. Return whether none is left."""
+        pending = [key]
+        while pending:
+            if not self._left:
+                return False
+            page = self._going_with(pending[-1], min(DEPENDENTS_PAGE, self._left))
+            if not page or self._exists(pending[-1]):
+                pending.pop()
+                continue
+            self._left -= len(page)
+            pending += self._delete(page)
+        return True
+
+    def tasks_of(self, found: Found) -> tuple[Effect, ...]:
+        """Return the task of a document's deletion: none if nothing depends on the document."""
+        if not self._going_with(found.key, 1):
+            return ()
+        assert found.record.update_time is not None, "the document exists"
+        return (dependents_task(name_of(found.record.path, microseconds(found.record.update_time)), found.key),)
+
+    def _going_with(self, key: str, limit: int) -> tuple[Snapshot, ...]:
+        where = (Condition(GOES_WITH, "array_contains", key),)
+        return self._ports.store.query(Query(COLLECTION, where, limit=limit, bytes_max=CORE_LIMITS.read_bytes_max))
+
+    def _exists(self, key: str) -> bool:
+        return self._ports.store.read(path_of(key))[0].data is not None
+
+    def _may_have_dependents(self, key: str) -> bool:
+        """Return whether any document depends on an item of the key's resource, with one query for each resource."""
+        resource = key.partition(RESOURCE_SEPARATOR)[0] + RESOURCE_SEPARATOR
+        if resource not in self._resources:
+            self._resources[resource] = bool(self._going_with(resource, 1))
+        return self._resources[resource]
+
+    def _delete(self, page: Sequence[Snapshot]) -> list[str]:
+        """Delete the documents of a page that have not changed since they were read; the others are read again.
+
+        A deletion that needs a task or creates a version is a commit of its own. Return the keys of the deleted
+        documents that have dependents of their own.
+        """
+        with_dependents, plain = [], []
+        for found in map(Found.of, page):
+            effects = self.tasks_of(found) if self._may_have_dependents(found.key) else ()
+            made = _deletion(self._ports, found)
+            if not effects and _is_one_write(made):
+                plain.append(made.writes[0])
+                continue
+            with suppress(Conflict):
+                _commit(self._ports, [made], effects)
+                with_dependents += [found.key] if effects else []
+        for outcome in self._ports.store.write_each(plain) if plain else ():
+            if not isinstance(outcome, WriteResult | Conflict):
+                raise outcome
+        return with_dependents
+
+
+def _deletion(ports: Ports, found: Found) -> Deletion:
+    return deletion(found, log_header(ports.store, found, None))
+
+
+def _deletions(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
+    """Iterate over the deletions of documents. Only those that may have versions are read."""
+    logged = [path_of(key) for key in keys if HISTORY.may_apply(key)]
+    records = ports.store.read(*logged) if logged else ()
+    read = {record.id: Found.of(record) for record in records if record.data is not None}
+    for key in keys:
+        if found := read.get(key):
+            yield _deletion(ports, found)
+        else:
+            yield Deletion((Delete(path_of(key)),), ())
+
+
+def _commit(ports: Ports, deletions: Sequence[Deletion], effects: Sequence[Effect]) -> None:
+    writes = [write for made in deletions for write in made.writes]
+    outbox.commit(ports, writes, [*(effect for made in deletions for effect in made.effects), *effects])
+
+
+def _is_one_write(made: Deletion) -> bool:
+    return len(made.writes) == 1 and not made.effects
