@@ -33,6 +33,7 @@ from tests.simulation.worlds import (
     watch,
 )
 from tests.simulation.worlds.batches import world as batches
+from tests.simulation.worlds.flows import nested as nested_flows
 from tests.simulation.worlds.flows import world as flows
 from tests.simulation.worlds.links import world as links
 from tests.simulation.worlds.objects import world as objects
@@ -46,6 +47,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "flows": flows.run,
     "history": history.run,
     "links": links.run,
+    "nested_flows": nested_flows.run,
     "objects": objects.run,
     "outbox": outbox.run,
     "sections": sections.run,

@@ -30,6 +30,7 @@ from tests.simulation.faults import (
     watch,
 )
 from tests.simulation.faults.fault import Fault
+from tests.simulation.faults.flows import nested
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
@@ -40,6 +41,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "flows": flows.FAULTS,
     "history": history.FAULTS,
     "links": links.FAULTS,
+    "nested_flows": nested.FAULTS,
     "objects": objects.FAULTS,
     "outbox": outbox.FAULTS,
     "sections": sections.FAULTS,

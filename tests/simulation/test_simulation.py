@@ -50,6 +50,7 @@ SEEDS = {
     "attempts": 1_500,
     "failures": 1_000,
     "flows": 500,
+    "nested_flows": 500,
     "enqueues": 1_500,
     "standings": 1_000,
     "transactions": 1_500,
@@ -64,6 +65,7 @@ LONG_SEEDS = 60
 
 REACHED_IN = {
     "flows": (BEGUN_AGAIN, FLOWS_STUCK, NAMES_REUSED, OUTAGES, STARTED_AGAIN, UPGRADED),
+    "nested_flows": (NAMES_REUSED, OUTAGES, TASKS_REFUSED),
     "history": (EVENTS_LATE, RESTORED, SHORTENED),
     "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED, WRITTEN_BACK, WRITTEN_BACK_DEEP),
     "objects": (NAMES_REUSED, OUTAGES, SLOW_CALLS, CALLS_GIVEN_UP, UPGRADED),

@@ -53,7 +53,7 @@ class CoreLimits(Limits):
     """The first pause before a retry; it doubles each time, with jitter."""
 
     outbox_tasks_max: int = 100
-    """Effects of one commit: what Cloud Tasks takes in one batch call, and small enough for one record."""
+    """Tasks in one outbox record: what Cloud Tasks takes in one batch call. A commit with more has several records."""
 
     outbox_bytes_max: int = 900_000
     """Bytes of payload in one outbox record, which with its id and times must stay under Firestore's 1 MiB."""

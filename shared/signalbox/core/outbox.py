@@ -1,7 +1,7 @@
 """Tasks that exist if and only if a commit landed, on a store and a queue that do not commit together.
 
-The effects of a commit are written in that commit, as one outbox record. Right afterwards they are enqueued and the
-record is deleted. A process may die at any point:
+The effects of a commit are written in that commit, as one outbox record, or as several if they do not fit into one.
+Right afterwards they are enqueued and the record is deleted. A process may die at any point:
 
     before the commit             nothing happened
     after the commit              the sweeper finds the record and enqueues its tasks
@@ -14,6 +14,7 @@ enqueued again, because their names may be free hours later. The outbox must nev
 would delete tasks that were promised. The protocol is in docs/protocols/outbox.md.
 """
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -49,12 +50,14 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
     """
     if not effects:
         return ports.store.commit(writes)
-    record = f"{COLLECTION}/{ports.store.new_id()}"
-    committed = ports.store.commit([*writes, Put(record, to_record(effects), Must.NOT_EXIST)])
-    try:
-        enqueue(ports, record, complete_wake_ups(effects, committed.commit_time))
-    except (Unavailable, Problem):
-        ports.log.info("tasks left to the sweeper", outbox=record, tasks=len(effects))
+    parts = {f"{COLLECTION}/{ports.store.new_id()}": part for part in divided(effects)}
+    records = [Put(record, to_record(part), Must.NOT_EXIST) for record, part in parts.items()]
+    committed = ports.store.commit([*writes, *records])
+    for record, part in parts.items():
+        try:
+            enqueue(ports, record, complete_wake_ups(part, committed.commit_time))
+        except (Unavailable, Problem):
+            ports.log.info("tasks left to the sweeper", outbox=record, tasks=len(part))
     return committed
 
 
@@ -139,15 +142,30 @@ def _not_enqueued(snapshot: Snapshot) -> tuple[Effect, ...]:
     return tuple(effect for effect in effects if effect.name not in snapshot.data.get("enqueued", {}))
 
 
+def divided(effects: Sequence[Effect]) -> list[list[Effect]]:
+    """Divide the effects of a commit, in order, into as many outbox records as they need. Raises `TooLarge`."""
+    parts: list[list[Effect]] = []
+    left_bytes = 0
+    for effect in effects:
+        size_bytes = _payload_bytes(effect)
+        if not parts or len(parts[-1]) == LIMITS.outbox_tasks_max or size_bytes > left_bytes:
+            parts.append([])
+            left_bytes = LIMITS.outbox_bytes_max
+        parts[-1].append(effect)
+        left_bytes -= size_bytes
+    return parts
+
+
+def _payload_bytes(effect: Effect) -> int:
+    size_bytes = len(json.dumps(effect.payload)) + len(json.dumps(effect.context))
+    if size_bytes > LIMITS.outbox_bytes_max:
+        raise TooLarge(f"A task has at most {LIMITS.outbox_bytes_max:,} bytes of payload; this one has {size_bytes:,}.")
+    return size_bytes
+
+
 def to_record(effects: Sequence[Effect]) -> dict[str, Any]:
-    """Return the outbox record of effects. Raises `TooLarge`."""
-    tasks = [effect.to_record() for effect in effects]
-    size_bytes = sum(len(task["payload"]) + len(task["context"]) for task in tasks)
-    if len(tasks) > LIMITS.outbox_tasks_max or size_bytes > LIMITS.outbox_bytes_max:
-        raise TooLarge(
-            f"One commit has at most {LIMITS.outbox_tasks_max} tasks and {LIMITS.outbox_bytes_max:,} bytes of payload."
-        )
-    return {"tasks": tasks}
+    """Return the outbox record of effects that `divided` has put together."""
+    return {"tasks": [effect.to_record() for effect in effects]}
 
 
 def from_record(record: Any) -> tuple[Effect, ...]:

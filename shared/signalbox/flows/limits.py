@@ -8,7 +8,7 @@ class FlowLimits(Limits):
     """Bytes of a flow's id. With the flow's name it is an id in Firestore, and part of the paths of its messages."""
 
     flow_pending_max: int = 90
-    """Commands that a flow waits for at once. The tasks of one commit share an outbox record of 100."""
+    """Commands that a flow waits for at once. A turn that replaces all of them has up to 300 writes."""
 
     flow_step_attempts_max: int = 1_000
     """Attempts of one step that a flow can ask for: six weeks, with a pause of an hour."""
@@ -53,8 +53,8 @@ class FlowLimits(Limits):
     flow_batch_bytes_max: int = 300_000
     """Bytes of the calls of a flow's batch, which are sent in one task."""
 
-    flow_commit_bytes_max: int = 8 * 1024 * 1024
-    """Bytes that one turn of a flow writes. Firestore accepts 10 MiB in a commit."""
+    flow_commit_bytes_max: int = 3_500_000
+    """Bytes that one turn of a flow writes. A commit has at most 4 MiB, with the names of its records and fields."""
 
     flow_depth_max: int = 10
     """The depth of nested sub-flows."""

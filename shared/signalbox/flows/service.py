@@ -284,8 +284,9 @@ class FlowMailbox:
 
 
 def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> bool:
-    """Commit a turn. Return False if the flow is stuck, so that no message was applied.
+    """Commit a turn. Return whether nothing is left of the outcome in hand: it was applied, or is not waited for.
 
+    It is left if the flow is stuck, or if the turn is so large that its commit has room for earlier messages only.
     Raises `Conflict` if another turn committed first, and `Unavailable` if this process cannot run the flow's code.
     """
     header = read.header
@@ -296,13 +297,16 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> bool:
     flows.of(header.address.name)
     log = read_log(ports.store, header)
     try:
-        commit = _commit_that_fits(ports, flows, read, header, log)
+        commit, complete = _commit_that_fits(ports, flows, read, header, log)
+        if commit:
+            _commit_turn(ports, commit)
     except Stuck as stuck:
         mark_stuck(ports, read, header, stuck)
         return False
-    if commit:
-        _commit_turn(ports, commit)
-    return True
+    except Problem as problem:  # the queue must not take it for an answer to the task
+        mark_stuck(ports, read, header, Stuck("flow-failed", f"The turn was refused: {problem.detail}"))
+        return False
+    return complete
 
 
 def _commit_turn(ports: Ports, commit: Commit) -> None:
@@ -311,12 +315,15 @@ def _commit_turn(ports: Ports, commit: Commit) -> None:
 
 def _commit_that_fits(
     ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log: LoadedLog
-) -> Commit | None:
-    """Return the commit of a turn that takes all messages, or of one that takes so few that it fits."""
-    count = len(read.mailbox.waiting)
+) -> tuple[Commit | None, bool]:
+    """Return the commit of a turn that takes all messages, or of one that takes so few that it fits.
+
+    The outcome in hand is the last message. Also return whether the turn takes all of them.
+    """
+    total = count = len(read.mailbox.waiting) + (read.own is not None)
     while True:
         try:
-            return _turn(ports, flows, read, header, log, count)
+            return _turn(ports, flows, read, header, log, count), count == total
         except TooLarge as error:
             if count <= 1:
                 raise too_large(f"The code schedules too much at once: {error.detail}") from error
@@ -328,13 +335,13 @@ def _turn(
 ) -> Commit | None:
     """Return the commit of a turn that takes `count` messages, or None if there is nothing to commit."""
     mailbox = read.mailbox
-    own = read.own if count == len(mailbox.waiting) else None
+    own = read.own if count > len(mailbox.waiting) else None
     definition = flows.of(header.address.name)
     with closing(FlowTurn.begin(definition, header, log.entries, mailbox.read_time)) as turn:
         taken = _take(turn, mailbox.waiting[:count], own)
         if not taken and not turn.changes_anything and not turn.dropped_leases:
             return None
-        more = mailbox.more or len(taken) < len(mailbox.waiting) or own is not read.own
+        more = mailbox.more or len(taken) < len(mailbox.waiting)
         return TurnCommit(mailbox.header, turn, log, taken, flows.revision, more).commit(ports.store.new_id)
 
 

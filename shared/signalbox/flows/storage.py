@@ -24,12 +24,13 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of, wake_up
 from signalbox.core.names import OBJECTS_QUEUE
-from signalbox.core.outbox import to_record as outbox_record
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.core.times import EPOCH
+from signalbox.core.validation import check_commit
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, Renew, Sleep, Step, SubFlow
 from signalbox.flows.machine.failures import too_large
@@ -252,10 +253,13 @@ class Commit:
 
     def checked(self) -> "Commit":
         """Return the commit. Raises `TooLarge` if the store would not accept it."""
-        outbox_record(self.effects)
-        size_bytes = sum(len(repr(write.data)) for write in self.writes if isinstance(write, Put))
-        if size_bytes > LIMITS.flow_commit_bytes_max or len(self.writes) > MAILBOXES_LIMITS.turn_writes_max:
-            raise TooLarge(f"One turn of a flow can write at most {LIMITS.flow_commit_bytes_max:,} bytes.")
+        parts = enumerate(outbox.divided(self.effects))
+        records = [Put(f"{outbox.COLLECTION}/{number}", outbox.to_record(part)) for number, part in parts]
+        writes = [*self.writes, *records]
+        size_bytes = sum(check_commit(writes))
+        if size_bytes > LIMITS.flow_commit_bytes_max or len(writes) > MAILBOXES_LIMITS.turn_writes_max:
+            most = f"{LIMITS.flow_commit_bytes_max:,} bytes in {MAILBOXES_LIMITS.turn_writes_max} records"
+            raise TooLarge(f"One turn of a flow can write at most {most}; these are {size_bytes:,} in {len(writes)}.")
         return self
 
 

@@ -169,7 +169,7 @@ def _apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result)
             return advance(ports, flows, FlowMailbox(step.address, mailbox, result))
         except Conflict:
             continue
-        except Unavailable:
+        except (Unavailable, Problem):  # a `Problem` would acknowledge the task
             return False
     return False
 

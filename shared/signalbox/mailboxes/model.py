@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from signalbox.core.effects import WakeUp
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.core.times import EPOCH
 from signalbox.mailboxes.problems import MethodFailed
@@ -132,8 +133,9 @@ class CallOutcome:
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Self:
-        """Return the outcome of code that raised."""
-        shown = {"type": problem.slug(), "title": problem.title, "status": problem.status, "detail": problem.detail}
+        """Return the outcome of code that raised. A long detail is cut, since a record contains it."""
+        detail = problem.detail[: CORE_LIMITS.error_letters_max]
+        shown = {"type": problem.slug(), "title": problem.title, "status": problem.status, "detail": detail}
         return cls(error=shown)
 
     @property

@@ -1,6 +1,7 @@
 """Tasks that exist if and only if a commit landed, and a sweeper for what a process left behind."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
@@ -236,17 +237,29 @@ def test_every_part_of_an_effect_comes_back_from_the_outbox() -> None:
 
 
 @pytest.mark.parametrize(
-    "effects",
+    ("effects", "records"),
     [
-        [effect(f"n{n}") for n in range(LIMITS.outbox_tasks_max + 1)],
-        [effect(f"n{n}", t="x" * 100_000) for n in range(9)],
+        ([effect(f"n{n}") for n in range(2 * LIMITS.outbox_tasks_max)], 2),
+        ([effect(f"n{n}") for n in range(2 * LIMITS.outbox_tasks_max + 1)], 3),
+        ([effect(f"n{n}", t="x" * 100_000) for n in range(9)], 2),
     ],
-    ids=["101 tasks", "more than 900,000 bytes"],
+    ids=["200 tasks", "201 tasks", "more than 900,000 bytes"],
 )
-def test_a_commit_that_asks_for_too_much_is_refused_whole(effects: list[Effect]) -> None:
+def test_the_tasks_of_a_commit_have_as_many_records_as_they_need(effects: list[Effect], records: int) -> None:
+    world = OperationsPlatform()
+    left_behind(world, *effects)
+    assert (len(world.ids("outbox")), world.tasks) == (records, [])
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    outbox.sweep(world.ports)
+    assert sorted(task.name for task in world.tasks) == sorted(task.name for task in effects)
+    outbox.commit(world.ports, [Put("counters/a", {"n": 2})], [replace(task, name=f"{task.name}+") for task in effects])
+    assert (len(world.tasks), world.ids("outbox")) == (2 * len(effects), [])
+
+
+def test_a_task_that_does_not_fit_into_a_record_is_refused_with_its_commit() -> None:
     world = OperationsPlatform()
     with pytest.raises(TooLarge) as refused:
-        outbox.commit(world.ports, [Put("counters/a", {"n": 1}, Must.NOT_EXIST)], effects)
+        outbox.commit(world.ports, [Put("counters/a", {"n": 1}, Must.NOT_EXIST)], [*TWO, effect("n", t="x" * 900_000)])
     assert isinstance(refused.value, Problem)
     assert refused.value.status == 413
     assert (world.record("counters/a"), world.ids("outbox"), world.tasks) == (None, [], [])

@@ -1,5 +1,6 @@
 """The driver of flows: replay restores the position of the code."""
 
+import contextlib
 import gc
 from collections.abc import Callable, Generator
 from datetime import datetime
@@ -9,6 +10,7 @@ import pytest
 
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
+from signalbox.flows.machine.commands import is_running
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.model import Cancel, Event, Message, Result, Wait, entries_from_text, entries_to_text
@@ -352,3 +354,130 @@ def test_an_outcome_may_be_an_error_of_any_kind() -> None:
     entry = Result(Wait("", "0", signature="step shop.a"), outcome, BEGIN)
     driver = begun(lambda: _one("a")).apply(entry)
     assert isinstance(error_of(driver), Problem)
+
+
+@pytest.mark.parametrize("item", [lambda: [_one("a")], lambda: flow.settled([_one("a")]), lambda: [[_one("a")]]])
+def test_any_takes_no_generators_at_any_depth(item: Callable[[], Any]) -> None:
+    def code() -> Any:
+        yield flow.any(flow.event("x"), item())
+
+    with pytest.raises(Stuck, match="not generators"):
+        begun(code)
+
+
+# --- the commands of an `any` ---
+
+
+def waits_of(driver: Driver) -> list[str]:
+    return [f"{path} {pending.command.signature}" for path, pending in driver.pending.items()]
+
+
+def test_an_any_in_a_list_schedules_all_of_its_commands_although_another_branch_has_an_event() -> None:
+    def approve(name: str) -> Any:
+        return (yield flow.any(flow.event(name), flow.sleep(60)))
+
+    def code() -> Any:
+        yield step("first")
+        return (yield [approve("a"), approve("b")])
+
+    driver = begun(code)
+    driver.apply(Event("b", 1, BEGIN)).apply(done(driver, "0"))
+    assert waits_of(driver) == ["1.0.0.0 event a", "1.0.0.1 sleep"]
+    driver.apply(done(driver, "1.0.0.1"))
+    assert value_of(driver) == [(1, None), (0, 1)]
+
+
+def test_an_any_whose_list_has_one_event_of_two_schedules_its_time_out() -> None:
+    def code() -> Any:
+        yield step("first")
+        return (yield flow.any([flow.event("a"), flow.event("b")], flow.sleep(60)))
+
+    driver = begun(code)
+    driver.apply(Event("a", 1, BEGIN)).apply(done(driver, "0"))
+    assert waits_of(driver) == ["1.0.1 event b", "1.1 sleep"]
+    driver.apply(done(driver, "1.1"))
+    assert value_of(driver) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("decided", "kept"),
+    [
+        (lambda: flow.event("a"), ["b"]),
+        (lambda: [flow.event("a"), flow.event("b")], []),
+        (lambda: flow.settled([flow.event("a")]), ["b"]),
+        (lambda: flow.any(flow.event("c"), flow.event("a")), ["b"]),
+        (list, ["a", "b"]),
+    ],
+)
+def test_an_any_that_is_decided_at_once_takes_no_other_event(decided: Callable[[], Any], kept: list[str]) -> None:
+    def code() -> Any:
+        yield step("first")
+        yield flow.any(decided(), flow.event("a"), flow.event("b"))
+
+    driver = begun(code)
+    driver.apply(Event("a", 1, BEGIN)).apply(Event("b", 2, BEGIN)).apply(done(driver, "0"))
+    assert has_ended(driver)
+    assert [name for name, values in sorted(driver.kept.items()) if values] == kept
+
+
+def test_a_log_of_older_code_is_replayed_by_the_rule_of_that_code() -> None:
+    def code() -> Any:
+        yield step("first")
+        for _ in range(2):
+            yield [flow.event("a"), flow.any(flow.event("b"), flow.sleep(60))]
+
+    driver = begun(code)
+    log: list[Message] = [Event("a", 1, BEGIN), Event("a", 2, BEGIN), done(driver, "0")]
+    old = replay(Driver(code, Position("seed", committed=4)), BEGIN, log)
+    assert waits_of(old) == ["1.1.0 event b"], "its last commit has no time-out"
+    old.apply(Event("b", 3, BEGIN))
+    assert waits_of(old) == ["2.1.0 event b", "2.1.1 sleep"]
+    again = Driver(code, Position("seed", committed=5, patches=dict(old.position.patches)))
+    assert waits_of(replay(again, BEGIN, [*log, Event("b", 3, BEGIN)])) == waits_of(old)
+
+
+# --- a driver that is dropped ---
+
+
+def test_a_clean_up_of_nested_generators_runs_to_its_end_inside_the_flow_when_a_driver_is_dropped() -> None:
+    seen: list[str] = []
+
+    def inner() -> Any:
+        try:
+            yield step("a")
+        except BaseException as error:  # noqa: BLE001  its frame and the error refer to each other
+            seen.append(type(error).__name__)
+            yield step("undo")
+            yield step("never")
+        finally:
+            seen.append("inner" if is_running() else "outside")
+
+    def code() -> Any:
+        try:
+            yield from inner()
+        finally:
+            yield step("undo too")
+            seen.append("not reached")
+
+    driver = begun(code)
+    driver.drop()
+    gc.collect()
+    assert seen == ["GeneratorExit", "inner"]
+
+
+def test_code_that_never_ends_is_stuck_when_its_driver_is_dropped_and_does_not_run_again() -> None:
+    rounds: list[bool] = []
+
+    def code() -> Any:
+        while True:
+            with contextlib.suppress(BaseException):
+                yield step("a")
+            rounds.append(is_running())
+
+    driver = begun(code)
+    with pytest.raises(Stuck, match=r"never ends. Catch `Exception` \(test_flow_driver.py"):
+        driver.drop()
+    ran = len(rounds)
+    del driver
+    gc.collect()
+    assert (len(rounds), all(rounds)) == (ran, True)

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from signalbox.batches.service.batches import populate_whole
 from signalbox.core.calls import Call
-from signalbox.core.ports import Conflict, Query
+from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
 from signalbox.flows import http, sweep, tasks
@@ -527,6 +528,110 @@ def test_messages_that_lead_to_more_than_one_commit_may_hold_are_applied_in_seve
             shop.event("wide", f"e{number}", id_=str(number))
         shop.settle()
     assert shop.status("wide")["state"] == "completed"
+
+
+def test_the_outcome_of_a_step_is_applied_although_its_turn_is_too_large_for_it() -> None:
+    def branch(number: int) -> Any:
+        yield flow.event(f"e{number}")
+        for _ in range(40):
+            flow.send(step("sent", text="x" * 100))
+        return number
+
+    def wide() -> Any:
+        return (yield [*map(branch, range(3)), step("last")])
+
+    shop = Shop(flows_of(wide))
+    shop.start("wide")
+    last = shop.take("last")
+    with replaced(flow_commit_bytes_max=28_000):
+        for number in range(3):
+            shop.event("wide", f"e{number}", id_=str(number))
+        shop.deliver(last)
+        assert shop.status("wide")["state"] == "running"
+        shop.settle()
+    assert shop.status("wide")["result"] == [0, 1, 2, "last"]
+    assert shop.ran.count("sent") == 120
+
+
+@pytest.mark.parametrize(("waiting", "size"), [(60, 90_000), (46, 95_000)])
+def test_results_that_do_not_fit_into_one_commit_are_applied_in_several(waiting: int, size: int) -> None:
+    """Outcomes that wait in the mailbox have more bytes than a commit, and a step's outcome comes on top."""
+
+    def wide() -> Any:
+        results = yield [*(flow.event(f"e{number}") for number in range(waiting)), step("last")]
+        return [len(each) for each in results]
+
+    shop = Shop(flows_of(wide))
+    shop.start("wide")
+    last = shop.take("last")
+    for number in range(waiting):
+        shop.event("wide", f"e{number}", "x" * size, id_=str(number))
+    shop.deliver(last)
+    shop.settle()
+    assert shop.status("wide")["result"] == [*[size] * waiting, 4]
+
+
+def test_a_problem_with_a_long_detail_is_the_outcome_of_its_step_cut() -> None:
+    def one() -> Any:
+        try:
+            yield step("work")
+        except Problem as problem:
+            return len(problem.detail)
+
+    shop = Shop(flows_of(one), {"work": raising("x" * 1_100_000)})
+    shop.start("one")
+    shop.settle()
+    assert shop.status("one")["result"] == 2_000
+
+
+def test_a_turn_that_the_store_refuses_is_stuck_and_keeps_the_outcome_of_its_step() -> None:
+    def one() -> Any:
+        return (yield step("work"))
+
+    shop = Shop(flows_of(one))
+    shop.start("one")
+    with mock.patch.object(shop.ports.store, "commit", refusing_headers_that_end(shop.ports.store.commit)):
+        shop.settle()
+    assert shop.status("one")["problem"]["detail"] == "The turn was refused: No."
+    flows_service.resume(shop.ports, FlowAddress("one", "1"))
+    shop.settle()
+    assert (shop.status("one")["result"], shop.ran) == ("work", ["work"])
+
+
+def refusing_headers_that_end(commit: Any) -> Any:
+    def refusing(writes: Any) -> Any:
+        if any(isinstance(write, Put) and write.data.get("end", "null") != "null" for write in writes):
+            raise Problem("No.")
+        return commit(writes)
+
+    return refusing
+
+
+def test_the_tasks_of_a_turn_have_as_many_outbox_records_as_they_need_also_at_a_cancel() -> None:
+    def inner() -> Any:
+        yield flow.event("never")
+
+    def pair() -> Any:
+        try:
+            yield shop_flow("inner")
+        except flow.Cancelled:
+            yield step("undo")
+            raise
+
+    def wide() -> Any:
+        yield [pair() for _ in range(60)]
+
+    shop = Shop(flows_of(wide, inner))
+    shop.start("wide")
+    shop.settle()
+    flows_service.cancel(shop.ports, FlowAddress("wide", "1"))
+    shop.settle()
+    assert shop.status("wide")["state"] == "cancelled"
+    assert shop.ran.count("undo") == 60
+
+
+def shop_flow(name: str) -> SubFlow:
+    return SubFlow(FUNCTION, name, {})
 
 
 @pytest.mark.parametrize(("name", "value"), [("", 1), ("x" * 300, 1), ("x", float("nan"))])

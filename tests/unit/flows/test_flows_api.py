@@ -1,5 +1,6 @@
 """Users' flows: registered by a decorator, started and sent events by HTTP and by tasks, through the real framework."""
 
+import contextlib
 import warnings
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from signalbox import Function, Outcome, Problem, documents, flow, flows, objects, semaphore
-from signalbox.core.problems import OtherBody
+from signalbox.core.problems import NotFound, OtherBody
 from signalbox.flows.api.warnings import FlowWarning
 from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow
 from signalbox.tasks.requests.signatures import WrongArguments
@@ -84,6 +85,28 @@ def child(item: str) -> Any:
 def acts_by_itself() -> Any:
     documents.put("d", {})
     yield flow.sleep(1)
+
+
+@app.flow
+def cleans_up(item: str) -> Any:
+    """Do in its clean-up whatever the kit offers, as code may by mistake."""
+    try:
+        yield flow.event("signed")
+    finally:
+        for act in (
+            lambda: objects("Shelf", "a").take(count=1),
+            lambda: objects("Shelf", "a").with_(delay_seconds=5).take(count=1),
+            lambda: documents.put("d", {}),
+            lambda: pack.call(item=item).enqueue(),
+            lambda: flows("parcel", "p").event("signed"),
+            lambda: parcel.start("other", item=item),
+            lambda: semaphore("till").ensure(permits=1),
+            lambda: flow.send(pack.call(item=item)),
+        ):
+            with contextlib.suppress(BaseException):
+                act()
+        with contextlib.suppress(BaseException):
+            yield objects("Shelf", "a").take(count=1)
 
 
 @app.flow
@@ -214,6 +237,23 @@ def test_an_event_of_a_task_is_applied_once_although_the_task_is_delivered_twice
     harness.run(raise_errors=False)
     assert run.status().result["signed"] == "by the task"
     assert [each["entry"] for each in run.log()["entries"]].count("event") == 1
+
+
+def test_the_clean_up_of_a_flow_that_only_waits_changes_nothing(harness: Harness) -> None:
+    parcel.start("p", item="x")
+    harness.run()
+    ran.clear()
+    run = cleans_up.start("c", item="tea")
+    harness.run()
+    run.event("other")
+    harness.run()
+    replay(cleans_up, run.log())
+    left = objects("Shelf", "a").take(count=0)
+    harness.run()
+    assert (ran, left.result()) == ([], 2)
+    with pytest.raises(NotFound):
+        documents.get("d")
+    assert (flows("parcel", "p").status().state, run.status().state) == ("running", "running")
 
 
 @pytest.mark.parametrize("code", [acts_by_itself, forgets])

@@ -284,11 +284,15 @@ def check_any(items: Iterable[Any]) -> tuple[Any, ...]:
     if not known:
         raise TypeError("flow.any() needs at least one command.")
     for item in known:
-        if isinstance(item, GeneratorType):
-            raise TypeError("flow.any() takes commands, not generators: a generator could be abandoned half done.")
-        if isinstance(item, list | tuple):
-            check_any(item or ("",))
+        _check_no_generator(item)
     return known
+
+
+def _check_no_generator(item: Any) -> None:
+    if isinstance(item, GeneratorType):
+        raise TypeError("flow.any() takes commands, not generators: a generator could be abandoned half done.")
+    for inner in item.items if isinstance(item, AnyOf | SettledOf) else item if isinstance(item, list | tuple) else ():
+        _check_no_generator(inner)
 
 
 # --- locks ---

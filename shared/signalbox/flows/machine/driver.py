@@ -42,7 +42,7 @@ from signalbox.core.problems import LeaseEnded
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import AnyOf, HeldLock, Lock, NextEvent, Renew, SettledOf, command_of
-from signalbox.flows.machine.failures import diverged, json_text, misused, too_large
+from signalbox.flows.machine.failures import Stuck, diverged, json_text, misused, too_large
 from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, cancelled
 from signalbox.flows.model import Cancel, Event, Message, Result, time_of
 from signalbox.mailboxes.model import CallOutcome
@@ -143,10 +143,18 @@ class Driver:
         return self._run()
 
     def drop(self) -> None:
-        """Close the code. Python runs the ``finally`` blocks of a closed generator; what they send is ignored."""
-        self.dropped = True
+        """Close the code. Python runs the ``finally`` blocks of a closed generator; nothing that they do has an effect.
+
+        Raises `Stuck` for code that never ends.
+        """
+        self.dropped, stuck = True, None
         for branch in self.branches:
-            branch.close()
+            try:
+                branch.close()
+            except Stuck as error:
+                stuck = error
+        if stuck:
+            raise stuck
 
     @property
     def location(self) -> str:
@@ -208,6 +216,10 @@ class Driver:
             self.complete(first, CallOutcome(entry.value))
 
     # --- for the nodes of the tree ---
+
+    def patched(self, name: str) -> bool:
+        """Return whether the code of a patch runs at this position of the log."""
+        return self.position.patched(name)
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
         """Add what a generator yielded to the tree. Raises `Stuck` if it cannot be waited for."""

@@ -6,8 +6,10 @@ where code waits. An abandoned node, for instance of an `any` that has its first
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from types import GeneratorType
 from typing import Any, Protocol
 
 from signalbox.core.problems import Problem
@@ -15,8 +17,14 @@ from signalbox.flows.machine.commands import Command, HeldLock, RunningFlow, Set
 from signalbox.flows.machine.failures import Cancelled, Stuck, failed, location_of, misused
 from signalbox.mailboxes.model import CallOutcome
 
-CLOSES_MAX = 100
-"""Yields of a clean-up that `Branch.close` skips. A clean-up that yields more often is left to the collector."""
+CLOSES_MAX = 1_000
+"""Yields of a clean-up that `Branch.close` skips. Code that yields more often catches every exception in a loop."""
+
+ANY_PATCH = "signalbox.any"
+"""The patch from which on an `any` schedules all of its commands, unless one of its own is decided."""
+
+UNENDING: list[Any] = []
+"""Generators that cannot be closed. Python's collector would run their code once more, so they are kept."""
 
 
 class Parent(Protocol):
@@ -34,6 +42,11 @@ class Node(Protocol):
         """Cancel the node; return False if its own outcome is already on its way to its parent."""
         ...
 
+    @property
+    def decided(self) -> bool:
+        """Whether the outcome of the node is decided, although its parent may not have received it yet."""
+        ...
+
     def abandon(self) -> None: ...
 
 
@@ -43,6 +56,10 @@ class Tree(RunningFlow, Protocol):
     pending: dict[str, "PendingCommand"]
     ready: deque[tuple[Any, int, CallOutcome]]
     branches: list["Branch"]
+
+    def patched(self, name: str) -> bool:
+        """Return whether the code of a patch runs at this position of the log."""
+        ...
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
         """Add what a generator yielded to the tree. Raises `Stuck` if it cannot be waited for."""
@@ -74,6 +91,10 @@ class PendingCommand:
             return False
         self.tree.complete(self, outcome)
         return True
+
+    @property
+    def decided(self) -> bool:
+        return self.tree.pending.get(self.path) is not self
 
     def abandon(self) -> None:
         self.tree.pending.pop(self.path, None)
@@ -144,19 +165,43 @@ class Branch:
                 self._cancel_due = outcome
         return True
 
+    @property
+    def decided(self) -> bool:
+        raise AssertionError("an `any` has no generators below it")
+
     def abandon(self) -> None:
         raise AssertionError("an `any` has no generators below it")
 
     def close(self) -> None:
-        """Close the generator; one that yields in its clean-up is closed again there."""
-        for _ in range(CLOSES_MAX):
-            try:
-                self._code.close()
-            except RuntimeError:  # it yielded in its clean-up
-                continue
-            except (Exception, Cancelled):  # noqa: BLE001  an error of a clean-up without an effect
-                return
-            return
+        """Close the generator; one that yields in its clean-up is closed again there.
+
+        The clean-up runs as the flow's code does, so the calls in it are commands, or are refused. Raises `Stuck` for
+        code that never ends.
+        """
+        with running(self.tree):
+            for _ in range(CLOSES_MAX):
+                if not is_open(self._code):
+                    return
+                with suppress(BaseException):  # an error of a clean-up has no effect
+                    innermost(self._code).close()
+        UNENDING.append(self._code)
+        detail = "The code catches every exception and then yields again, so that it never ends. Catch `Exception`"
+        raise misused(detail, self.location)
+
+
+def is_open(code: Any) -> bool:
+    """Return whether a generator has not ended."""
+    return isinstance(code, GeneratorType) and code.gi_frame is not None
+
+
+def innermost(code: Any) -> Any:
+    """Return the generator that waits: the code, or what it yields from.
+
+    Closing the outer one would end it at once if the inner one yields in its clean-up, and leave that to the collector.
+    """
+    while is_open(inner := code.gi_yieldfrom):
+        code = inner
+    return code
 
 
 class Mode(Enum):
@@ -188,9 +233,16 @@ class Group:
             self._end(CallOutcome([]))
         for number, item in enumerate(items):
             self._children.append(self.tree.place(item, f"{path}.{number}", self, number, location))
-            if self._mode is Mode.FIRST and self.tree.ready:  # a kept event: the later commands must not take another
+            if self._mode is Mode.FIRST and self._stops():
                 break
         return self
+
+    def _stops(self) -> bool:
+        """Return whether a kept event has decided an `any`: its later commands must not take another event.
+
+        Before the patch, it stopped as soon as anything in the flow was decided.
+        """
+        return self._children[-1].decided or (bool(self.tree.ready) and not self.tree.patched(ANY_PATCH))
 
     def got(self, slot: int, outcome: CallOutcome) -> None:
         if self._left == 0 or self._done[slot]:
@@ -205,6 +257,12 @@ class Group:
             self._fail(outcome)
         if self._left == 0:
             self._end(self._error or CallOutcome(self._results))
+
+    @property
+    def decided(self) -> bool:
+        if self._mode is Mode.FIRST:
+            return self._left == 0 or any(child.decided for child in self._children)
+        return all(child.decided for child in self._children)
 
     def _decide(self, outcome: CallOutcome) -> None:
         self._left = 0

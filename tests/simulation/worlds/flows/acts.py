@@ -20,6 +20,7 @@ from tests.simulation.worlds.flows.program import FUNCTION
 
 EVENTS_MAX = 4
 CANCELLED_SHARE = 0.15
+CANCELLED_OFTEN = 0.5
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class People:
         for number in range(random.randint(0, EVENTS_MAX)):
             name, id_ = random.choice("xxy"), f"{address.key}-{number}"
             acts.append(Act(f"event {name} {id_}", partial(self._event, address, name, id_)))
-        if random.random() < CANCELLED_SHARE:
+        if random.random() < (CANCELLED_OFTEN if self.kind is Kind.NESTED else CANCELLED_SHARE):
             acts.append(Act(f"cancel {address.key}", lambda: self.cancel(address)))
         if self.kind is Kind.RESTARTED:
             other = program(random, self.kind)

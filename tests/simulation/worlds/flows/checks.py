@@ -21,7 +21,7 @@ from signalbox.semaphores.model import Semaphore, path_of
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.history import FlowsHistory
-from tests.simulation.worlds.flows.program import FLOW, SEMAPHORE, Code
+from tests.simulation.worlds.flows.program import FLOW, SEMAPHORE, Code, ends_by_itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class FlowsAtRest:
     store: MemoryStore
     history: FlowsHistory
     code: Code
+    nested: bool = False
 
     def headers(self) -> list[FlowHeader]:
         """Return all flows there are."""
@@ -83,7 +84,10 @@ class FlowsAtRest:
         ended = end_of(driver.ended, header.end.at) if driver.ended and header.end else None
         if bool(driver.ended) != bool(header.end) or (header.end and ended != header.end):
             raise Violation(f"{base} ended with {header.end}, its code with {driver.ended}")
-        self._check_events(header, set(driver.pending))
+        if self.nested:
+            self._check_nested(header)
+        else:
+            self._check_events(header, set(driver.pending))
         self._check_waits(header)
         driver.drop()
 
@@ -99,6 +103,7 @@ class FlowsAtRest:
         definition = self.code.flows().definitions[FLOW]
         position = Position(header.execution_id, 1 + header.log.length, dict(header.patches))
         driver = Driver(lambda: definition.begin(header.arguments), position)
+        self.code.open.clear()
         try:
             log = read_log(self.store, header).entries
             self._check_renewals(header, log)
@@ -119,6 +124,18 @@ class FlowsAtRest:
             lost = isinstance(event, Event) and event.name in awaited and event.value not in self.code.consumed
             if lost and incarnation == header.incarnation and not header.end:
                 raise Violation(f"{header.address.base} waits for {event.name}, and {event.value} has come")
+
+    def _check_nested(self, header: FlowHeader) -> None:
+        """Check that all events are in the log, and no `any` waits for a command that has ended or never began."""
+        base = header.address.base
+        applied = [entry.value for entry in read_log(self.store, header).entries if isinstance(entry, Event)]
+        for incarnation, event in self.history.landed[base]:
+            if incarnation == header.incarnation and not header.end and event.value not in applied:
+                raise Violation(f"{base} never received {event.value}")
+        if waits := [items for items in self.code.open if any(map(ends_by_itself, items))]:
+            raise Violation(f"{base} waits for ever for the first of {waits}")
+        if self.code.outside:
+            raise Violation(f"the clean-ups {self.code.outside} ran outside of their flow")
 
     def _check_waits(self, header: FlowHeader) -> None:
         """Check that a flow waits for nothing that has ended, and is waited for if it is another's."""

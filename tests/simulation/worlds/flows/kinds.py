@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -29,6 +30,8 @@ class Kind(Enum):
     DEADLY = "code that ends its process"
     RESTARTED = "an id that is used again"
     WIDE = "more concurrent commands than a page has messages"
+    NESTED = "everything inside everything"
+    """Of a world of its own (`nested.py`): the draws of the others must not change."""
 
 
 def program(random: Random, kind: Kind) -> Program:
@@ -127,6 +130,69 @@ def _wide(random: Random) -> Program:
     return [["all", [["step", random.choice(NAMES), 1] for _ in range(7)]], ["step", "a", 1]]
 
 
+# --- nested programs ---
+
+DEPTH = 3
+LEAVES_MAX = 12
+"""Waits of a nested program at most, so that its trace is short."""
+
+
+def _nested(random: Random) -> Program:
+    if random.random() < 0.25:
+        return _crowded(random)
+    left = [LEAVES_MAX]
+    return [_operation(random, DEPTH, left) for _ in range(random.randint(1, 3))]
+
+
+def _operation(random: Random, depth: int, left: list[int]) -> list[Any]:
+    """Return an operation that has others inside it; `left` is the number of waits that the program may still have."""
+    left[0] -= 1
+    if depth == 0 or left[0] <= 0:
+        return random.choice((one, one, step, _burst))(random)
+    inner = partial(_operation, random, depth - 1, left)
+    match random.randrange(9):
+        case 0:
+            return ["all", [inner() for _ in range(random.randint(1, 4))]]
+        case 1:
+            return ["settled branches", [inner() for _ in range(random.randint(1, 3))]]
+        case 2:
+            return ["caught", inner()]
+        case 3:
+            return ["cleaned up", inner(), random.choice((step, _short, _burst))(random)]
+        case 4:
+            return ["locked", inner()]
+        case 5:
+            return ["flow", [inner() for _ in range(random.randint(1, 2))]]
+        case 6 | 7:
+            return ["first", [_tree(random, 2, left) for _ in range(random.randint(1, 3))], inner()]
+    return random.choice((one, step, _burst))(random)
+
+
+def _crowded(random: Random) -> Program:
+    """Return a program whose events and steps lead to more than one commit has room for, if they come together."""
+    items = [["both", one(random), ["burst", 14]] for _ in range(random.choice((2, 3)))]
+    items += [["both", ["event", random.choice(EVENTS)], ["burst", 14]]]
+    return [["all", [step(random), *items]], step(random)]
+
+
+def _tree(random: Random, depth: int, left: list[int]) -> list[Any]:
+    """Return a command, or a group of commands, for an `any`."""
+    left[0] -= 1
+    if depth == 0 or left[0] <= 0 or random.random() < 0.5:
+        return random.choice((one, one, step, _lock))(random)
+    kind = random.choice(("each of", "settled of", "one of"))
+    return [kind, [_tree(random, depth - 1, left) for _ in range(random.randint(1, 2))]]
+
+
+def _short(random: Random) -> list[Any]:
+    """Return an operation that ends by itself: a clean-up that is cancelled waits as it likes."""
+    return random.choice((["sleep", 0.5], ["object"]))
+
+
+def _burst(random: Random) -> list[Any]:
+    return ["burst", random.choice((1, 4, 8))]
+
+
 PROGRAMS: dict[Kind, Callable[[Random], Program]] = {
     Kind.MIXED: _mixed,
     Kind.RETRIES: _retries,
@@ -140,4 +206,5 @@ PROGRAMS: dict[Kind, Callable[[Random], Program]] = {
     Kind.DEADLY: _deadly,
     Kind.RESTARTED: _restarted,
     Kind.WIDE: _wide,
+    Kind.NESTED: _nested,
 }

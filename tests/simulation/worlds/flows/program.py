@@ -25,6 +25,7 @@ LEASE_SECONDS = 10_000_000
 """Longer than any world, so that a permit that is not released stays held."""
 
 PAUSE_SECONDS = 0.3
+NESTED = ("settled branches", "caught", "cleaned up", "first", "both", "burst")
 Program = list[Any]
 Generated = Generator[Any, Any, Any]
 
@@ -34,13 +35,16 @@ class Code:
     """The code of the flow in one deployment. `fixed`: the operations that break it have no effect.
 
     `patching` is how it takes what a patch changes: as before (`never`), by `flow.patched`, or without care (`always`).
-    `consumed` are the values of events that code was given, also in turns that did not count.
+    `consumed` are the values of events that code was given, also in turns that did not count. `open` has the items of
+    each `any` that the code waits for, and `outside` the clean-ups that ran outside of a flow.
     """
 
     revision: int
     patching: str = "by its place"
     fixed: bool = False
     consumed: set[Any] = field(default_factory=set)
+    open: list[list[Any]] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
     dies: Callable[[], None] = lambda: None
 
     def flows(self) -> Flows:
@@ -86,6 +90,8 @@ class Code:
             return (yield from self._run(parts[2] if self._is_new(parts[0]) else parts[1]))
         if kind in ("broken", "deadly"):
             return (yield from self._breaks(kind, parts[0]))
+        if kind in NESTED:
+            return (yield from self._nested(kind, *parts))
         if kind == "send":
             flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
             return "sent"
@@ -104,6 +110,60 @@ class Code:
             return (yield from self._run(operation))
         finally:
             flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
+
+    # --- nested programs ---
+
+    def _nested(self, kind: str, *parts: Any) -> Generated:
+        match kind:
+            case "settled branches":
+                results = yield flow.settled([self._branch(operation) for operation in parts[0]])
+                return [each.result if each.ok else "?" for each in results]
+            case "caught":
+                return (yield from self._caught(*parts))
+            case "cleaned up":
+                return (yield from self._cleaned_up(*parts))
+            case "first":
+                return (yield from self._first(*parts))
+            case "both":
+                return [(yield from self._run(parts[0])), (yield from self._run(parts[1]))]
+        for _ in range(parts[0]):
+            flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
+        return "sent"
+
+    def _caught(self, operation: list[Any]) -> Generated:
+        try:
+            return (yield from self._run(operation))
+        except Problem as problem:
+            return f"? {problem.detail}"
+
+    def _cleaned_up(self, operation: list[Any], clean_up: list[Any]) -> Generated:
+        """Run an operation, and another one at its end, however it ends."""
+        try:
+            return (yield from self._run(operation))
+        finally:
+            if not commands.is_running():
+                self.outside.append(str(clean_up))
+            yield from self._run(clean_up)
+
+    def _first(self, items: list[Any], after: list[Any]) -> Generated:
+        """Wait for the first of several trees of commands."""
+        self.open.append(items)
+        try:
+            which, got = yield flow.any(*map(self._tree, items))
+        finally:
+            self.open.remove(items)
+        return [which, _released(got), (yield from self._run(after))]
+
+    def _tree(self, item: list[Any]) -> Any:
+        kind, *parts = item
+        match kind:
+            case "each of":
+                return [self._tree(inner) for inner in parts[0]]
+            case "settled of":
+                return flow.settled([self._tree(inner) for inner in parts[0]])
+            case "one of":
+                return flow.any(*map(self._tree, parts[0]))
+        return self._command(item)
 
     def _is_new(self, patch: str) -> bool:
         return self.patching == "always" or (self.patching == "by its place" and flow.patched(patch))
@@ -156,3 +216,21 @@ class Code:
             case "flow":
                 return SubFlow(FUNCTION, FLOW, {"program": parts[0]})
         raise AssertionError(f"no such operation: {kind}")
+
+
+def _released(value: Any) -> Any:
+    """Release the locks in the result of an `any`; return it as JSON."""
+    if isinstance(value, commands.HeldLock):
+        value.release()
+        return "locked"
+    if isinstance(value, commands.Settled):
+        return _released(value.result) if value.ok else "?"
+    return [_released(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def ends_by_itself(item: list[Any]) -> bool:
+    """Return whether an item of an `any` ends without an event, a permit or another flow."""
+    kind, *parts = item
+    if kind in ("each of", "settled of"):
+        return all(map(ends_by_itself, parts[0]))
+    return any(map(ends_by_itself, parts[0])) if kind == "one of" else kind in ("step", "sleep", "object")

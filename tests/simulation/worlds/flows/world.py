@@ -50,7 +50,8 @@ EVENTS_MAX = 4
 FAULTS = (3, FAULTS_MAX := 6)
 OLD_DELIVERIES = (3, 10, 40)
 DAY_SECONDS = 24 * 3600
-KINDS = (*Kind, Kind.MIXED, Kind.FIRST, Kind.AGAIN, Kind.LOCKS, Kind.RESTARTED)
+USUAL = tuple(kind for kind in Kind if kind is not Kind.NESTED)
+KINDS = (*USUAL, Kind.MIXED, Kind.FIRST, Kind.AGAIN, Kind.LOCKS, Kind.RESTARTED)
 SMALL = {"flow_tail_bytes_max": 300, "flow_chunk_bytes_max": 900}
 TWICE = (Kind.AGAIN, Kind.LOCKS, Kind.RETRIES, Kind.RESTARTED)
 """Worlds in which many tasks are delivered twice."""
@@ -58,7 +59,7 @@ TWICE = (Kind.AGAIN, Kind.LOCKS, Kind.RETRIES, Kind.RESTARTED)
 UNSOUND = (Kind.BROKEN, Kind.DEADLY, Kind.CARELESS)
 """Worlds in which flows get stuck; anywhere else they must not."""
 
-SENDING = (Kind.MIXED, Kind.LOCKS)
+SENDING = (Kind.MIXED, Kind.LOCKS, Kind.NESTED)
 """Worlds whose flows send tasks, in their one generation."""
 
 ABANDONED_RATE = 0.2
@@ -112,7 +113,7 @@ class FlowsWorld:
         restarts = Random(f"{seed}-restarts")
         if kind is Kind.RESTARTED and restarts.random() < RESTARTED_TWICE_SHARE:
             self.acts += [self.people.restart_of(address, restarts) for address in self.flows for _ in range(2)]
-        self.rest = FlowsAtRest(self.world.store, self.history, self.code)
+        self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED)
         service.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
 
     def _deployed(self) -> Code:

@@ -1,0 +1,69 @@
+"""Planted faults that only nested flows or small limits show (flow-15, flow-21, flow-22, outbox-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Ports
+from signalbox.core.problems import TooLarge
+from signalbox.flows.machine.groups import CLOSES_MAX, Branch, Group, innermost, is_open
+from signalbox.flows.model import Flows
+from signalbox.flows.service import FlowMailbox
+from signalbox.flows.storage import Commit, header_of
+from signalbox.mailboxes.model import header_path
+from tests.simulation.faults.fault import Fault
+from tests.simulation.faults.points import Replacement, always, original
+from tests.simulation.worlds.flows import nested
+
+advance = original("flows.advance in tasks")
+divided = original("core.divided")
+
+
+def _closed_outside(branch: Branch) -> None:
+    """Close the generator as code of no flow."""
+    for _ in range(CLOSES_MAX):
+        if is_open(branch._code):
+            with suppress(BaseException):
+                innermost(branch._code).close()
+
+
+def _stops_at_anything(group: Group) -> bool:
+    """Schedule no more commands of an `any` as soon as anything in the flow is decided."""
+    return bool(group.tree.ready)
+
+
+def _acknowledged(ports: Ports, flows: Flows, read: FlowMailbox) -> bool:
+    """Report the outcome in hand as applied by any turn that commits."""
+    if advance(ports, flows, read):
+        return True
+    [header] = ports.store.read(header_path(read.address.base))
+    flow = header_of(header, read.address)
+    return flow is not None and not flow.stuck
+
+
+def _uncounted(commit: Commit) -> Commit:
+    """Leave it to the store whether a commit fits."""
+    return commit
+
+
+def _one_record(effects: Sequence[Effect]) -> list[list[Effect]]:
+    if len(parts := divided(effects)) > 1:
+        raise TooLarge(f"One commit has at most {LIMITS.outbox_tasks_max} tasks.")
+    return parts
+
+
+def in_nested_flows(clause: str, without: str, *replacements: Replacement) -> Fault:
+    """Return a fault that nested flows must notice."""
+    return Fault(clause, without, always(*replacements), nested.run)
+
+
+FAULTS: tuple[Fault, ...] = (
+    in_nested_flows("flow-15", "closing a driver as code of its flow", ("flows.Branch.close", _closed_outside)),
+    in_nested_flows("flow-21", "keeping an outcome that has no room", ("flows.advance in tasks", _acknowledged)),
+    in_nested_flows("flow-21", "counting the bytes of a commit", ("flows.Commit.checked", _uncounted)),
+    in_nested_flows("flow-22", "all commands of an `any`", ("flows.Group._stops", _stops_at_anything)),
+    in_nested_flows("outbox-1", "as many records as the tasks need", ("core.divided", _one_record)),
+)
