@@ -20,9 +20,9 @@ from types import MappingProxyType
 from typing import Any
 
 from signalbox.adapters.http.cloud_run import TASKS
+from signalbox.catalogue.entries import Function, History, Index, Queue, Schedule, Trigger, refuse
+from signalbox.catalogue.reading import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
 from signalbox.core.names import CALL_OBJECT
-from signalbox_infra.catalogue_consistency import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
-from signalbox_infra.catalogue_entries import Function, History, Index, Queue, Schedule, Trigger, refuse
 
 INVOKER = "google_cloud_run_service_iam_member"
 ACTS_AS = "google_service_account_iam_member"

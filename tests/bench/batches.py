@@ -27,7 +27,7 @@ from pathlib import Path
 import yaml
 
 from examples.demo.batches import order
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench.idle import family, used

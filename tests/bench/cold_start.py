@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from signalbox_infra.local.processes import free_port
 from signalbox_infra.packaging.package import package
 

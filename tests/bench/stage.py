@@ -16,13 +16,13 @@ from typing import Any, Self
 import httpx
 
 from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.catalogue import reading
 from signalbox.core.ports import Put, Query
 from signalbox.core.queries import Condition
 from signalbox.documents import model
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import Content
-from signalbox_infra import catalogue
 from signalbox_infra.local.logs.stats import LogStats
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store.triggers import EmulatorEvents
@@ -46,7 +46,7 @@ class Stage:
         self.store = FirestoreStore(self.project, DATABASE, self.host)
         self.followers = LogStats(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
         self._events = EmulatorEvents(self.host, self.project)
-        self._triggers = tuple(catalogue.load().triggers.values())
+        self._triggers = tuple(reading.load().triggers.values())
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ from itertools import chain
 from pathlib import Path
 
 from signalbox.adapters.clock import SystemClock
+from signalbox.catalogue import reading
 from signalbox.core import names
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
@@ -29,7 +30,6 @@ from signalbox.core.problems import Unavailable
 from signalbox.standings import service, tasks
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.testing.ports import RecordedLog
-from signalbox_infra import catalogue
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import leaderboards
@@ -37,7 +37,7 @@ from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import Stage
 
 CALLERS = 16
-FOLDS = catalogue.load().queues[names.STANDINGS_QUEUE].concurrent_max
+FOLDS = reading.load().queues[names.STANDINGS_QUEUE].concurrent_max
 SHARDS = 10
 WARM_UP_YOKES = 100
 CALLS_MAX = 1_000

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from werkzeug.test import Client
 
+from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.catalogue import load
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 from werkzeug.test import Client
 
+from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced
-from signalbox_infra.catalogue import load
 from signalbox_infra.console.__main__ import server_of
 from signalbox_infra.console.pages import FOLDER, POLICY
 from signalbox_infra.deploy.commands import Outcome

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced
-from signalbox_infra.catalogue import load
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
 

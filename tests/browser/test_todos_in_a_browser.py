@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.catalogue import load
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
 

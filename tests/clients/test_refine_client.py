@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.catalogue import load
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
 from tests.tools import NPM

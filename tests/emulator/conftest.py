@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from examples.gazetteer.client import Documents
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from tests.tools import EMULATOR
 

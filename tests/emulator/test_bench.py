@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.meter import Cost
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from tests.bench import batches, leaderboards, objects, report, standings, watchers
 from tests.bench.__main__ import lines, sizes

@@ -9,7 +9,7 @@ import yaml
 
 from examples.demo import batches
 from examples.gazetteer.client import Documents
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually

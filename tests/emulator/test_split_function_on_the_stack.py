@@ -7,8 +7,8 @@ import httpx
 import pytest
 import yaml
 
+from signalbox.catalogue import reading as catalogues
 from signalbox.testing import user_token
-from signalbox_infra import catalogue as catalogues
 from signalbox_infra.local.stack import Stack
 
 pytestmark = pytest.mark.slow

@@ -33,6 +33,7 @@ from signalbox import Function, flow, objects
 from signalbox.adapters import runtime
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import batches
+from signalbox.catalogue.reading import load
 from signalbox.core.calls import Call
 from signalbox.core.problems import BadArgument
 from signalbox.documents.requests import PutRequest
@@ -46,7 +47,6 @@ from signalbox.testing import Harness, platform
 from signalbox.testing.limits import replaced
 from signalbox.transforms import service as transforms_service
 from signalbox.transforms.model import PutTransformRequest
-from signalbox_infra.catalogue import load
 from signalbox_infra.local.functions.server import mounted
 
 CHECKS = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.reading import Catalogue, CatalogueError, load
 from signalbox.history.model import HistoryRule
 from signalbox_infra import applied_state
 from signalbox_infra.applied_state import AppliedState
-from signalbox_infra.catalogue import Catalogue, CatalogueError, load
 from signalbox_infra.local.stack_from_state import settings_of, written
 from tests.infra.workspace import Resource, Workspace
 

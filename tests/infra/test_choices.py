@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.reading import load
 from signalbox.history.model import HistoryRule
-from signalbox_infra.catalogue import load
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
 

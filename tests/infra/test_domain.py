@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from tests.infra.conftest import DOMAIN
 from tests.infra.workspace import INFRA, Resource, Workspace
 

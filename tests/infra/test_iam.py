@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from signalbox_infra.catalogue import Function, load
+from signalbox.catalogue.reading import Function, load
 from tests.infra.workspace import Resource, Workspace
 
 Row = tuple[str, ...]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.reading import Catalogue, load
 from signalbox_infra import applied_state
 from signalbox_infra.applied_state import AppliedState
-from signalbox_infra.catalogue import Catalogue, load
 from signalbox_infra.deployments import deployments_of
 from signalbox_infra.local.stack_from_state import settings_of, written
 from tests.infra.conftest import PAGE, open_two

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from signalbox.catalogue import reading as catalogues
 from signalbox.core.limits import LIMITS
-from signalbox_infra import catalogue as catalogues
 from tests.memory.measure import measured
 from tests.memory.requests import REQUESTS
 

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 
 PROJECT = Path(__file__).resolve().parents[2]
 ALWAYS = {"functions", "shared", "infra"}  # functions/ has the lock too, and infra/ the catalogue

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from signalbox_infra.local.stack import Stack, StackError
 from signalbox_infra.packaging.__main__ import build
 from signalbox_infra.packaging.checks import check, check_all

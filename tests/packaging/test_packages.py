@@ -15,7 +15,7 @@ from unittest import mock
 
 import pytest
 
-from signalbox_infra.catalogue import Function, load
+from signalbox.catalogue.reading import Function, load
 from signalbox_infra.packaging.__main__ import main
 from signalbox_infra.packaging.package import Package, package
 from tests.packaging.conftest import Packaged, Project

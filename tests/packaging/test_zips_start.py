@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.catalogue import Function, load
+from signalbox.catalogue.reading import Function, load
 from signalbox_infra.packaging.package import package
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -51,7 +51,10 @@ SUBJECTS = {
 ALSO = {"batches": ("tasks",)}
 """Subjects that the `http` and `api` of a subject may import in addition: batches show the last errors of tasks."""
 
-OTHERS = {"adapters", "testing"}
+TOOLS = {"catalogue", "testing"}
+"""Folders of the library that are never in a zip."""
+
+OTHERS = {"adapters", *TOOLS}
 """Folders of the library that are not subjects."""
 
 
@@ -162,13 +165,17 @@ def test_functions_import_only_the_library() -> None:
     assert strangers(paths, sys.stdlib_module_names, ("signalbox.",)) == []
 
 
-def test_the_library_imports_no_public_name_of_its_own_and_nothing_deployed_imports_the_testing_tools() -> None:
-    deployed = [path for path in LIBRARY.rglob("*.py") if "testing" not in path.parts]
+def test_the_library_imports_no_package_of_infra() -> None:
+    assert [path for path in LIBRARY.rglob("*.py") if any("_infra" in name for name in imports(path))] == []
+
+
+def test_the_library_imports_no_public_name_of_its_own_and_nothing_deployed_imports_the_tools() -> None:
+    deployed = [path for path in LIBRARY.rglob("*.py") if not TOOLS & {*path.parts}]
     importing = {path: imports(path) for path in [*deployed, *ROOT.glob("functions/*/*.py")]}
     public = {f"signalbox.{name}" for name in NAMES}
     assert [path for path, names in importing.items() if names & public] == []
-    testing = [path for path, names in importing.items() if any(name.startswith("signalbox.testing") for name in names)]
-    assert testing == []
+    tools = tuple(f"signalbox.{folder}." for folder in TOOLS)
+    assert [path for path, names in importing.items() if any(f"{name}.".startswith(tools) for name in names)] == []
 
 
 def test_pure_and_ports_rooms_read_no_clock() -> None:

@@ -29,7 +29,7 @@ variable "environment" {
 }
 
 variable "resources" {
-  description = "Resources of an instance. Null is the default, which infra/signalbox_infra/catalogue_entries.py repeats."
+  description = "Resources of an instance. Null is the default, which shared/signalbox/catalogue/entries.py repeats."
   type = object({
     memory          = optional(string)
     cpu             = optional(number)

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from signalbox_infra.console.pages import Console
 from signalbox_infra.console.relay import Relay
 from signalbox_infra.console.tokens import TokenFor, Tokens

@@ -18,7 +18,7 @@ from typing import Any
 from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.json_text import render
-from signalbox_infra.catalogue import Catalogue
+from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.status.report import Line
 
 FOLDER = Path(__file__).with_name("page")

@@ -20,7 +20,7 @@ import httpx
 from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.json_text import render
-from signalbox_infra.catalogue import Catalogue
+from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.console.pages import Console, is_file
 from signalbox_infra.console.tokens import Tokens
 from signalbox_infra.deploy.commands import CommandFailed

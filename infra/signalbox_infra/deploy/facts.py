@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from signalbox_infra.catalogue import CatalogueError, load
+from signalbox.catalogue.reading import CatalogueError, load
 from signalbox_infra.deploy.commands import Outcome, Run
 from signalbox_infra.deploy.target import Target
 

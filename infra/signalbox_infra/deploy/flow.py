@@ -10,7 +10,7 @@ then the plan.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from signalbox_infra.deploy import adoption, alerting, bootstrapping, facts, locking, smoke, terraform
 from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.applying import Attempts, applied, planned

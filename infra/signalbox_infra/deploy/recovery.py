@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.commands import CommandFailed, Run
 from signalbox_infra.deploy.target import Target

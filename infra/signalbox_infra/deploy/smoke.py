@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from signalbox_infra.catalogue import Catalogue, load
+from signalbox.catalogue.reading import Catalogue, load
 from signalbox_infra.deploy import smoke_large
 from signalbox_infra.deploy.clock import REAL, Clock
 from signalbox_infra.deploy.commands import CommandFailed, Run, ended_like_ctrl_c

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from signalbox_infra.catalogue import url_segment
+from signalbox.catalogue.reading import url_segment
 
 PROJECT = Path(__file__).resolve().parents[3]
 REGION_DEFAULT = "us-central1"

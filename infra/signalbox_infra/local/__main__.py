@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from signalbox_infra.catalogue import CatalogueError
+from signalbox.catalogue.reading import CatalogueError
 from signalbox_infra.local.logs.follower import LogFollower
 from signalbox_infra.local.logs.terminal import Terminal
 from signalbox_infra.local.reloading.dev_loop import DevLoop

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED
-from signalbox_infra.catalogue import Catalogue
+from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.local.services.supervisor import ROOT, StackError
 from signalbox_infra.local.store import firestore_emulator
 from signalbox_infra.packaging.checks import check_all

@@ -17,9 +17,9 @@ from pathlib import Path
 from threading import Event, Thread
 from urllib.parse import quote
 
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.reading import Schedule, url_segment
 from signalbox_infra import http_client
-from signalbox_infra.catalogue import Schedule, url_segment
 
 RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
 

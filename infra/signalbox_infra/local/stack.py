@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from signalbox.adapters.settings import EMBEDDED, Settings
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local import processes
 from signalbox_infra.local.folder.data_folder import DataFolder
 from signalbox_infra.local.folder.folder_lock import FolderInUse, locked

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.adapters.settings import Settings, from_environment
+from signalbox.catalogue.entries import refuse
+from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.applied_state import AppliedState
-from signalbox_infra.catalogue import Catalogue
-from signalbox_infra.catalogue_entries import refuse
 from signalbox_infra.local.stack import Stack
 
 OF_ONE_FUNCTION = (

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from signalbox_infra.catalogue import CATALOGUE, Catalogue, CatalogueError, load
+from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load
 from signalbox_infra.packaging.imports import PackagingError
 from signalbox_infra.packaging.package import Written, package, write
 from signalbox_infra.packaging.schedules import check_schedules

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from signalbox_infra.catalogue import Catalogue
-from signalbox_infra.catalogue_entries import Function
+from signalbox.catalogue.entries import Function
+from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.packaging.declarations import check_declared, usage_of
 from signalbox_infra.packaging.imports import PackagingError
 from signalbox_infra.packaging.requirements import REQUIREMENTS, locked_packages

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from signalbox.catalogue.entries import Function
 from signalbox.core.names import ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
-from signalbox_infra.catalogue_entries import Function
 from signalbox_infra.packaging.imports import PackagingError, parsed
 
 KIT = "signalbox"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from signalbox_infra.catalogue import Function
+from signalbox.catalogue.reading import Function
 from signalbox_infra.packaging.checks import check
 from signalbox_infra.packaging.imports import LIBRARY, PackagingError, library_files, parsed
 from signalbox_infra.packaging.requirements import REQUIREMENTS, joined

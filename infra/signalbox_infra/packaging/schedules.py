@@ -9,7 +9,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from signalbox_infra.catalogue_entries import Function, Schedule
+from signalbox.catalogue.entries import Function, Schedule
 from signalbox_infra.packaging.declarations import tasks_of
 from signalbox_infra.packaging.imports import PackagingError
 from signalbox_infra.packaging.sources import own_files

@@ -9,8 +9,8 @@ was left by a run that was killed, and is completed.
 import sys
 from pathlib import Path
 
-from signalbox_infra import catalogue as catalogues
-from signalbox_infra.catalogue_entries import NAME, url_segment
+from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.entries import NAME, url_segment
 from signalbox_infra.packaging.imports import LEFT_BEHIND, LIBRARY
 
 HEADING = "\nfunctions:\n"

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 
 OF_THE_KIT = ("functions", "examples")
 

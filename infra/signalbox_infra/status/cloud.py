@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
+from signalbox.catalogue.reading import Catalogue, load
 from signalbox.core.times import rfc3339
 from signalbox.mailboxes.model import HEADER_SINCE, MAILBOX
 from signalbox.objects.model import is_call_given_up
 from signalbox_infra import http_client
-from signalbox_infra.catalogue import Catalogue, load
 from signalbox_infra.deploy.commands import CommandFailed, Run, run
 from signalbox_infra.deploy.target import Target
 from signalbox_infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep

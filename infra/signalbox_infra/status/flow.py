@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from signalbox.catalogue.reading import Catalogue, load, url_segment
 from signalbox_infra import http_client
-from signalbox_infra.catalogue import Catalogue, load, url_segment
 from signalbox_infra.deploy import target
 from signalbox_infra.deploy.commands import CommandFailed, run
 from signalbox_infra.deploy.deployment_client import DeploymentClient, SmokeTestFailed, tokens

@@ -28,6 +28,8 @@ from signalbox.adapters.cloud_tasks import task_request
 from signalbox.adapters.meter import Cost, metered
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.batches.api import liveness
+from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.reading import CATALOGUE, Catalogue, Schedule
 from signalbox.core.effects import Effect
 from signalbox.core.ports import DocumentEvent, Ports, Query, Snapshot
 from signalbox.core.problems import Problem
@@ -44,8 +46,6 @@ from signalbox.testing.delivery import (
 )
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.ports import HeldTaskQueue, ManualClock, RecordedLog
-from signalbox_infra import catalogue as catalogues
-from signalbox_infra.catalogue import CATALOGUE, Catalogue, Schedule
 
 # --- functions ---
 

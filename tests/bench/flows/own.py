@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import yaml
 
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from tests.bench.flows.measures import Measures
 

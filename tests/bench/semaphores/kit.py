@@ -13,7 +13,7 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from tests.bench.semaphores.visits import HOLD_SECONDS, Refused, Visit, poll_pause, visit
 
 REPORT_SECONDS_MAX = 30.0

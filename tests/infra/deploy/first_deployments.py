@@ -24,8 +24,8 @@ from unittest import mock
 
 import httpx
 
+from signalbox.catalogue.reading import load
 from signalbox_infra import http_client
-from signalbox_infra.catalogue import load
 from signalbox_infra.deploy import flow
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.flow import Flow

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from signalbox.catalogue.reading import load
 from signalbox_infra import applied_state
-from signalbox_infra.catalogue import load
 from signalbox_infra.deploy import target
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.stack_from_state import stack_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from signalbox_infra.deploy import adoption, flow, smoke
 from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.deploy.plans import Plan, read

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from signalbox_infra.deploy import target
 from signalbox_infra.deploy.deployment_client import poll
 from signalbox_infra.local.services.command_lines import stats

@@ -1,7 +1,7 @@
 """The names that subjects share are those of the catalogue."""
 
+from signalbox.catalogue.reading import load
 from signalbox.core import names
-from signalbox_infra.catalogue import load
 
 
 def named(*endings: str) -> set[str]:

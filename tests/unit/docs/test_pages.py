@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from signalbox_infra.catalogue import load
+from signalbox.catalogue.reading import load
 from signalbox_infra.setup.generated_pages import TABLES, page_with
 from tests.unit.test_rings import SUBJECTS
 

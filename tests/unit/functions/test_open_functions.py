@@ -13,8 +13,8 @@ from werkzeug.test import Client, TestResponse
 
 from signalbox import Access, Function, Problem, Request, documents, flow
 from signalbox.adapters import settings as adapters_settings
+from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load
 from signalbox.testing import Harness, user_token
-from signalbox_infra.catalogue import CATALOGUE, Catalogue, CatalogueError, load
 from signalbox_infra.local.functions.server import mounted
 from signalbox_infra.local.services.environment import settings_of
 from signalbox_infra.packaging.checks import check

@@ -14,10 +14,10 @@ from signalbox.adapters import runtime
 from signalbox.adapters import settings as adapters_settings
 from signalbox.adapters.cloud_tasks import task_request
 from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.reading import Catalogue, load
 from signalbox.core.effects import Effect
 from signalbox.testing import Harness, user_token
 from signalbox.testing.platform import application
-from signalbox_infra.catalogue import Catalogue, load
 from signalbox_infra.local.functions.server import mounted
 from signalbox_infra.local.services.environment import SCHEDULER_ACCOUNT, TASKS_ACCOUNT, settings_of
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from signalbox.catalogue.reading import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
 from signalbox.core.queries import Index, IndexField
 from signalbox.history.model import HistoryRule
-from signalbox_infra.catalogue import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
 from signalbox_infra.deployments import deployments_of
 
 QUEUE: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.catalogue import Catalogue, parse
+from signalbox.catalogue.reading import Catalogue, parse
 from signalbox_infra.status.flow import NoRun, lines_of
 from signalbox_infra.status.flow_drawing import drawn
 

@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from werkzeug.test import Client
 
 from signalbox.adapters import settings as adapters_settings
+from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.catalogue import load
 from signalbox_infra.local.functions.server import mounted
 from signalbox_infra.local.loopback import programs_only
 from signalbox_infra.local.services.environment import settings_of

@@ -8,9 +8,9 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.logs import JsonLog
+from signalbox.catalogue.reading import Function
 from signalbox.core.effects import Effect
 from signalbox.core.problems import DeploymentCannotEnqueue
-from signalbox_infra.catalogue import Function
 from signalbox_infra.local.functions.iam import AuthorizedQueue, invokers_enforced
 
 HEADERS: dict[str, dict[str, str]] = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from signalbox_infra.packaging.checks import check
 from signalbox_infra.packaging.sources import own_files
 from signalbox_infra.setup.new_function import CannotMake, make

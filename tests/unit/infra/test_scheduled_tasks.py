@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from signalbox.catalogue.reading import Schedule
 from signalbox.testing import Harness
 from signalbox_infra import http_client
-from signalbox_infra.catalogue import Schedule
 from signalbox_infra.local.scheduler import Caller
 
 ROOT = Path(__file__).parents[3]

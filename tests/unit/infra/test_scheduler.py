@@ -1,6 +1,6 @@
 """The local scheduler's pace: the sweeper slows down while nothing happens, a user's schedule never does."""
 
-from signalbox_infra.catalogue import Schedule
+from signalbox.catalogue.reading import Schedule
 from signalbox_infra.local.scheduler import QUIET_CALLS, QUIET_FACTOR, Pace
 
 

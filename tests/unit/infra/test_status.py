@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from signalbox.catalogue.reading import load
 from signalbox.objects.model import method_call
-from signalbox_infra.catalogue import load
 from signalbox_infra.deploy.commands import Outcome
 from signalbox_infra.deploy.target import Target
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from greenlet import greenlet
 
+from signalbox.catalogue import reading
 from signalbox.core import names
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Conflict, Outcome, Ports, Query, Snapshot, Write
@@ -26,7 +27,6 @@ from signalbox.standings import tasks
 from signalbox.standings.model.yokes import YOKES, YokeKey
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.ports import EPOCH, RecordedLog
-from signalbox_infra import catalogue
 
 READ_SECONDS, COMMIT_SECONDS, RECORD_SECONDS = 0.02, 0.06, 0.0003
 """Of a call, and more for each record that it returns or writes: 400 of them take 0.12 s more."""
@@ -74,7 +74,7 @@ class VirtualTime:
         self._numbers = count()
         self._hub = greenlet.getcurrent()
         self._names: set[str] = set()
-        self._folds_free = catalogue.load().queues[names.STANDINGS_QUEUE].concurrent_max
+        self._folds_free = reading.load().queues[names.STANDINGS_QUEUE].concurrent_max
 
     def reliable_ports(self) -> Ports:
         """Return ports whose calls take no time: for what comes after a run."""

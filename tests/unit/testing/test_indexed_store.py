@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from signalbox.adapters.firestore.errors import refused_query
+from signalbox.catalogue import reading
 from signalbox.core import queries as core_queries
 from signalbox.core.ports import Put, Query, Snapshot
 from signalbox.core.problems import BadQuery, NeedsIndex, Unavailable
@@ -15,7 +16,6 @@ from signalbox.core.queries import Condition, Order
 from signalbox.core.validation import full_order
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.ports import IndexedStore
-from signalbox_infra import catalogue
 from tests.simulation.__main__ import WORLDS
 from tests.simulation.half_commits import HalfCommitStore
 
@@ -91,7 +91,7 @@ def asked() -> list[Query]:
 
 
 def test_the_kits_own_queries_need_no_index_that_the_catalogue_does_not_declare(asked: list[Query]) -> None:
-    declared = [index.parsed for index in catalogue.load().indexes.values()]
+    declared = [index.parsed for index in reading.load().indexes.values()]
     assert {query.collection.rpartition("/")[2] for query in asked} >= ASKED_BY_THE_KIT
     lacking = {core_queries.lacking(each.collection, each.where, full_order(each), declared) for each in asked}
     assert lacking == {None}
@@ -103,7 +103,7 @@ EXEMPT_FIELDS = re.compile(r"^ +(\w+) += \[(.*?)\]$", re.MULTILINE | re.DOTALL)
 
 def exempt() -> set[tuple[str, str]]:
     """Read the fields that are exempt from indexing in the cloud: collection and first name."""
-    [block] = EXEMPT.findall((catalogue.CATALOGUE.parent / "indexes.tf").read_text("utf-8"))
+    [block] = EXEMPT.findall((reading.CATALOGUE.parent / "indexes.tf").read_text("utf-8"))
     return {
         (collection, name) for collection, names in EXEMPT_FIELDS.findall(block) for name in json.loads(f"[{names}]")
     }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from signalbox.adapters.settings import settings
-from signalbox_infra.catalogue import Catalogue
+from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.console.pages import Console
 from signalbox_infra.local.services.command_lines import stats
 from signalbox_infra.status.report import Line, Queue, queue_line

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from signalbox.adapters.http.responses import problem_response
 from signalbox.adapters.meter import MeteredQueue
+from signalbox.catalogue.reading import Function
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Log, TaskQueue
 from signalbox.core.problems import DeploymentCannotEnqueue, NotFound, PermissionDenied, Problem
-from signalbox_infra.catalogue import Function
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -23,10 +23,10 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.responses import Response, problem_response, response_of
 from signalbox.adapters.settings import settings
+from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.reading import Catalogue
 from signalbox.core.problems import NotFound
 from signalbox.testing import platform
-from signalbox_infra import catalogue as catalogues
-from signalbox_infra.catalogue import Catalogue
 from signalbox_infra.deployments import Deployment, deployments_of
 from signalbox_infra.local.functions.api_pages import api_page
 from signalbox_infra.local.functions.console import local_console

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from signalbox_infra import catalogue as catalogues
+from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.reloading.reload import NotReloaded
 from signalbox_infra.local.reloading.watcher import Watcher
 from signalbox_infra.local.services.child import LIBRARY, ROOT

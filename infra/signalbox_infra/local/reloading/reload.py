@@ -11,8 +11,8 @@ disk, so nothing is lost.
 import re
 from collections.abc import Iterator
 
-from signalbox_infra import catalogue as catalogues
-from signalbox_infra.catalogue import Catalogue, CatalogueError
+from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.reading import Catalogue, CatalogueError
 from signalbox_infra.local.reloading.source_errors import source_errors
 from signalbox_infra.local.services.child import LIBRARY, ROOT, Service
 from signalbox_infra.local.services.command_lines import services

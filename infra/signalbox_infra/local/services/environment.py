@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
 
 from signalbox.adapters.settings import Settings, from_environment
+from signalbox.catalogue.reading import Catalogue, Queue
 from signalbox.core.effects import Backoff
 from signalbox.core.queries import Index
-from signalbox_infra.catalogue import Catalogue, Queue
 
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION")  # all else in the environment may be meant for the cloud
 TASKS_ACCOUNT = "{queue}-queue@signalbox.invalid"

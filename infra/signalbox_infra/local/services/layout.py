@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED, Settings
-from signalbox_infra.catalogue import Catalogue
+from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.local import processes
 from signalbox_infra.local.folder.data_folder import DataFolder
 from signalbox_infra.local.store.firestore_emulator import Emulator

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from signalbox.catalogue.reading import Trigger
 from signalbox_infra import http_client
-from signalbox_infra.catalogue import Trigger
 from signalbox_infra.local.event_bridge.receive import MARKER_DOCUMENT, MARKER_FIELD, MARKER_TRIGGER
 
 RESPONSE_SECONDS_MAX = 10

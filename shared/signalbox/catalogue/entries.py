@@ -1,11 +1,14 @@
 """The entries of a catalogue, as values that refuse what cannot work.
 
-Each entry checks itself; `infra/signalbox_infra/catalogue_consistency.py` checks that they agree with each other.
+Each entry checks itself; `signalbox.catalogue.reading` checks that they agree with each other.
 The names and limits are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
+
+The origins of `cors` in a function's entry are written as browsers send them, for they are compared as texts.
 """
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,6 @@ from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
 from signalbox.objects.model import CLASS_NAME
-from signalbox_infra.origins import check_origins
 
 INVOKERS = ("people", "queue", "event", "schedule")
 AUTH = ("", "firebase")
@@ -314,3 +316,28 @@ class History:
 
 def _between(name: str, value: float, least: float, most: float) -> None:
     refuse(not least <= value <= most, f"{name} must lie between {least} and {most}, not at {value}")
+
+
+# --- origins ---
+
+ANY_ORIGIN = "*"
+_HOST = r"([a-z0-9-]+(\.[a-z0-9-]+)*|\[[0-9a-f:]+\])"
+_ORIGIN = re.compile(rf"(http://(?!.*:80$)|https://(?!.*:443$)){_HOST}(:[1-9][0-9]{{0,4}})?")
+
+
+def check_origins(origins: Sequence[str], *, open_to_all: bool) -> None:
+    """Raise `ValueError` unless pages of these origins can call a function, which is open to all or private."""
+    for origin in origins:
+        if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
+            raise ValueError(
+                f"cors names {origin!r}, which is not an origin: write https://app.example.com or "
+                "http://localhost:5173, in lower case, without a path, a slash at its end or the ports 80 and 443; "
+                "or only '*', for every one"
+            )
+    if ANY_ORIGIN in origins and len(origins) > 1:
+        raise ValueError("cors says '*', which is every origin: name no other")
+    if origins and not open_to_all:
+        raise ValueError(
+            "cors is for functions that browsers reach. Cloud Run refuses a browser's preflight to a private function, "
+            "since it carries no token: say public: true or auth: firebase as well"
+        )
