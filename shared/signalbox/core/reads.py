@@ -5,6 +5,7 @@ Pages end early by the size of their records, so that the memory of one request 
 
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from itertools import accumulate, repeat
 from typing import Any, TypeVar
 
@@ -45,18 +46,24 @@ def due_records(
     """
     order = (Order((due_at,)),)
     first = store.query(Query(collection, order_by=order, limit=1))
-    if not first or _time(first[0], due_at) > first[0].read_time:
+    if not first or not _is_due(first[0], due_at, first[0].read_time):
         return
     began_at, after = first[0].read_time, tuple[Any, ...]()
     while True:
         page = store.query(Query(collection, order_by=order, limit=page_max, after=after))
         for snapshot in page:
-            if out_of_time() or _time(snapshot, due_at) > began_at:
+            if out_of_time() or not _is_due(snapshot, due_at, began_at):
                 return
             yield snapshot
         if len(page) < page_max:
             return
         after = (_time(page[-1], due_at), page[-1].id)
+
+
+def _is_due(snapshot: Snapshot, due_at: str, now: datetime) -> bool:
+    """Return whether a record is due. One whose field is not a time is: its visit has to set one."""
+    time = _time(snapshot, due_at)
+    return not isinstance(time, datetime) or time <= now
 
 
 def _time(snapshot: Snapshot, due_at: str) -> Any:

@@ -66,7 +66,10 @@ class FlowLimits(Limits):
     """Flows in one response."""
 
     flows_sweep_page: int = 50
-    """Flows that one sweep handles. Each costs several calls of the store."""
+    """Listings that the sweeper reads at a time."""
+
+    flow_removal_commits_max: int = 20
+    """Commits of one removal in one sweep. The next sweep continues it, behind the others that are due."""
 
     flow_removal_page: int = 300
     """Records that one commit of a removal deletes."""

@@ -2,7 +2,8 @@
 
 The sweeper finds listings by `due_at`. It wakes a stuck flow every ten minutes, since a deployment may have fixed its
 code, and removes a flow a week after its end. It does not look for lost wake-ups: they are in the outbox of their
-commit.
+commit. Removals come last and have a time budget of their own, so that stuck flows do not wait for them. Every visit
+sets `due_at` to a time after now, also one that failed and a removal that is not finished: then the others come first.
 
 A removal deletes the messages, the log, and at last the header with the listing. After that the id is free. Late
 messages for the removed flow have its execution id and are dropped; leases that they granted are released.
@@ -16,14 +17,28 @@ from signalbox.core import outbox
 from signalbox.core.effects import complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, pause
-from signalbox.core.ports import Budget, Change, Conflict, Delete, Must, Ports, Query, Snapshot, Write, unlimited
-from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Order
+from signalbox.core.ports import (
+    Budget,
+    Change,
+    Conflict,
+    Delete,
+    Must,
+    OutOfTime,
+    Ports,
+    Query,
+    Snapshot,
+    Write,
+    unlimited,
+)
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.reads import due_records
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.turns import release_effect, wake_flow
 from signalbox.flows.model import (
     CANCELLED,
+    COMPLETED,
+    FAILED,
     End,
     FlowAddress,
     FlowHeader,
@@ -37,40 +52,79 @@ from signalbox.flows.storage import end_messages, end_tasks, header_of, header_w
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
 
-DUE_AT = ("due_at",)
+DUE_AT = "due_at"
+
+ENDED = (COMPLETED, FAILED, CANCELLED)
+
+NEVER: OutOfTime = unlimited()
 
 
 # --- the sweeper ---
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Wake or remove the flows that are due, within a budget of time. Return their number."""
-    out_of_time = budget()
-    due = ports.store.query(Query(FlowAddress.COLLECTION, order_by=(Order(DUE_AT),), limit=LIMITS.flows_sweep_page))
-    seen = 0
-    for listing in due:
-        if out_of_time() or listing.data is None or listing.data["due_at"] > listing.read_time:
-            break
-        seen += 1
+    """Wake the flows that are due, and then remove those that are due, each within a budget of time.
+
+    Return the number of visits.
+    """
+    stuck, others = _sweep_those(ports, budget(), ended=False)
+    ended, _ = _sweep_those(ports, budget(), ended=True) if others else (0, 0)
+    return stuck + ended
+
+
+def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[int, int]:
+    """Visit the due flows that have ended, or those that have not. Return their number, and that of the others."""
+    visits = others = 0
+    for listing in due_records(ports.store, FlowAddress.COLLECTION, DUE_AT, LIMITS.flows_sweep_page, out_of_time):
+        if ((listing.data or {}).get("state") in ENDED) is ended:
+            visits += 1
+            _visit(ports, listing, out_of_time)
+        else:
+            others += 1
+    return visits, others
+
+
+def _visit(ports: Ports, listing: Snapshot, out_of_time: OutOfTime) -> None:
+    try:
         address = FlowAddress.of_base(listing.path)
-        try:
-            _sweep_flow(ports, listing, address)
-        except (Conflict, Unavailable):
-            ports.log.info("flow left to the next sweep", **address.to_json())
-    return seen
+        is_done = _sweep_flow(ports, listing, address, out_of_time)
+    except (Conflict, Problem, Unavailable) as error:
+        ports.log.info("flow left to a later sweep", flow=listing.path, reason=str(error))
+        is_done = False
+    except Exception as error:  # noqa: BLE001 - a record that cannot be read must not keep the sweeper from the others
+        ports.log.error("flow cannot be swept", flow=listing.path, exception=error)
+        _postpone(ports, listing, LIMITS.flow_stuck_seconds)
+        return
+    if not is_done:
+        _postpone(ports, listing, 0)
 
 
-def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
+def _postpone(ports: Ports, listing: Snapshot, seconds: float) -> None:
+    """Queue a flow behind those that are due now, unless another commit has moved its time."""
+    due_at = listing.read_time + timedelta(seconds=seconds)
+    with suppress(Conflict, Unavailable):
+        ports.store.commit([Change(listing.path, {(DUE_AT,): due_at}, listing.guard or Must.EXIST)])
+
+
+def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_time: OutOfTime) -> bool:
+    """Wake or remove a flow. Return whether its listing is gone, or its time after now."""
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
     if header and header.end:
-        remove(ports, address, read)
-    elif header:
+        return remove(ports, address, read, _of_one_removal(out_of_time))
+    if header:
         due_at = read.read_time + timedelta(seconds=LIMITS.flow_stuck_seconds)
         ports.queue.create(complete_wake_ups([wake_flow(address.base, header.function)], read.read_time))
-        ports.store.commit([Change(listing.path, {DUE_AT: due_at}, listing.guard or Must.EXIST)])
+        ports.store.commit([Change(listing.path, {(DUE_AT,): due_at}, listing.guard or Must.EXIST)])
     else:
         ports.store.commit([Delete(listing.path, listing.guard)])
+    return True
+
+
+def _of_one_removal(out_of_time: OutOfTime) -> OutOfTime:
+    """Return what also ends a removal after its share of commits."""
+    left = iter(range(LIMITS.flow_removal_commits_max - 1))
+    return lambda: next(left, None) is None or out_of_time()
 
 
 # --- removal ---
@@ -120,23 +174,29 @@ def _end_stuck(ports: Ports, read: Snapshot, header: FlowHeader) -> None:
     outbox.commit(ports, writes, [*releases, *end_tasks(after)])
 
 
-def remove(ports: Ports, address: FlowAddress, read: Snapshot) -> None:
-    """Remove the records of an ended flow, whose header was read. Raises `Conflict` if another process was faster.
+def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutOfTime = NEVER) -> bool:
+    """Remove the records of an ended flow, whose header was read; return False if time was over before the last commit.
 
     The header, which an ended flow never changes, guards each commit. Once it is removed, the id may be in use again:
-    its messages and its log are of a new run then. The sweeper completes a removal whose process died.
+    its messages and its log are of a new run then. The sweeper completes a removal that was not finished. Raises
+    `Conflict` if another process was faster.
     """
     unchanged = Change(read.path, {}, read.guard)
     while messages := _messages(ports, collection_of(address.base)):
         _delete_messages(ports, address, read, messages, unchanged)
+        if out_of_time():
+            return False
     while chunks := ports.store.query(Query(f"{address.base}/log", limit=LIMITS.flow_removal_page)):
         ports.store.commit([unchanged, *(Delete(chunk.path) for chunk in chunks)])
+        if out_of_time():
+            return False
     ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
+    return True
 
 
 def _messages(ports: Ports, collection: str) -> list[Snapshot]:
     """Return a page of the records of a mailbox, without its header."""
-    page = ports.store.query(Query(collection, limit=LIMITS.flow_removal_page))
+    page = ports.store.query(Query(collection, limit=MAILBOXES_LIMITS.turn_tasks_max + 1))
     return [record for record in page if record.id != HEADER]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
-from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot, Write
+from signalbox.core.ports import Delete, OutOfTime, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
 from signalbox.flows import storage, sweep
 from signalbox.flows.limits import LIMITS
@@ -119,20 +119,32 @@ def _drops_one_page(*_: Any) -> list[Effect]:
     return []
 
 
-def _removes_without_guard(ports: Ports, address: FlowAddress, read: Snapshot) -> None:
+def _removes_without_guard(ports: Ports, address: FlowAddress, read: Snapshot, *_: OutOfTime) -> bool:
     """Delete whatever is below the id, and look at the header at last."""
+    _delete_below(ports, address, read)
+    ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
+    return True
+
+
+def _delete_below(ports: Ports, address: FlowAddress, read: Snapshot) -> None:
     while messages := sweep._messages(ports, collection_of(address.base)):
         sweep._delete_messages(ports, address, read, messages, Put("elsewhere/one", {}))
     while chunks := ports.store.query(Query(f"{address.base}/log")):
         ports.store.commit([Delete(chunk.path) for chunk in chunks])
-    ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
 
 
-def _removes_any_run(ports: Ports, address: FlowAddress, read: Snapshot) -> None:
+def _removes_any_run(ports: Ports, address: FlowAddress, read: Snapshot, *out_of_time: OutOfTime) -> bool:
     """Remove what is under the id when the removal begins, which may be a new run."""
     [now] = ports.store.read(read.path)
-    if now.data is not None:
-        remove(ports, address, now)
+    return now.data is None or bool(remove(ports, address, now, *out_of_time))
+
+
+def _removes_the_header_first(ports: Ports, address: FlowAddress, read: Snapshot, *out_of_time: OutOfTime) -> bool:
+    """Remove the header, and then what is below the id, as far as the time allows."""
+    ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
+    if not any(is_over() for is_over in out_of_time):
+        _delete_below(ports, address, read)
+    return True
 
 
 FAULTS = (
@@ -145,6 +157,7 @@ FAULTS = (
     in_flows("flow-1", "no permanent error of a run", ("flows.run_turn", _permanent)),
     in_flows("flow-10", "counting starts of a turn, not its deliveries", ("flows._run_turn", _counts_deliveries)),
     in_flows("flow-20", "the header's guard on each page of a removal", ("flows.remove", _removes_without_guard)),
+    in_flows("flow-23", "removing the header last", ("flows.remove", _removes_the_header_first)),
     in_flows("flow-20", "the incarnation that a removal is of", ("flows.remove", _removes_any_run)),
     in_flows("flow-2", "the execution id of a result", ("flows.FlowTurn._take_result", _of_any_execution)),
     in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),

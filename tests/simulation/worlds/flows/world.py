@@ -43,6 +43,10 @@ from tests.simulation.worlds.flows.program import FLOW, LEASE_SECONDS, SEMAPHORE
 PAGE = 4
 REPEATS_MAX = 12
 SWEEPS = 3
+SWEPT_SLOWLY = {"flows_sweep_page": 1, "flow_removal_commits_max": 1, "flow_removal_page": 2}
+SWEPT_SLOWLY_SHARE = 0.2
+REMOVALS_MAX = 60
+"""Sweeps after which a removal of small commits must have ended."""
 STARTS_MAX, STARTS_UNLIMITED = 4, 100
 STARTS_LIMITED_SHARE = 0.5
 RESTARTED_TWICE_SHARE = 0.5
@@ -78,7 +82,8 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     if kind not in UNSOUND and Random(f"{seed}-starts").random() < STARTS_LIMITED_SHARE:
         starts = faults(FAULTS_MAX) + 1  # a fault ends one start at most
     small = {**small, "lease_seconds_max": LEASE_SECONDS, "mailbox_page": PAGE}
-    with replaced(flow_starts_max=starts, **small):
+    swept = SWEPT_SLOWLY if Random(f"{seed}-swept").random() < SWEPT_SLOWLY_SHARE else {}
+    with replaced(flow_starts_max=starts, **small, **swept):
         FlowsWorld(seed, own, kind, trace).run()
     if Random(f"{seed}-abandoned").random() < ABANDONED_RATE:
         abandoned.run(seed, trace)
@@ -160,6 +165,8 @@ class FlowsWorld:
         self._check_announced()
         REACHED[BEGUN_AGAIN] += sum(header.generation for header in self.rest.headers())
         self._sweep(FLOWS_LIMITS.flow_kept_seconds + DAY_SECONDS)
+        for _ in range(REMOVALS_MAX if FLOWS_LIMITS.flow_removal_commits_max == 1 else 0):
+            self._sweep(1)
         self.rest.check_removed()
 
     def _sweep(self, seconds: float) -> None:

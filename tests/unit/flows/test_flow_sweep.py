@@ -1,0 +1,137 @@
+"""The flows' part of the sweeper: all that are due, stuck ones first, within a budget, whatever one record contains."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from signalbox.core.ports import OutOfTime, Put
+from signalbox.flows import service, sweep
+from signalbox.flows.api import flow
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model import FlowAddress
+from signalbox.testing.limits import replaced
+from tests.unit.flows.shops import Shop, flows_of, step
+
+WEEK = LIMITS.flow_kept_seconds + 1
+
+
+def brief() -> Any:
+    return "done"
+    yield
+
+
+def talkative() -> Any:
+    yield flow.event("never")
+
+
+def broken() -> Any:
+    yield step("charge")
+    raise KeyError("a bug")
+
+
+def shop_of(*codes: Callable[..., Any]) -> Shop:
+    return Shop(flows_of(*codes))
+
+
+def listed(shop: Shop) -> list[str]:
+    return shop.world.ids("flows")
+
+
+def test_one_sweep_removes_all_flows_that_are_due_however_many_pages_they_are() -> None:
+    shop = shop_of(brief)
+    with replaced(flows_sweep_page=2):
+        for number in range(7):
+            shop.start("brief", str(number))
+        shop.settle()
+        shop.world.pass_time(WEEK)
+        assert sweep.sweep(shop.ports) == 7
+    assert listed(shop) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("flows/brief~0", {"due_at": None}),
+        ("flows/brief~0", {"due_at": "soon", "state": "completed"}),
+        ("flows/no-address", {"due_at": None, "state": "completed"}),
+        ("flows/brief~0/mailbox/!", {"incarnation": 7}),
+    ],
+    ids=["no time", "a text", "another name", "a header that is not one"],
+)
+def test_a_record_that_cannot_be_read_does_not_keep_the_sweeper_from_the_others(path: str, data: Any) -> None:
+    shop = shop_of(brief)
+    for number in range(3):
+        shop.start("brief", str(number))
+    shop.settle()
+    shop.world.pass_time(WEEK)
+    shop.ports.store.commit([Put(path, data)])
+    with replaced(flows_sweep_page=1):
+        sweep.sweep(shop.ports)
+    assert not {"brief~1", "brief~2"} & set(listed(shop))
+
+
+def test_a_record_that_cannot_be_read_is_logged_and_visited_again_later() -> None:
+    shop = shop_of(brief)
+    shop.start("brief", "0")
+    shop.settle()
+    shop.world.pass_time(WEEK)
+    shop.ports.store.commit([Put("flows/brief~0/mailbox/!", {"incarnation": 7})])
+    assert [sweep.sweep(shop.ports) for _ in range(2)] == [1, 0]
+    assert "flow cannot be swept" in [message for message, _ in shop.world.log.errors]
+    shop.world.pass_time(LIMITS.flow_stuck_seconds + 1)
+    assert sweep.sweep(shop.ports) == 1
+
+
+def with_many_messages(shop: Shop, id_: str, count: int) -> None:
+    shop.start("talkative", id_)
+    shop.settle()
+    shop.ports.store.commit([Put(f"flows/talkative~{id_}/log/{number:04}", {"n": number}) for number in range(count)])
+
+
+def ended(shop: Shop) -> None:
+    for id_ in ("large", "small"):
+        service.cancel(shop.ports, FlowAddress("talkative", id_), "")
+        shop.settle()
+
+
+def test_a_long_removal_continues_behind_the_others_that_are_due() -> None:
+    shop = shop_of(talkative)
+    with_many_messages(shop, "large", 9)
+    with_many_messages(shop, "small", 0)
+    ended(shop)
+    shop.world.pass_time(WEEK)
+    with replaced(flow_removal_page=2, flow_removal_commits_max=2):
+        assert sweep.sweep(shop.ports) == 2
+        assert listed(shop) == ["talkative~large"]
+        for _ in range(4):
+            shop.world.pass_time(1)
+            sweep.sweep(shop.ports)
+    assert listed(shop) == []
+
+
+def test_a_removal_ends_when_its_time_is_over_and_a_stuck_flow_does_not_wait_for_it() -> None:
+    shop = shop_of(talkative, broken)
+    with_many_messages(shop, "large", 9)
+    with_many_messages(shop, "small", 0)
+    ended(shop)
+    shop.world.pass_time(WEEK)
+    shop.start("broken", "b")
+    shop.settle()
+    shop.world.pass_time(LIMITS.flow_stuck_seconds + 1)
+    spent: list[int] = []
+
+    def budget() -> OutOfTime:
+        left = iter(range(4))
+        spent.append(0)
+
+        def out_of_time() -> bool:
+            return next(left, None) is None
+
+        return out_of_time
+
+    with replaced(flow_removal_page=1):
+        sweep.sweep(shop.ports, budget)
+    assert [task.payload["mailbox"] for task in shop.world.tasks] == ["flows/broken~b"]
+    assert len(spent) == 2
+    assert len(shop.world.ids("flows/talkative~large/log")) > 3
