@@ -11,7 +11,7 @@ resource "google_firestore_database" "database" {
 }
 
 # Nothing that a rule needs may have a time-to-live policy, so the receipts of waits have none. The policies and their
-# reasons are listed in shared/signalbox/testing/expiry_policies.py.
+# reasons are listed in tests/expiry_policies.py.
 locals {
   expiring = {
     # How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task

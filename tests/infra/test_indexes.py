@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from signalbox.testing.expiry_policies import POLICIES
+from tests.expiry_policies import POLICIES
 from tests.infra.workspace import INFRA, Resource
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from signalbox.testing.expiry_policies import POLICIES
+from tests.expiry_policies import POLICIES
 from tests.infra.google_provider.servicer import Operation
 from tests.infra.workspace import Workspace
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from signalbox.core.ports import Delete, Snapshot
-from signalbox.testing.expiry_policies import POLICIES
+from tests.expiry_policies import POLICIES
 from tests.simulation.reach import EXPIRED, REACHED
 
 if TYPE_CHECKING:

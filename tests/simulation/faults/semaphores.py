@@ -42,7 +42,7 @@ from signalbox.semaphores.model import (
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, WaitRequest
 from signalbox.semaphores.storage import SemaphoreReads, change
-from signalbox.testing.expiry_policies import POLICIES, ExpiryPolicy
+from tests.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation.faults.fault import Fault, torn
 from tests.simulation.faults.points import Replacement, always, original, planted
 from tests.simulation.worlds.semaphores import joining as semaphores_joining

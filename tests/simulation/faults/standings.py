@@ -18,7 +18,7 @@ from signalbox.standings.machine import Change, LoadedStanding, Visit
 from signalbox.standings.model.standings import Counted, Place, Recount, Standing, Threshold
 from signalbox.standings.model.yokes import COUNTED, ZERO, StandingKey, Tally
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads
-from signalbox.testing.expiry_policies import POLICIES
+from tests.expiry_policies import POLICIES
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacements, always, original
 from tests.simulation.worlds import standings as standings_world
