@@ -45,6 +45,18 @@ def test_nothing_but_needed_records_can_be_asked_for(store: Store) -> None:
     assert read(store, TEN, [], 1) == (TEN, [])
 
 
+@pytest.mark.parametrize("bytes_max", [1, 10_001])
+def test_a_path_that_occurs_twice_is_read_once_and_returned_at_each_place(store: Store, bytes_max: int) -> None:
+    found = store.read_some(["c/0", "c/1", "c/0"], ["c/1", "c/0"], bytes_max)
+    assert [each.path for each in found] == ["c/0", "c/1", "c/0", "c/1", "c/0"]
+
+
+def test_a_needed_path_among_the_others_does_not_count_as_one_of_them(store: Store) -> None:
+    found = store.read_some(["c/0"], ["c/0", "c/1", "c/2"], 1)
+    assert [each.path for each in found][:2] == ["c/0", "c/0"]
+    assert len(found) == 3
+
+
 def test_records_that_are_missing_are_read_and_take_nothing(store: Store) -> None:
     found = store.read_some(["c/none"], ["c/no", "c/9"], 1_001)
     assert [(each.path, each.data is None) for each in found] == [("c/none", True), ("c/no", True), ("c/9", False)]

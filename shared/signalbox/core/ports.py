@@ -184,7 +184,8 @@ class Store(Protocol):
         """Read all `needed` records and some of the others at one instant; return those read, in this order.
 
         Reading ends with the record at which the fields of all records read take `bytes_max`, so at least one of the
-        others is returned, if there are any. No path may occur twice. Which of the others are left out is not defined.
+        others is returned, if there are any. Which of the others are left out is not defined. A path that occurs twice,
+        also as a needed and as another one, is read once and returned at each of its places.
         """
         ...
 

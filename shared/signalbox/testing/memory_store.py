@@ -312,8 +312,11 @@ class MemoryStore:
             return tuple(_snapshot(path, self._record(path), at, fields) for path in paths)
 
     def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
-        read = self.read(*needed, *others)
-        return read[: max(len(needed) + min(1, len(others)), count_fitting(read, bytes_max))]
+        once = self.read(*dict.fromkeys((*needed, *others)))
+        needed_count = len(set(needed))
+        count = max(needed_count + min(1, len(once) - needed_count), count_fitting(once, bytes_max))
+        read = {snapshot.path: snapshot for snapshot in once[:count]}
+        return tuple(read[path] for path in (*needed, *others) if path in read)
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
         check_query(query)

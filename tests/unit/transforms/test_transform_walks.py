@@ -153,3 +153,45 @@ def test_a_walk_reads_the_targets_of_many_links_in_parts(world: OperationsPlatfo
     assert cost.round_trips == 1 + made_known + written + looked_at_again
     assert world.shown("q")["address"][7] == {"key": "q7", "town": "stuffville"}
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
+
+
+def test_a_walk_ends_over_documents_that_embed_each_other_when_one_is_written_meanwhile() -> None:
+    world = OperationsPlatform()
+    for _ in range(2):
+        world.put("p", x={"key": "q"}, n=1)
+        world.put("q", x={"key": "p"}, n=2)
+    world.settle()
+    service.put(world.ports, PutTransformRequest.from_request("x", {"made": "#.n"}))
+    world.tasks, [walk] = [], world.tasks
+    ports = replace(world.ports, store=WrittenMeanwhile(world))
+    cost = world.cost_of(lambda: tasks.run_link_task(ports, walk.task, walk.payload))
+    assert cost.round_trips < 20
+    assert world.shown("p")["x"] == {"key": "q", "made": 2}
+    assert world.shown("q")["x"] == {"key": "p", "made": 1}
+
+
+class WrittenMeanwhile:
+    """A document is written by another client right before the first copies are."""
+
+    def __init__(self, world: OperationsPlatform) -> None:
+        self._world, self._store = world, world.ports.store
+        self.read, self.read_some = self._store.read, self._store.read_some
+        self.query, self.count = self._store.query, self._store.count
+        self.commit, self.new_id = self._store.commit, self._store.new_id
+        self._written = False
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        if not self._written and any(write.path == "documents/p" for write in writes):
+            self._written = True
+            self._world.write_past("p", self._world.record("documents/p") | {"m": 3})
+        return self._store.write_each(writes)
+
+
+def test_documents_that_never_fit_with_the_inputs_are_given_up_after_some_attempts(
+    world: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.put(world.ports, PutTransformRequest.from_request("address", {"town": "#.city"}))
+    [walk] = world.tasks
+    monkeypatch.setattr(refreshes, "_refresh", lambda _, __, linking, *___: [record.path for record in linking])
+    with pytest.raises(Unavailable):
+        tasks.run_link_task(world.ports, walk.task, walk.payload)

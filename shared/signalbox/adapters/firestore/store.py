@@ -216,7 +216,7 @@ class FirestoreStore:
         request = self._batch_get((*needed, *others))
         names = frozenset(map(self._name, needed))
         read = self._calls.batch_get(request, lambda answers: records_by_name(answers, self._path, names, bytes_max))
-        return tuple(read[name] for name in request.documents if name in read)
+        return tuple(read[name] for name in map(self._name, (*needed, *others)) if name in read)
 
     def _batch_get(self, paths: Sequence[str]) -> Any:
         for path in paths:

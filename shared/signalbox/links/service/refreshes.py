@@ -115,15 +115,28 @@ def refresh(ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequenc
 
     `key` is the source that changed; it is empty if a transform changed. Then the documents may embed each other, and a
     write of this call is not a reason to start over: that write has its own event. Raises `Unavailable` if the inputs
-    keep changing.
+    keep changing. Documents that do not fit into memory with the inputs are refreshed in further groups; a group after
+    which no fewer documents are left counts as an attempt.
     """
     first = inputs
     left = _refresh(ports, key, linking, inputs, 1 + (_hops(inputs[:1]) if key else 0))
+    attempt = 0
     while left:
         inputs, linking = _read_both(ports, [record.path for record in first], left)
         changed = [now for then, now in zip(first, inputs, strict=True) if then.update_time != now.update_time]
         unread = _unread(left, linking)
-        left = [*unread, *_refresh(ports, key, linking, inputs, 1 + _hops(inputs[:1] if key else changed))]
+        again = _refresh(ports, key, linking, inputs, 1 + _hops(inputs[:1] if key else changed))
+        if len(unread) + len(again) >= len(left):
+            _count_attempt(ports, attempt)
+            attempt += 1
+        left = [*unread, *again]
+
+
+def _count_attempt(ports: Ports, attempt: int) -> None:
+    """Sleep before the next attempt. Raises `Unavailable` after the last one."""
+    if attempt >= CORE_LIMITS.rounds_max:
+        raise Unavailable("documents that embed a changed one are written by many clients at once")
+    pause(ports, attempt)
 
 
 def _refresh(ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int) -> list[str]:
@@ -149,7 +162,7 @@ def _refresh(ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequen
 
 
 def _read_both(ports: Ports, inputs: Sequence[str], linking: Sequence[str]) -> tuple[Sequence[Snapshot], ...]:
-    """Read inputs, and as many documents as fit into memory."""
+    """Read inputs, and as many documents as fit into memory. A document may also be one of the inputs."""
     read = ports.store.read_some(inputs, linking, CORE_LIMITS.read_bytes_max)
     return read[: len(inputs)], read[len(inputs) :]
 

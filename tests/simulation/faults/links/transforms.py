@@ -19,9 +19,18 @@ from signalbox.links.service import refreshes
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.copies import differs
 from tests.simulation.faults.links.planting import in_links
-from tests.simulation.faults.points import Replacements, original
+from tests.simulation.faults.points import Replacements, always, original
 from tests.simulation.worlds.links import world as links_world
-from tests.simulation.worlds.links.kinds import FIELDS, LOOSE, ROUND, SAME_OUTPUT, TO_AND_FRO, TRANSFORMED, TRANSFORMS
+from tests.simulation.worlds.links.kinds import (
+    FIELDS,
+    LOOSE,
+    MUTUAL,
+    ROUND,
+    SAME_OUTPUT,
+    TO_AND_FRO,
+    TRANSFORMED,
+    TRANSFORMS,
+)
 
 
 def _verify_by_sources_alone(
@@ -76,7 +85,22 @@ def _walk_page_without_marks(ports: Ports, event_id: str, name: str, cursor: str
         refreshes.refresh(ports, "", group, ports.store.read(*paths))
 
 
+def _read_both_once(ports: Ports, inputs: Sequence[str], linking: Sequence[str]) -> tuple[Sequence[Snapshot], ...]:
+    """A document that is also an input is returned among the inputs alone."""
+    read, found = read_both(ports, inputs, linking)
+    return read, [snapshot for snapshot in found if snapshot.path not in inputs]
+
+
+read_both = original("links._read_both")
+
+
 FAULTS = (
+    Fault(
+        "transform-2",
+        "documents of a walk that are also its inputs",
+        always(("links._read_both", _read_both_once), ("links._count_attempt", lambda *_: None)),
+        partial(links_world.run, kinds=MUTUAL),
+    ),
     in_links(
         "link-3",
         "marking targets before a walk reads them",

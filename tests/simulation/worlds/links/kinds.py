@@ -176,4 +176,7 @@ LARGE = tuple(kind for kind in _OTHERS if kind.large)
 LOOSE = (Kind("tp", transformed=True), Kind("tp", transformed=True, unlucky=True))
 """Two documents, and nothing that fixes what they begin with."""
 
+MUTUAL = tuple(kind for kind in _OTHERS if kind.transformed and kind.cyclic and not kind.crowded)
+"""Documents that embed each other, under transforms that change: a document of a walk is also one of its inputs."""
+
 TRANSFORMED = tuple(kind for kind in _OTHERS if kind.transformed)
