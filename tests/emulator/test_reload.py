@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from signalbox.testing import user_token
 from signalbox_infra.local.reloading.dev_loop import DevLoop
 from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
@@ -47,6 +48,11 @@ def put(request: Request, key: str) -> None:
 @app.http("GET", "/{key}")
 def get(request: Request, key: str) -> dict[str, object]:
     return documents.get(key) or {}
+
+
+@app.http("GET", "/{key}/versions")
+def versions(request: Request, key: str) -> dict[str, int]:
+    return {"count": len(documents.versions(key).versions)}
 
 
 @app.http("GET", "/slow/{key}")
@@ -186,3 +192,21 @@ def test_a_new_function_with_a_trigger_gets_events(project: Project) -> None:
         pass
     httpx.put(f"{project.base_url}greeter/news").raise_for_status()
     assert eventually(lambda: httpx.get(f"{project.base_url}greeter/noted-news").json().get("noted"))
+
+
+def test_what_a_changed_catalogue_says_of_callers_and_documents_holds_at_once(project: Project) -> None:
+    open_to_a_page = ", auth: firebase, cors: [https://app.example.com]"
+    history = "history:\n  kept: {keys: [remembered]}\n"
+    project.catalogue.write_text(CATALOGUE.format(invokers="people", tasks=open_to_a_page, more="") + history)
+    assert project.next_line().startswith("reloaded in ")
+    url, ann = f"{project.base_url}greeter", {"Authorization": f"Bearer {user_token('ann')}"}
+    assert httpx.get(url).status_code == 401
+    assert httpx.get(url, headers=ann).status_code == 200
+    page = {"Origin": "https://app.example.com", "Access-Control-Request-Method": "PUT"}
+    assert httpx.options(url, headers=page).status_code == 204
+    for _ in range(2):
+        httpx.put(f"{url}/remembered", headers=ann).raise_for_status()
+    assert httpx.get(f"{url}/remembered/versions", headers=ann).json() == {"count": 1}
+    project.catalogue.write_text(CATALOGUE.format(invokers="people", tasks="", more=""))
+    assert project.next_line().startswith("reloaded in ")
+    assert httpx.get(url).status_code == 200

@@ -8,16 +8,15 @@ nothing. Schedules of a user keep their interval.
 """
 
 import argparse
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Event, Thread
 from urllib.parse import quote
 
-from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.reading import Schedule, url_segment
 from signalbox_infra import http_client
 
@@ -99,18 +98,21 @@ class Caller:
         return http_client.send("GET", url, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX).decode()
 
 
+def _schedules(text: str) -> list[Schedule]:
+    return [Schedule(**schedule) for schedule in json.loads(text)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m signalbox_infra.local.scheduler", description=__doc__)
-    parser.add_argument("--catalogue", type=Path, required=True)
+    parser.add_argument("--schedules", type=_schedules, required=True, help="the catalogue's, as JSON")
     parser.add_argument("--base-url", required=True, help="where the functions are; ends in a slash")
     parser.add_argument("--account", required=True, help="the account that schedules act for")
     parser.add_argument("--identity-url", required=True, help="address of the local Cloud Tasks' keys and tokens")
     parser.add_argument("--stats-url", action="append", default=[], help="an address whose answer shows activity")
     given = parser.parse_args()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    schedules = catalogues.load(given.catalogue).schedules.values()
     caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url)
-    for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in schedules]:
+    for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in given.schedules]:
         thread.start()
     Event().wait()  # also without a schedule: the supervisor would restart what ends
 

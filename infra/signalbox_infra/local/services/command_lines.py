@@ -22,6 +22,11 @@ from signalbox_infra.local.store.triggers import EmulatorEvents
 RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
 
+OF_THE_STORE = frozenset(
+    (*(f"SIGNALBOX_{name}" for name in ("DATABASE", "EVENTS_URL", "LOCATION", "PROJECT", "TRIGGERS")), ADDRESS, KEY)
+)
+"""The settings that the embedded store reads: a change of another one does not restart it."""
+
 READY = "?ready"
 """Of the address at which the functions are asked whether they are up; the terminal does not show it."""
 
@@ -89,7 +94,7 @@ def _store(layout: StackLayout) -> Service:
         "store",
         _module("signalbox_infra.local.store.store_service", f"--port={port}", f"--file={file}"),
         ready=lambda: processes.listens(port),
-        environment=functions_environment(layout),
+        environment={name: text for name, text in functions_environment(layout).items() if name in OF_THE_STORE},
         loses="its documents were in memory and are gone",
     )
 
@@ -162,7 +167,8 @@ def _functions(layout: StackLayout) -> Service:
 
 
 def _scheduler(layout: StackLayout) -> Service:
-    where = (f"--catalogue={layout.catalogue_file}", f"--base-url={layout.base_url}")
+    schedules = json.dumps([asdict(schedule) for schedule in layout.catalogue.schedules.values()])
+    where = (f"--schedules={schedules}", f"--base-url={layout.base_url}")
     who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
     stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in ("keys", "events-deliver")]
     command = _module("signalbox_infra.local.scheduler", *where, *who, *stats_urls)

@@ -17,8 +17,20 @@ SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 
 def settings_of(catalogue: Catalogue) -> Settings:
     """Return the settings that Terraform would give the functions, with accounts that exist nowhere."""
+    chosen = from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ})
+    accounts = {"tasks_account": TASKS_ACCOUNT, "scheduler_account": SCHEDULER_ACCOUNT}
+    return replace(declared_by(catalogue, chosen), tokens_unsigned=True, **accounts)
+
+
+def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
+    """Return settings with all that follows from a catalogue; a reload applies it to those of a running stack.
+
+    Triggers and indexes are among them, which the cloud knows by itself.
+    """
     return replace(
-        from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ}),
+        settings,
+        triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
+        indexes=tuple(index.parsed for index in catalogue.indexes.values()),
         task_functions=catalogue.task_functions,
         task_queues=catalogue.task_queues,
         calling_queues=catalogue.calling_queues,
@@ -30,9 +42,6 @@ def settings_of(catalogue: Catalogue) -> Settings:
         auth=catalogue.auth,
         open_functions=catalogue.open_functions,
         split_functions=catalogue.split_functions,
-        tokens_unsigned=True,
-        tasks_account=TASKS_ACCOUNT,
-        scheduler_account=SCHEDULER_ACCOUNT,
     )
 
 

@@ -11,6 +11,7 @@ from signalbox.adapters.settings import EMBEDDED, Settings
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.local import processes
 from signalbox_infra.local.folder.data_folder import DataFolder
+from signalbox_infra.local.services.environment import declared_by
 from signalbox_infra.local.store.firestore_emulator import Emulator
 
 BACKLOG = 1_024
@@ -62,14 +63,14 @@ def plan(
 ) -> StackLayout:
     """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
 
-    It replaces the settings that name addresses, and adds the triggers and indexes, which the cloud knows by itself.
+    It replaces the settings that name addresses, and those that follow from the catalogue.
     """
     functions_socket = _listen(port or 0)
     events_socket = _listen(0)
     ports = dict(zip(CHOSEN, processes.free_ports(len(CHOSEN)), strict=True))
     ports |= {"functions": functions_socket.getsockname()[1], "events-receive": events_socket.getsockname()[1]}
     base_url = f"http://127.0.0.1:{ports['functions']}/"
-    settings = _with_what_the_cloud_knows(_with_addresses(settings, ports, embedded=emulator is None), catalogue)
+    settings = declared_by(catalogue, _with_addresses(settings, ports, embedded=emulator is None))
     sockets = (functions_socket, events_socket)
     return StackLayout(catalogue_file, catalogue, folder, data, emulator, settings, base_url, ports, chaos, *sockets)
 
@@ -86,15 +87,8 @@ def _with_addresses(settings: Settings, ports: Mapping[str, int], *, embedded: b
 
 
 def with_catalogue(layout: StackLayout, catalogue: Catalogue) -> StackLayout:
-    """Return the layout of the same stack with another catalogue."""
-    settings = _with_what_the_cloud_knows(layout.settings, catalogue)
-    settings = replace(settings, task_functions=catalogue.task_functions, task_queues=catalogue.task_queues)
-    return replace(layout, catalogue=catalogue, settings=settings)
-
-
-def _with_what_the_cloud_knows(settings: Settings, catalogue: Catalogue) -> Settings:
-    triggers = {name: trigger.document for name, trigger in catalogue.triggers.items()}
-    return replace(settings, triggers=triggers, indexes=tuple(index.parsed for index in catalogue.indexes.values()))
+    """Return the layout of the same stack with another catalogue, and with all settings that follow from it."""
+    return replace(layout, catalogue=catalogue, settings=declared_by(catalogue, layout.settings))
 
 
 def _listen(port: int) -> socket.socket:

@@ -1,0 +1,134 @@
+"""A reload applies all that follows from the catalogue, and restarts the services alone that it concerns."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from signalbox.adapters.settings import Settings
+from signalbox.catalogue.reading import Catalogue, load
+from signalbox_infra.local.services.command_lines import services
+from signalbox_infra.local.services.environment import environment_of, settings_of
+from signalbox_infra.local.services.layout import StackLayout, plan, with_catalogue
+
+QUEUE = {
+    "dispatches_per_second": 1,
+    "concurrent_max": 1,
+    "attempts_max": -1,
+    "backoff_min_seconds": 1,
+    "backoff_max_seconds": 1,
+    "doublings_max": 1,
+}
+BEFORE: dict[str, Any] = {
+    "functions": {"desk": {"folder": "desk", "invoked_by": ["people", "queue", "schedule"], "tasks": ["work"]}},
+    "queues": {"tasks": QUEUE},
+    "schedules": {"daily": {"function": "desk", "cron": "0 0 * * *", "local_every_seconds": 9}},
+}
+AFTER: dict[str, Any] = {
+    "functions": {
+        "desk": {
+            "folder": "desk",
+            "invoked_by": ["people", "queue"],
+            "tasks": ["work", "rest"],
+            "objects": ["Cart"],
+            "flows": ["order"],
+            "exposes": ["Cart"],
+            "auth": "firebase",
+            "cors": ["https://app.example.com"],
+        },
+        "noted": {"folder": "desk", "invoked_by": ["event"]},
+        "swept": {"folder": "desk", "invoked_by": ["schedule"]},
+    },
+    "queues": dict.fromkeys(("tasks", "flows", "objects", "slow"), QUEUE | {"backoff_max_seconds": 7}),
+    "schedules": {"hourly": {"function": "swept", "cron": "0 * * * *", "local_every_seconds": 3}},
+    "triggers": {
+        "n": {"function": "noted", "event": "google.cloud.firestore.document.v1.written", "document": "documents/{key}"}
+    },
+    "indexes": {"near": {"collection": "documents", "fields": ["a", "-b"]}},
+    "history": {"kept": {"prefix": "k-"}},
+}
+OF_THE_MACHINE = {
+    "events_url",
+    "firestore_emulator",
+    "function_url",
+    "keys_url",
+    "tasks_emulator",
+}
+"""The settings that name addresses."""
+
+OF_NO_CATALOGUE = OF_THE_MACHINE | {
+    "database",
+    "in_cloud",
+    "location",
+    "part",
+    "project",
+    "queue_prefix",
+    "revision",
+    "scheduler_account",
+    "signatures_removed",
+    "tasks_account",
+    "timeout_seconds",
+    "tokens_unsigned",
+    "user_keys_url",
+}
+
+
+def catalogue_of(root: Path, content: dict[str, Any]) -> Catalogue:
+    for folder in ("desk", "infra"):
+        (root / folder).mkdir(exist_ok=True)
+    (root / "desk" / "main.py").write_text("")
+    (root / "infra" / "catalogue.yaml").write_text(yaml.safe_dump(content))
+    return load(root / "infra" / "catalogue.yaml")
+
+
+@pytest.fixture
+def layouts(tmp_path: Path) -> tuple[StackLayout, StackLayout, Settings]:
+    """Return a running stack's layout, the same one reloaded, and the settings of one that starts with the latter."""
+    before = catalogue_of(tmp_path, BEFORE)
+    file = tmp_path / "infra" / "catalogue.yaml"
+    layout = plan(file, before, tmp_path, None, None, settings_of(before), None, "")
+    after = catalogue_of(tmp_path, AFTER)
+    fresh = plan(file, after, tmp_path, None, None, settings_of(after), None, "")
+    for opened in (layout, fresh):
+        opened.functions_socket.close()
+        opened.events_socket.close()
+    return layout, with_catalogue(layout, after), fresh.settings
+
+
+def test_a_reload_applies_every_setting_that_a_start_would(layouts: tuple[StackLayout, StackLayout, Settings]) -> None:
+    before, reloaded, fresh = layouts
+    for field in dataclasses.fields(Settings):
+        if field.name not in OF_THE_MACHINE:
+            assert getattr(reloaded.settings, field.name) == getattr(fresh, field.name), field.name
+        changes = getattr(before.settings, field.name) != getattr(reloaded.settings, field.name)
+        assert changes == (field.name not in OF_NO_CATALOGUE), field.name
+
+
+def test_a_reload_restarts_the_services_whose_part_of_the_catalogue_has_changed(
+    layouts: tuple[StackLayout, StackLayout, Settings],
+) -> None:
+    before, reloaded, _ = layouts
+    assert changed(before, reloaded) == {
+        "store",
+        "cloud-tasks",
+        "events-receive",
+        "events-deliver",
+        "functions",
+        "scheduler",
+    }
+    other_users = dataclasses.replace(before, settings=dataclasses.replace(before.settings, auth={"desk": "firebase"}))
+    assert changed(before, other_users) == {"functions"}
+
+
+def changed(before: StackLayout, after: StackLayout) -> set[str]:
+    first = {each.name: (each.command, each.environment) for each in services(before)}
+    return {each.name for each in services(after) if first[each.name] != (each.command, each.environment)}
+
+
+def test_what_a_setting_says_reaches_the_functions(layouts: tuple[StackLayout, StackLayout, Settings]) -> None:
+    _, reloaded, _ = layouts
+    environment = environment_of(reloaded.settings)
+    assert environment["SIGNALBOX_OPEN"] == '{"desk": ["Cart"]}'
+    assert environment["SIGNALBOX_AUTH"] == '{"desk": "firebase"}'
