@@ -18,8 +18,12 @@ SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 def settings_of(catalogue: Catalogue) -> Settings:
     """Return the settings that Terraform would give the functions, with accounts that exist nowhere."""
     chosen = from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ})
-    accounts = {"tasks_account": TASKS_ACCOUNT, "scheduler_account": SCHEDULER_ACCOUNT}
-    return replace(declared_by(catalogue, chosen), tokens_unsigned=True, **accounts)
+    return replace(
+        declared_by(catalogue, chosen),
+        tokens_unsigned=True,
+        tasks_account=TASKS_ACCOUNT,
+        scheduler_account=SCHEDULER_ACCOUNT,
+    )
 
 
 def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
