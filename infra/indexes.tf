@@ -31,7 +31,7 @@ locals {
     histories         = ["counts", "digest", "firsts", "version"]
     mailbox = [
       "arguments", "begun", "body", "chunks", "digest", "end", "forwarded", "function", "generation", "held", "held_bytes",
-      "incarnation", "kind", "later", "leases", "mark", "not_after", "on_complete", "outcome", "parent", "patches", "pending",
+      "incarnation", "kept", "kind", "later", "leases", "mark", "not_after", "on_complete", "outcome", "parent", "patches", "pending",
       "progress", "receipt", "revision", "start_at", "state", "stuck", "tail", "then", "written_by"
     ]
     objects  = ["class", "created_at", "key"]
