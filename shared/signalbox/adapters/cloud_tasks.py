@@ -1,7 +1,8 @@
 """The task queue on Cloud Tasks: an effect becomes a named task that POSTs an envelope to a function.
 
-A task has its effect's name, and Cloud Tasks accepts a name once: "already exists" means enqueued, so a retry is always
-safe. Errors are classified by their cause:
+A task has its effect's name, followed by digits of the database, and Cloud Tasks accepts a name once: "already exists"
+means enqueued, so a retry is always safe. A restored database has other digits: no name of a task is taken by one of the
+database before it. Errors are classified by their cause:
 
     the service      `EnqueueUnconfirmed`: transient
     the deployment   `DeploymentCannotEnqueue`: no such queue, or no permission. Transient too, since rights take effect
@@ -22,7 +23,7 @@ from google.auth.exceptions import GoogleAuthError
 from signalbox.adapters.http.json_text import render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import Settings
-from signalbox.core.effects import Effect, TaskEnvelope
+from signalbox.core.effects import Effect, TaskEnvelope, name_of
 from signalbox.core.ports import Log
 from signalbox.core.problems import DeploymentCannotEnqueue, EnqueueUnconfirmed, PartlyEnqueued, Problem
 
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 RETRY_PAUSES_SECONDS = (0.05, 0.25)
 """Pauses before a second and a third attempt if the service is unavailable: enough to replace a closed connection."""
+
+
+DEFAULT_DATABASE = "(default)"
+
+DATABASE_DIGITS = 8
+"""Hexadecimal digits that tell the tasks of a database from those of the one it was restored from."""
 
 
 DISPATCH_SECONDS_MAX = 600
@@ -140,13 +147,18 @@ def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, An
     """Return the request that creates the task of an effect."""
     queue = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}{effect.queue}"
     task: dict[str, Any] = {
-        "name": f"{queue}/tasks/{effect.name}",
+        "name": f"{queue}/tasks/{effect.name}{_suffix(settings.database)}",
         "http_request": _http_request(settings, effect, trace),
         "dispatch_deadline": {"seconds": DISPATCH_SECONDS_MAX},
     }
     if effect.not_before is not None:
         task["schedule_time"] = effect.not_before
     return {"parent": queue, "task": task}
+
+
+def _suffix(database: str) -> str:
+    """Return what tells the tasks of a database from those of others; nothing for the project's default one."""
+    return "" if database == DEFAULT_DATABASE else f"-{name_of(database)[:DATABASE_DIGITS]}"
 
 
 def _http_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:

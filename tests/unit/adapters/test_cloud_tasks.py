@@ -200,3 +200,10 @@ def create_in_the_end(queue: CloudTasksQueue, wanted: Effect) -> None:
         with contextlib.suppress(Unavailable):
             return queue.create([wanted])
     raise AssertionError("the connection did not come back")
+
+
+def test_the_names_of_a_restored_databases_tasks_are_not_taken(service: Service) -> None:
+    before = replace(settings(service.address), database="signalbox-prod")
+    restored = replace(before, database="signalbox-prod-20260101-0300")
+    names = {task_request(each, effect("a"), "")["task"]["name"] for each in (before, restored)}
+    assert len(names) == 2
