@@ -1,8 +1,8 @@
 """The task queue on Cloud Tasks: an effect becomes a named task that POSTs an envelope to a function.
 
 A task has its effect's name, followed by digits of the database, and Cloud Tasks accepts a name once: "already exists"
-means enqueued, so a retry is always safe. A restored database has other digits: no name of a task is taken by one of the
-database before it. Errors are classified by their cause:
+means enqueued, so a retry is always safe. A restored database has other digits, so none of its names is taken by an
+earlier task. Errors are classified by their cause:
 
     the service      `EnqueueUnconfirmed`: transient
     the deployment   `DeploymentCannotEnqueue`: no such queue, or no permission. Transient too, since rights take effect

@@ -167,20 +167,22 @@ WAKE_UP_PATH = "/turns"
 class WakeUp:
     """A delivered wake-up: the run of `mailbox` must read at `at` or later; `until` is the time that was requested.
 
-    `of_slot`: `at` is the end of a slot, so its messages were committed before.
+    `of_slot`: `at` is the end of a slot, so its messages were committed before. `repeats`: tasks that
+    the mailbox's owner waits for may be lost, so it schedules them again.
     """
 
     mailbox: str
     at: datetime
     until: datetime
     of_slot: bool = False
+    repeats: bool = False
 
     @classmethod
     def from_payload(cls, payload: Any) -> Self:
         """Parse the payload of a wake-up task. Raises `BadTaskEnvelope`."""
         try:
             times = datetime.fromisoformat(payload["at"]), datetime.fromisoformat(payload["until"])
-            return cls(str(payload["mailbox"]), *times, bool(payload.get("of_slot")))
+            return cls(str(payload["mailbox"]), *times, bool(payload.get("of_slot")), bool(payload.get("repeats")))
         except (KeyError, TypeError, ValueError) as error:
             raise BadTaskEnvelope("A wake-up has a mailbox and two times.") from error
 

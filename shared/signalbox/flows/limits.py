@@ -47,6 +47,12 @@ class FlowLimits(Limits):
     flow_stuck_seconds: int = 600
     """The interval at which the sweeper wakes a stuck flow. A deployment may have fixed its code."""
 
+    flow_silent_seconds: int = 3600
+    """The time without a turn after which the sweeper repeats a running flow's commands: their tasks may be lost."""
+
+    flow_patient_seconds: int = 24 * 3600
+    """The same for a flow that waits only for events, times and sub-flows."""
+
     flow_kept_seconds: int = 7 * 24 * 3600
     """The time for which an ended flow is kept."""
 

@@ -25,7 +25,7 @@ from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.machine.failures import Stuck, json_text, too_large
-from signalbox.flows.machine.turns import FlowTurn, release_effect, wake_flow
+from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
     STATES,
     Cancel,
@@ -201,9 +201,12 @@ def cancel(ports: Ports, address: FlowAddress, reason: str = "") -> None:
 
 
 def resume(ports: Ports, address: FlowAddress) -> None:
-    """Wake a flow, so that a stuck one is replayed with the code that is deployed now. Raises `NoFlow`."""
+    """Wake a flow: a stuck one is replayed with the code that is deployed now, a running one repeats its commands.
+
+    Raises `NoFlow`.
+    """
     header, read_time = _read(ports.store, address)
-    ports.queue.create(complete_wake_ups([wake_flow(address.base, header.function)], read_time))
+    ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], read_time))
 
 
 def _post(ports: Ports, header: FlowHeader, id_: str, message: Message) -> None:
@@ -271,11 +274,15 @@ def _shown(listing: Snapshot) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class FlowMailbox:
-    """A flow's mailbox as it was read. `own` is the result of the step whose task runs the turn, if one does."""
+    """A flow's mailbox as it was read. `own` is the result of the step whose task runs the turn, if one does.
+
+    `repeats`: the turn schedules again what the flow waits for.
+    """
 
     address: FlowAddress
     mailbox: Mailbox
     own: Result | None = None
+    repeats: bool = False
 
     @property
     def header(self) -> FlowHeader | None:
@@ -338,6 +345,7 @@ def _turn(
     own = read.own if count > len(mailbox.waiting) else None
     definition = flows.of(header.address.name)
     with closing(FlowTurn.begin(definition, header, log.entries, mailbox.read_time)) as turn:
+        turn.repeats = read.repeats and not mailbox.more and count == len(mailbox.waiting)  # no outcome is left
         taken = _take(turn, mailbox.waiting[:count], own)
         if not taken and not turn.changes_anything and not turn.dropped_leases:
             return None

@@ -16,6 +16,10 @@ What a commit contains for each command that the turn schedules or abandons:
     object   a message to the object                         -
     flow     the sub-flow's header and listing               a message that cancels it
     batch    a task that populates the batch                 a task that cancels the batch
+
+A turn that repeats schedules the same tasks under the same names, so a task that still exists is not created again. A
+sleep's message, the sub-flow and the call of the object exist; their wake-ups are enqueued again, and one more message
+to the object asks for the call's outcome.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +75,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model import CallOutcome, StoredMessage, header_path, message_path
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
-from signalbox.objects.model import method_call
+from signalbox.objects.model import continuation_message, method_call
 
 ENTRIES = "entries"
 
@@ -150,6 +154,8 @@ class CommandWrites:
         """Collect the writes and tasks, including the tasks that the code sends. Raises `Stuck`."""
         for pending in self.turn.scheduled:
             self._schedule(pending)
+        for pending in self.turn.repeated:
+            self._repeat(pending)
         for pending in self.turn.abandoned:
             self._abandon(pending)
         for number, call in enumerate(self.turn.sent):
@@ -177,6 +183,21 @@ class CommandWrites:
             case Batch() as batch:
                 self.effects.append(_checked_batch(batch_effect(self.header, batch, wait), pending.location))
 
+    def _repeat(self, pending: PendingCommand) -> None:
+        wait, address = self.turn.pending[pending.path], self.header.address
+        match pending.command:
+            case Sleep() as sleep:
+                due_at = datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=sleep.seconds)
+                self.effects.append(wake_flow(address.base, self.header.function, due_at))
+            case SubFlow() as flow:
+                self.effects.append(wake_flow(_child(self.header, flow, wait).base, flow.function))
+            case ObjectCall() as call:
+                follow = continuation_message(child_id(address, wait), result_call(self.header, wait), receipt=False)
+                self.writes.append(message_put(call.address.base, self.new_id(), follow.to_record()))
+                self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
+            case _:
+                self._schedule(pending)
+
     def _sleep(self, sleep: Sleep, wait: Wait) -> None:
         assert self.turn.now is not None, "a turn that schedules a sleep has read the time"
         address, due_at = self.header.address, self.turn.now + timedelta(seconds=sleep.seconds)
@@ -186,7 +207,7 @@ class CommandWrites:
 
     def _call_object(self, call: ObjectCall, wait: Wait) -> None:
         then = (result_call(self.header, wait),)
-        message = method_call(call.method, call.arguments, then=then, receipt=False)
+        message = method_call(call.method, call.arguments, then=then)
         id_ = child_id(self.header.address, wait)
         self.writes.append(message_put(call.address.base, id_, message.to_record()))
         self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
@@ -225,7 +246,7 @@ def creation(header: FlowHeader, read_time: Any, *, revision: int = 1) -> list[W
     """Return the writes that create a flow: its header, which must not exist, and its listing."""
     address = header.address
     missing = Snapshot(header_path(address.base), None, read_time)
-    listing = {**address.to_json(), "state": header.state, "created_at": SERVER_TIME}
+    listing = {**address.to_json(), "state": header.state, "created_at": SERVER_TIME, "checked_at": SERVER_TIME}
     return [header_put(missing, header.to_record(), revision), Put(address.base, listing)]
 
 
@@ -338,12 +359,17 @@ def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) ->
 
 
 def listing_of(header: FlowHeader, created_at: Any, now: datetime) -> dict[str, Any]:
-    """Return a listing. At `due_at`, the sweeper wakes a stuck flow and removes an ended one."""
+    """Return a listing. At `due_at`, the sweeper wakes a stuck flow and removes an ended one.
+
+    A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a turn.
+    """
     listing = {**header.address.to_json(), "state": header.state, "created_at": created_at}
     if header.end:
         due_at = header.end.at + timedelta(seconds=LIMITS.flow_kept_seconds)
         return listing | {"ended_at": header.end.at, "due_at": due_at}
-    return listing | ({"due_at": now + timedelta(seconds=LIMITS.flow_stuck_seconds)} if header.stuck else {})
+    if header.stuck:
+        return listing | {"due_at": now + timedelta(seconds=LIMITS.flow_stuck_seconds)}
+    return listing | {"checked_at": now}
 
 
 def end_messages(header: FlowHeader) -> Iterator[Put]:

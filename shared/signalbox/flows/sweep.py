@@ -5,6 +5,14 @@ code, and removes a flow a week after its end. It does not look for lost wake-up
 commit. Removals come last and have a time budget of their own, so that stuck flows do not wait for them. Every visit
 sets `due_at` to a time after now, also one that failed and a removal that is not finished: then the others come first.
 
+
+code, and removes a flow a week after its end.
+
+Tasks can be lost: a queue is purged, or a database is restored from a backup. So the sweeper finds listings of running
+flows by `checked_at`, an hour after it last saw that they had a turn. If a flow had none since, a wake-up makes it
+repeat its commands: tasks that still exist are not created again, since their names are taken. A flow that waits
+only for events, times and sub-flows is looked at once a day.
+
 A removal deletes the messages, the log, and at last the header with the listing. After that the id is free. Late
 messages for the removed flow have its execution id and are dropped; leases that they granted are released.
 """
@@ -12,12 +20,14 @@ messages for the removed flow have its execution id and are dropped; leases that
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, pause
 from signalbox.core.ports import (
+    REMOVE,
     Budget,
     Change,
     Conflict,
@@ -32,9 +42,13 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import due_records
+
+
+from signalbox.core.problems import Unavailable
+from signalbox.core.queries import Order
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import SubFlow
-from signalbox.flows.machine.turns import release_effect, wake_flow
+from signalbox.flows.machine.commands import NextEvent, Sleep, SubFlow
+from signalbox.flows.machine.turns import release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
     CANCELLED,
     COMPLETED,
@@ -57,6 +71,12 @@ DUE_AT = "due_at"
 ENDED = (COMPLETED, FAILED, CANCELLED)
 
 NEVER: OutOfTime = unlimited()
+
+
+DUE_AT, CHECKED_AT = ("due_at",), ("checked_at",)
+
+PATIENT = (NextEvent.kind, Sleep.kind, SubFlow.kind)
+"""The kinds of commands that may take days."""
 
 
 # --- the sweeper ---
@@ -108,6 +128,75 @@ def _postpone(ports: Ports, listing: Snapshot, seconds: float) -> None:
 
 def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_time: OutOfTime) -> bool:
     """Wake or remove a flow. Return whether its listing is gone, or its time after now."""
+
+
+    """Wake or remove the flows that are due, and wake those that are silent, within a budget of time.
+
+    Return their number.
+    """
+    out_of_time = budget()
+    due = ports.store.query(Query(FlowAddress.COLLECTION, order_by=(Order(DUE_AT),), limit=LIMITS.flows_sweep_page))
+    seen = 0
+    for listing in due:
+        if out_of_time() or listing.data is None or listing.data["due_at"] > listing.read_time:
+            break
+        seen += 1
+        address = FlowAddress.of_base(listing.path)
+        try:
+            _sweep_flow(ports, listing, address)
+        except (Conflict, Unavailable):
+            ports.log.info("flow left to the next sweep", **address.to_json())
+    return seen + _sweep_silent(ports, out_of_time)
+
+
+def _sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
+    """Look at the running flows that were not looked at for an hour. Return their number."""
+    oldest = ports.store.query(
+        Query(FlowAddress.COLLECTION, order_by=(Order(CHECKED_AT),), limit=LIMITS.flows_sweep_page)
+    )
+    seen = 0
+    for listing in oldest:
+        if out_of_time() or listing.data is None or listing.data["checked_at"] > listing.read_time - _silent():
+            break
+        seen += 1
+        address = FlowAddress.of_base(listing.path)
+        try:
+            _check_silent(ports, listing, address)
+        except (Conflict, Unavailable):
+            ports.log.info("flow left to the next sweep", **address.to_json())
+    return seen
+
+
+def _check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
+    """Repeat the commands of a flow that had no turn for an hour, and note when to look at it again."""
+    [read] = ports.store.read(header_path(address.base))
+    header = header_of(read, address)
+    if header is None or header.end or header.stuck:
+        checked_at: Any = REMOVE  # the listing is being changed
+    elif read.update_time is not None and read.update_time > read.read_time - _silent():
+        checked_at = read.update_time
+    else:
+        ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], read.read_time))
+        ports.log.info("silent flow woken", **address.to_json())
+        checked_at = read.read_time + (_patience() if _is_patient(header) else timedelta())
+    ports.store.commit([Change(listing.path, {CHECKED_AT: checked_at}, listing.guard or Must.EXIST)])
+
+
+def _is_patient(header: FlowHeader) -> bool:
+    """Return whether a flow waits only for what may take days."""
+    return header.begun and all(wait.signature.split()[0] in PATIENT for wait in header.pending.values())
+
+
+def _patience() -> timedelta:
+    """Return the time until a patient flow is looked at, beyond that of others."""
+    return timedelta(seconds=LIMITS.flow_patient_seconds - LIMITS.flow_silent_seconds)
+
+
+def _silent() -> timedelta:
+    return timedelta(seconds=LIMITS.flow_silent_seconds)
+
+
+def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
     if header and header.end:

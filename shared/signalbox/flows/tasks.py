@@ -56,7 +56,9 @@ def run_turn(ports: Ports, flows: Flows, delivery: Delivery) -> None:
     base = delivery.wake.mailbox
 
     def turn(mailbox: Mailbox) -> bool:
-        _run_turn(ports, flows, delivery, FlowMailbox(FlowAddress.of_base(base), mailbox))
+        _run_turn(
+            ports, flows, delivery, FlowMailbox(FlowAddress.of_base(base), mailbox, repeats=delivery.wake.repeats)
+        )
         return False
 
     run(ports, delivery, wake_flow(base, flows.function, delivery.wake.until), turn)

@@ -139,6 +139,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.FlowTurn._compare": "signalbox.flows.machine.turns:FlowTurn._compare",
     "flows.FlowTurn._drop": "signalbox.flows.machine.turns:FlowTurn._drop",
     "flows.FlowTurn._take_result": "signalbox.flows.machine.turns:FlowTurn._take_result",
+    "flows.FlowTurn.repeated": "signalbox.flows.machine.turns:FlowTurn.repeated",
     "flows.FlowTurn.released": "signalbox.flows.machine.turns:FlowTurn.released",
     "flows.Flows.check_revision": "signalbox.flows.model:Flows.check_revision",
     "flows.Group._stops": "signalbox.flows.machine.groups:Group._stops",
@@ -152,6 +153,9 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows._next_wake": "signalbox.flows.service:_next_wake",
     "flows._run_turn": "signalbox.flows.tasks:_run_turn",
     "flows.advance in tasks": "signalbox.flows.tasks:advance",
+
+
+    "flows._sweep_silent": "signalbox.flows.sweep:_sweep_silent",
     "flows.cancel": "signalbox.flows.service:cancel",
     "flows.child_id": "signalbox.flows.storage:child_id",
     "flows.end_messages": "signalbox.flows.storage:end_messages",

@@ -10,8 +10,9 @@ from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
 from signalbox.flows import http, service, tasks
 from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
-from signalbox.mailboxes.model import Delivery
+from signalbox.mailboxes.model import Delivery, ObjectAddress
 from signalbox.tasks.model import Attempt, RetryLimits
+from tests.unit.objects.accounts import Objects
 from tests.unit.operations_platform import OperationsPlatform
 
 FUNCTION = "shop"
@@ -59,7 +60,9 @@ class Shop:
         attempt = Attempt(
             task.name, task.context, deliveries, deliveries, task.function, task.task, task.payload, task.queue
         )
-        if task.task == WAKE_UP_TASK:
+        if task.task == WAKE_UP_TASK and task.payload["mailbox"].startswith(ObjectAddress.COLLECTION):
+            Objects(self.world).run(task, deliveries)
+        elif task.task == WAKE_UP_TASK:
             tasks.run_turn(self.ports, self.flows, Delivery(WakeUp.from_payload(task.payload), task.name, deliveries))
         elif task.task in tasks.OWN_TASKS:
             tasks.run_own_task(self.ports, attempt)

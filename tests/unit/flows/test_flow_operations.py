@@ -17,11 +17,11 @@ from signalbox.flows import http, sweep, tasks
 from signalbox.flows import service as flows_service
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import SubFlow
+from signalbox.flows.machine.commands import ObjectCall, SubFlow
 from signalbox.flows.model import End, FlowAddress, FlowDefinition
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.storage import read_log
-from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
+from signalbox.mailboxes.model import HEADER, CallOutcome, ObjectAddress, collection_of, header_path
 from signalbox.mailboxes.storage import header_put
 from signalbox.semaphores import service
 from signalbox.semaphores.model import Lease
@@ -899,3 +899,52 @@ def test_a_repeat_of_an_accepted_event_is_accepted_after_the_end() -> None:
         shop.event("brief", "x", 2, "a")
     with pytest.raises(FlowEnded):
         shop.event("brief", "x", 1, "b")
+
+
+def purge(shop: Shop) -> None:
+    """Lose all tasks; their names become free."""
+    shop.world.tasks.clear()
+    shop.world.queue.names.clear()
+
+
+def test_the_sweeper_repeats_the_commands_of_a_flow_whose_tasks_are_lost() -> None:
+    def everything() -> Any:
+        added = ObjectCall("counters", ObjectAddress("Counter", "a"), "add", {"who": "x"})
+        yield [step("charge"), added, flow.sleep(9)]
+        yield SubFlow(FUNCTION, "inner", {})
+        return "done"
+
+    def inner() -> Any:
+        yield step("pack")
+
+    shop = Shop(flows_of(everything, inner))
+    shop.start("everything")
+    for _ in range(4):
+        purge(shop)
+        shop.world.pass_time(30 * 3600)
+        sweep.sweep(shop.ports)
+        shop.settle()
+    assert shop.status("everything")["state"] == "completed"
+    assert sorted(shop.ran) == ["charge", "pack"]
+
+
+def test_the_sweeper_leaves_a_flow_alone_that_has_turns_and_looks_at_a_patient_one_once_a_day() -> None:
+    shop = Shop(flows_of(checkout, approval))
+    shop.start("checkout", order=1)
+    shop.world.pass_time(3000)
+    shop.deliver(shop.take("charge"))
+    shop.world.pass_time(3000)
+    waiting = len(shop.world.tasks)
+    assert sweep.sweep(shop.ports) == 1
+    assert len(shop.world.tasks) == waiting
+    assert sweep.sweep(shop.ports) == 0
+
+
+def test_resuming_a_running_flow_repeats_its_steps() -> None:
+    shop = Shop(flows_of(checkout))
+    shop.start("checkout", order=1)
+    purge(shop)
+    flows_service.resume(shop.ports, FlowAddress("checkout", "1"))
+    shop.deliver(shop.take("turn"))
+    shop.deliver(shop.take("charge"))
+    assert shop.status("checkout")["log_length"] == 1

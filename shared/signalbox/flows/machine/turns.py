@@ -94,7 +94,8 @@ class FlowTurn:
     """A turn of a flow at the server's time `now`, which is None if no record was read (at a start).
 
     `before` are the commands that were pending, and `pending` the waits now. `applied` are the new entries of the log,
-    and `retried` the paths of steps that are scheduled again. `leases` are those that were held before, by the paths of
+    `retried` the paths of steps that are scheduled again, and `repeats` says whether commands that were pending before
+    are repeated, since their tasks may be lost. `leases` are those that were held before, by the paths of
     their locks, and `dropped_leases` those of dropped results.
     """
 
@@ -105,6 +106,7 @@ class FlowTurn:
     pending: dict[str, Wait] = field(default_factory=dict)
     applied: list[Message] = field(default_factory=list)
     retried: set[str] = field(default_factory=set)
+    repeats: bool = False
     leases: dict[str, dict[str, Any]] = field(default_factory=dict)
     dropped_leases: list[dict[str, Any]] = field(default_factory=list)
 
@@ -227,6 +229,12 @@ class FlowTurn:
         return [pending for path, pending in waits.items() if path not in self.before or path in self.retried]
 
     @property
+    def repeated(self) -> list[PendingCommand]:
+        """The commands that are pending as before, and are scheduled again because their tasks may be lost."""
+        waits = self.driver.pending if self.repeats else {}
+        return [pending for path, pending in waits.items() if path in self.before and path not in self.retried]
+
+    @property
     def abandoned(self) -> list[PendingCommand]:
         """The commands that the code stopped waiting for before they ended."""
         ended = {entry.wait.path for entry in self.applied if isinstance(entry, Result)}
@@ -254,7 +262,7 @@ class FlowTurn:
     @property
     def changes_anything(self) -> bool:
         """Whether there is anything to commit, apart from the messages that it drops."""
-        return bool(self.applied or self.retried or not self.header.begun or self.header.stuck)
+        return bool(self.applied or self.retried or self.repeated or not self.header.begun or self.header.stuck)
 
 
 def _is_delayed(command: Command) -> bool:
@@ -349,6 +357,12 @@ def step_outcome(result: Any, bytes_max: int) -> CallOutcome:
 def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
     """Return the wake-up of a flow."""
     return wake_up(base, function, FLOWS_QUEUE, until)
+
+
+def repeat_flow(base: str, function: str) -> Effect:
+    """Return the wake-up of a flow whose turn schedules again what the flow waits for."""
+    wake = wake_flow(base, function)
+    return replace(wake, name=f"repeat {base}", payload={**wake.payload, "repeats": True})
 
 
 def step_effect(header: FlowHeader, step: Step, wait: Wait, together: int, now: datetime | None) -> Effect:

@@ -114,6 +114,11 @@ def _counts_deliveries(ports: Ports, flows: Flows, delivery: Delivery, read: Flo
         advance(ports, flows, read)
 
 
+def _nothing(_: FlowTurn) -> list[Any]:
+    """A turn schedules only what was not pending before."""
+    return []
+
+
 def _drops_one_page(*_: Any) -> list[Effect]:
     """Drop one page of messages, without a wake-up for the next one."""
     return []
@@ -159,6 +164,8 @@ FAULTS = (
     in_flows("flow-20", "the header's guard on each page of a removal", ("flows.remove", _removes_without_guard)),
     in_flows("flow-23", "removing the header last", ("flows.remove", _removes_the_header_first)),
     in_flows("flow-20", "the incarnation that a removal is of", ("flows.remove", _removes_any_run)),
+    in_flows("flow-21", "waking flows that are silent", ("flows._sweep_silent", lambda _, __: 0)),
+    in_flows("flow-21", "repeating what a silent flow waits for", ("flows.FlowTurn.repeated", property(_nothing))),
     in_flows("flow-2", "the execution id of a result", ("flows.FlowTurn._take_result", _of_any_execution)),
     in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),
     in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),

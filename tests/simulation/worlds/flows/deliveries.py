@@ -12,6 +12,7 @@ from typing import Any
 
 from signalbox.adapters.http.tasks import LATE_SECONDS
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
+from signalbox.core.names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows import tasks as flows_tasks
@@ -19,8 +20,9 @@ from signalbox.mailboxes.model import Delivery
 from signalbox.objects import service
 from signalbox.semaphores import tasks
 from signalbox.tasks.model import Attempt, RetryLimits
-from tests.simulation.reach import REACHED, STEPS_RUN
+from tests.simulation.reach import REACHED, STEPS_RUN, TASKS_PURGED
 from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.tasks import NAME_KEPT_SECONDS
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.history import FlowsHistory
 from tests.simulation.worlds.flows.program import FUNCTION, LEASE_SECONDS, Code
@@ -28,6 +30,9 @@ from tests.simulation.worlds.objects.remembering import NEW, Version
 
 STARTS_MAX = 60
 """Of a step's code: more than a world has faults, so none is given up."""
+
+REPEATED = ("release", "wait", "renew", "populate")
+"""The acts that a flow may ask for again, hours later."""
 
 FAILING, FAILING_OFTEN, TRANSIENT = 0.25, 0.7, 0.1
 
@@ -47,6 +52,7 @@ class FlowDeliveries:
     told: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     starts: Counter[str] = field(default_factory=Counter)
+    purged: set[str] = field(default_factory=set)
     _due: dict[str, datetime] = field(default_factory=dict)
     _deliveries: Counter[str] = field(default_factory=Counter)
     _numbers: Any = field(default_factory=count)
@@ -66,6 +72,18 @@ class FlowDeliveries:
                 take(effect)
 
         self.world.queue.take = take_near  # type: ignore[method-assign]  # this world draws tasks in its own way
+
+    def purge(self) -> None:
+        """Lose tasks that wait, as if the queues were purged. Their names become free some hours later.
+
+        Tasks of users and of semaphores are kept: nothing but their queue has them.
+        """
+        waiting, queue = self.world.tasks, self.world.queue
+        for effect in [effect for effect in waiting if _is_found_again(effect)]:
+            waiting.remove(effect)
+            queue.names[effect.name] = self.world.now() + timedelta(seconds=self.own.choice(NAME_KEPT_SECONDS))
+            self.purged.add(effect.name)
+            REACHED[TASKS_PURGED] += 1
 
     def _deliver(self, ports: Ports, effect: Effect) -> None:
         before = self._deliveries[effect.name]
@@ -121,5 +139,15 @@ class FlowDeliveries:
     def _reused(self, effect: Effect) -> None:
         """Check a second creation. One of a release may come: each branch that ends asks for it, hours apart."""
         self._deliveries[effect.name] = 0
-        if effect.function == FUNCTION and effect.task != WAKE_UP_TASK and effect.payload.get("act") != "release":
+        repeated = effect.name in self.purged or effect.payload.get("act") in REPEATED
+        if effect.function == FUNCTION and effect.task != WAKE_UP_TASK and not repeated:
             allow_from_an_old_outbox_record(self.world, effect)
+
+
+def _is_found_again(effect: Effect) -> bool:
+    """Return whether a flow that is silent asks for the task again."""
+    if effect.task == WAKE_UP_TASK or flows_tasks.is_step(effect.context):
+        return True
+    return effect.payload.get("act") in REPEATED[1:] or (
+        effect.task == FLOW_RESULT_TASK and "outcome" in effect.context
+    )

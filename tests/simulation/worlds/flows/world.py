@@ -50,6 +50,7 @@ REMOVALS_MAX = 60
 STARTS_MAX, STARTS_UNLIMITED = 4, 100
 STARTS_LIMITED_SHARE = 0.5
 RESTARTED_TWICE_SHARE = 0.5
+PURGED_SHARE = 0.2
 EVENTS_MAX = 4
 FAULTS = (3, FAULTS_MAX := 6)
 OLD_DELIVERIES = (3, 10, 40)
@@ -119,7 +120,17 @@ class FlowsWorld:
         if kind is Kind.RESTARTED and restarts.random() < RESTARTED_TWICE_SHARE:
             self.acts += [self.people.restart_of(address, restarts) for address in self.flows for _ in range(2)]
         self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED)
+
+
+        self.purged = kind not in UNSOUND and Random(f"{seed}-purge").random() < PURGED_SHARE
+        if self.purged:
+            self.acts.insert(min(len(self.acts), 2), Act("purge", self._purge))
+        self.rest = FlowsAtRest(self.world.store, self.history, self.code)
         service.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
+
+    def _purge(self) -> bool:
+        self.deliveries.purge()
+        return True
 
     def _deployed(self) -> Code:
         """Return the deployment that answers; some instances are of another one for a while."""
@@ -154,7 +165,7 @@ class FlowsWorld:
         self.world.pass_an_outage()
         self.world.fault_rates.left = self.others_left = 0
         self.code.fixed = True
-        self._sweep(FLOWS_LIMITS.flow_stuck_seconds + 1)
+        self._sweep(FLOWS_LIMITS.flow_patient_seconds + 3_600 if self.purged else FLOWS_LIMITS.flow_stuck_seconds + 1)
         self.rest.check()
         for _ in range(2):
             unended = [header.address for header in self.rest.headers() if not header.end]
