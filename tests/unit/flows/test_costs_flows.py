@@ -1,6 +1,7 @@
 """What flows cost: round trips, reads, writes, deletes and tasks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from signalbox.adapters.meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.effects import WAKE_UP_TASK
-from signalbox.flows import service
+from signalbox.flows import service, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import FlowAddress
@@ -74,6 +75,15 @@ def test_a_steps_end_and_the_next_ones_beginning() -> None:
     shop = Shop(flows_of(chain))
     shop.start("chain")
     assert of(shop, "work") == row_cost("flows", "step")
+
+
+def test_a_silent_flow_costs_a_look_of_the_sweeper_and_a_task() -> None:
+    shop = Shop(flows_of(chain))
+    shop.start("chain")
+    shop.world.pass_time(LIMITS.flow_silent_seconds)
+    row = row_cost("sweeper", "silent")
+    found = replace(row, round_trips=row.round_trips + 2, reads=row.reads + 2)  # with the two queries
+    assert shop.world.cost_of(lambda: sweep.sweep(shop.ports)) == found
 
 
 def test_a_delayed_step_reads_its_flow_first() -> None:
