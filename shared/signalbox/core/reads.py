@@ -5,7 +5,7 @@ Pages end early by the size of their records, so that the memory of one request 
 
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import accumulate, repeat
 from typing import Any, TypeVar
 
@@ -37,18 +37,25 @@ def count_fitting(snapshots: Sequence[Snapshot], bytes_max: int) -> int:
 
 
 def due_records(
-    store: Store, collection: str, due_at: str, page_max: int, out_of_time: OutOfTime
+    store: Store,
+    collection: str,
+    due_at: str,
+    page_max: int,
+    out_of_time: OutOfTime,
+    delay: timedelta = timedelta(0),
 ) -> Iterator[Snapshot]:
-    """Iterate over the records that are due when this starts, by their field `due_at`; the longest due first.
+    """Iterate over the records that are due when this starts, by their field `due_at` and a `delay` after it.
+
+    The longest due is first.
 
     Every visit of a record must move its time past now, so the record is queued after all that are due. Then no record
     starves: it waits only for those that were due before it. If none is due, this costs one read.
     """
     order = (Order((due_at,)),)
     first = store.query(Query(collection, order_by=order, limit=1))
-    if not first or not _is_due(first[0], due_at, first[0].read_time):
+    if not first or not _is_due(first[0], due_at, first[0].read_time - delay):
         return
-    began_at, after = first[0].read_time, tuple[Any, ...]()
+    began_at, after = first[0].read_time - delay, tuple[Any, ...]()
     while True:
         page = store.query(Query(collection, order_by=order, limit=page_max, after=after))
         for snapshot in page:

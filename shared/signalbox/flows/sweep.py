@@ -1,17 +1,14 @@
 """The flows' part of the sweeper, and the removal of flows.
 
 The sweeper finds listings by `due_at`. It wakes a stuck flow every ten minutes, since a deployment may have fixed its
-code, and removes a flow a week after its end. It does not look for lost wake-ups: they are in the outbox of their
-commit. Removals come last and have a time budget of their own, so that stuck flows do not wait for them. Every visit
-sets `due_at` to a time after now, also one that failed and a removal that is not finished: then the others come first.
-
-
-code, and removes a flow a week after its end.
+code, and removes a flow a week after its end. Removals come last and have a time budget of their own, so that stuck
+flows do not wait for them. Every visit sets `due_at` to a time after now, also one that failed and a removal that is not
+finished: then the others come first.
 
 Tasks can be lost: a queue is purged, or a database is restored from a backup. So the sweeper finds listings of running
 flows by `checked_at`, an hour after it last saw that they had a turn. If a flow had none since, a wake-up makes it
-repeat its commands: tasks that still exist are not created again, since their names are taken. A flow that waits
-only for events, times and sub-flows is looked at once a day.
+repeat its commands: tasks that still exist are not created again, since their names are taken. A flow that waits only
+for events, times and sub-flows is looked at once a day.
 
 A removal deletes the messages, the log, and at last the header with the listing. After that the id is free. Late
 messages for the removed flow have its execution id and are dropped; leases that they granted are released.
@@ -42,10 +39,6 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import due_records
-
-
-from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Order
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import NextEvent, Sleep, SubFlow
 from signalbox.flows.machine.turns import release_effect, repeat_flow, wake_flow
@@ -66,30 +59,28 @@ from signalbox.flows.storage import end_messages, end_tasks, header_of, header_w
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
 
-DUE_AT = "due_at"
+DUE_AT, CHECKED_AT = "due_at", "checked_at"
+
+PATIENT = (NextEvent.kind, Sleep.kind, SubFlow.kind)
+"""The kinds of commands that may take days."""
 
 ENDED = (COMPLETED, FAILED, CANCELLED)
 
 NEVER: OutOfTime = unlimited()
 
 
-DUE_AT, CHECKED_AT = ("due_at",), ("checked_at",)
-
-PATIENT = (NextEvent.kind, Sleep.kind, SubFlow.kind)
-"""The kinds of commands that may take days."""
-
-
 # --- the sweeper ---
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Wake the flows that are due, and then remove those that are due, each within a budget of time.
+    """Wake the flows that are due and those that are silent, and then remove what is due, each within a budget of time.
 
     Return the number of visits.
     """
     stuck, others = _sweep_those(ports, budget(), ended=False)
+    silent = _sweep_silent(ports, budget())
     ended, _ = _sweep_those(ports, budget(), ended=True) if others else (0, 0)
-    return stuck + ended
+    return stuck + silent + ended
 
 
 def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[int, int]:
@@ -102,6 +93,53 @@ def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[
         else:
             others += 1
     return visits, others
+
+
+def _sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
+    """Look at the running flows that were not looked at for an hour. Return their number."""
+    visits, page_max = 0, LIMITS.flows_sweep_page
+    for listing in due_records(ports.store, FlowAddress.COLLECTION, CHECKED_AT, page_max, out_of_time, _silent()):
+        visits += 1
+        try:
+            _check_silent(ports, listing, FlowAddress.of_base(listing.path))
+        except (Conflict, Unavailable) as error:
+            ports.log.info("flow left to a later sweep", flow=listing.path, reason=str(error))
+        except Exception as error:  # noqa: BLE001 - a record that cannot be read must not keep the sweeper from the others
+            ports.log.error("flow cannot be swept", flow=listing.path, exception=error)
+            _set_checked(ports, listing, listing.read_time)
+    return visits
+
+
+def _check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
+    """Let a flow that had no turn for an hour repeat its commands, and note when it was looked at."""
+    [read] = ports.store.read(header_path(address.base))
+    header = header_of(read, address)
+    if header is None or header.end or header.stuck:
+        _set_checked(ports, listing, REMOVE)  # the listing is being changed
+    elif read.update_time is not None and read.update_time > read.read_time - _silent():
+        _set_checked(ports, listing, read.update_time)
+    else:
+        ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], read.read_time))
+        ports.log.info("silent flow woken", **address.to_json())
+        _set_checked(ports, listing, read.read_time + (_patience() if _is_patient(header) else timedelta()))
+
+
+def _set_checked(ports: Ports, listing: Snapshot, at: Any) -> None:
+    ports.store.commit([Change(listing.path, {(CHECKED_AT,): at}, listing.guard or Must.EXIST)])
+
+
+def _is_patient(header: FlowHeader) -> bool:
+    """Return whether a flow waits only for what may take days."""
+    return header.begun and all(wait.signature.split()[0] in PATIENT for wait in header.pending.values())
+
+
+def _patience() -> timedelta:
+    """Return the time until a patient flow is looked at, beyond that of others."""
+    return timedelta(seconds=LIMITS.flow_patient_seconds - LIMITS.flow_silent_seconds)
+
+
+def _silent() -> timedelta:
+    return timedelta(seconds=LIMITS.flow_silent_seconds)
 
 
 def _visit(ports: Ports, listing: Snapshot, out_of_time: OutOfTime) -> None:
@@ -128,75 +166,6 @@ def _postpone(ports: Ports, listing: Snapshot, seconds: float) -> None:
 
 def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_time: OutOfTime) -> bool:
     """Wake or remove a flow. Return whether its listing is gone, or its time after now."""
-
-
-    """Wake or remove the flows that are due, and wake those that are silent, within a budget of time.
-
-    Return their number.
-    """
-    out_of_time = budget()
-    due = ports.store.query(Query(FlowAddress.COLLECTION, order_by=(Order(DUE_AT),), limit=LIMITS.flows_sweep_page))
-    seen = 0
-    for listing in due:
-        if out_of_time() or listing.data is None or listing.data["due_at"] > listing.read_time:
-            break
-        seen += 1
-        address = FlowAddress.of_base(listing.path)
-        try:
-            _sweep_flow(ports, listing, address)
-        except (Conflict, Unavailable):
-            ports.log.info("flow left to the next sweep", **address.to_json())
-    return seen + _sweep_silent(ports, out_of_time)
-
-
-def _sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
-    """Look at the running flows that were not looked at for an hour. Return their number."""
-    oldest = ports.store.query(
-        Query(FlowAddress.COLLECTION, order_by=(Order(CHECKED_AT),), limit=LIMITS.flows_sweep_page)
-    )
-    seen = 0
-    for listing in oldest:
-        if out_of_time() or listing.data is None or listing.data["checked_at"] > listing.read_time - _silent():
-            break
-        seen += 1
-        address = FlowAddress.of_base(listing.path)
-        try:
-            _check_silent(ports, listing, address)
-        except (Conflict, Unavailable):
-            ports.log.info("flow left to the next sweep", **address.to_json())
-    return seen
-
-
-def _check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
-    """Repeat the commands of a flow that had no turn for an hour, and note when to look at it again."""
-    [read] = ports.store.read(header_path(address.base))
-    header = header_of(read, address)
-    if header is None or header.end or header.stuck:
-        checked_at: Any = REMOVE  # the listing is being changed
-    elif read.update_time is not None and read.update_time > read.read_time - _silent():
-        checked_at = read.update_time
-    else:
-        ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], read.read_time))
-        ports.log.info("silent flow woken", **address.to_json())
-        checked_at = read.read_time + (_patience() if _is_patient(header) else timedelta())
-    ports.store.commit([Change(listing.path, {CHECKED_AT: checked_at}, listing.guard or Must.EXIST)])
-
-
-def _is_patient(header: FlowHeader) -> bool:
-    """Return whether a flow waits only for what may take days."""
-    return header.begun and all(wait.signature.split()[0] in PATIENT for wait in header.pending.values())
-
-
-def _patience() -> timedelta:
-    """Return the time until a patient flow is looked at, beyond that of others."""
-    return timedelta(seconds=LIMITS.flow_patient_seconds - LIMITS.flow_silent_seconds)
-
-
-def _silent() -> timedelta:
-    return timedelta(seconds=LIMITS.flow_silent_seconds)
-
-
-def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
     if header and header.end:

@@ -153,8 +153,6 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows._next_wake": "signalbox.flows.service:_next_wake",
     "flows._run_turn": "signalbox.flows.tasks:_run_turn",
     "flows.advance in tasks": "signalbox.flows.tasks:advance",
-
-
     "flows._sweep_silent": "signalbox.flows.sweep:_sweep_silent",
     "flows.cancel": "signalbox.flows.service:cancel",
     "flows.child_id": "signalbox.flows.storage:child_id",

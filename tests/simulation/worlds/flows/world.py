@@ -119,13 +119,10 @@ class FlowsWorld:
         restarts = Random(f"{seed}-restarts")
         if kind is Kind.RESTARTED and restarts.random() < RESTARTED_TWICE_SHARE:
             self.acts += [self.people.restart_of(address, restarts) for address in self.flows for _ in range(2)]
-        self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED)
-
-
         self.purged = kind not in UNSOUND and Random(f"{seed}-purge").random() < PURGED_SHARE
         if self.purged:
             self.acts.insert(min(len(self.acts), 2), Act("purge", self._purge))
-        self.rest = FlowsAtRest(self.world.store, self.history, self.code)
+        self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED)
         service.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
 
     def _purge(self) -> bool:
