@@ -27,6 +27,8 @@ from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model import Address, CallOutcome
 from signalbox.tasks.requests.signatures import Signature
 
+ON_COMPLETE = "on_complete"
+
 FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 RUNNING, STUCK = "running", "stuck"
@@ -76,6 +78,8 @@ class FlowDefinition:
         signature = Signature.from_function(code)
         if signature.filled:
             raise TypeError(f"{code.__name__}: the parameters of a flow must be JSON, not a lease, a unit or a context")
+        if ON_COMPLETE in inspect.signature(code).parameters:
+            raise TypeError(f"{code.__name__}: rename the parameter `on_complete`, which is an option of start()")
         return cls(code.__name__, code, signature)
 
     def begin(self, arguments: Mapping[str, Any]) -> Generator[Any, Any, Any]:

@@ -286,7 +286,12 @@ class Commit:
 
 def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
     """Return the header of a flow, or None if the flow does not exist."""
-    return None if snapshot.data is None else FlowHeader.from_record(address, snapshot.data)
+    if snapshot.data is None:
+        return None
+    header = FlowHeader.from_record(address, snapshot.data)
+    if header.begun and header.start_at is None:  # begun without a read, in the commit that created it
+        return replace(header, start_at=snapshot.create_time)
+    return header
 
 
 @dataclass(frozen=True, slots=True)

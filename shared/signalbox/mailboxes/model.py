@@ -12,9 +12,10 @@ store, one instant. What users pass is stored as text, so any JSON value fits an
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from signalbox.core.effects import WakeUp
@@ -156,8 +157,7 @@ class CallOutcome:
         """Return the error as a problem of the class that was raised, if this process has that class."""
         if self.error is None:
             return None
-        kind = _problem_classes().get(str(self.error.get("type")), MethodFailed)
-        problem = kind(str(self.error.get("detail")))
+        problem = _rebuilt(_problem_class(str(self.error.get("type"))), str(self.error.get("detail")))
         problem.status, problem.title = int(self.error["status"]), str(self.error["title"])
         return problem
 
@@ -183,14 +183,45 @@ class CallOutcome:
         return cls.from_json(json.loads(text))
 
 
-def _problem_classes() -> dict[str, type[Problem]]:
-    """Return all classes of problems by slug, those of users' functions included."""
-    by_slug, pending = {}, [Problem]
+def _problem_class(slug: str) -> type[Problem]:
+    """Return the class of problems that has a slug.
+
+    If several have it, for instance the kit's `TooLarge` and a user's, return one that an `except` of each catches.
+    """
+    kinds = [kind for kind in _problem_classes() if kind.slug() == slug]
+    bases = {base for kind in kinds for base in kind.__mro__[1:]}
+    narrowest = tuple(kind for kind in kinds if kind not in bases)
+    return _joined(narrowest) if len(narrowest) > 1 else narrowest[0] if narrowest else MethodFailed
+
+
+def _problem_classes() -> Iterator[type[Problem]]:
+    """Iterate over all classes of problems, those of users' functions included."""
+    pending = [Problem]
     while pending:
         kind = pending.pop()
-        by_slug[kind.slug()] = kind
         pending += kind.__subclasses__()
-    return by_slug
+        if kind not in _joined_classes:
+            yield kind
+
+
+_joined_classes: set[type[Problem]] = set()
+
+
+@cache
+def _joined(kinds: tuple[type[Problem], ...]) -> type[Problem]:
+    joined = type(kinds[0].__name__, kinds, {})
+    _joined_classes.add(joined)
+    return joined
+
+
+def _rebuilt(kind: type[Problem], detail: str) -> Problem:
+    """Return a problem. A constructor of a user's class is not called, since its arguments are not known."""
+    constructor: Any = kind.__init__
+    if str(constructor.__module__).partition(".")[0] == __name__.partition(".")[0]:
+        return kind(detail)
+    problem = kind.__new__(kind, detail)
+    Problem.__init__(problem, detail)
+    return problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,20 @@ import contextlib
 import gc
 from collections.abc import Callable, Generator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
+from signalbox import Function
+from signalbox.core import problems as core_problems
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine.commands import is_running
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.model import Cancel, Event, Message, Result, Wait, entries_from_text, entries_to_text
+from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model import CallOutcome
 from tests.unit.flows.random_flows import BEGIN, done, grown, replayed, shown, step
 
@@ -481,3 +485,120 @@ def test_code_that_never_ends_is_stuck_when_its_driver_is_dropped_and_does_not_r
     del driver
     gc.collect()
     assert (len(rounds), all(rounds)) == (ran, True)
+
+
+# --- errors and mistakes ---
+
+
+class TooFew(Problem):
+    """A problem with a constructor of its own."""
+
+    title = "Too few"
+
+    def __init__(self, left: int) -> None:
+        super().__init__(f"Only {left} are left.")
+        self.left = left
+
+
+class TooLarge(Problem):
+    """A problem with the name of one of the kit's."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "kinds"),
+    [
+        (TooFew(3), [TooFew]),
+        (TooLarge("It is too large."), [TooLarge, core_problems.TooLarge]),
+        (core_problems.TooLarge("It is too large."), [TooLarge, core_problems.TooLarge]),
+        (core_problems.GaveUp("Ten times."), [core_problems.GaveUp]),
+    ],
+)
+def test_a_problem_is_raised_in_the_code_as_its_class(raised: Problem, kinds: list[type[Problem]]) -> None:
+    def code() -> Any:
+        first, _ = yield flow.settled([step("a"), step("b")])
+        try:
+            yield step("c")
+        except Problem as problem:
+            return [type(error) for error in (first.error, problem)], problem.detail
+
+    driver = begun(code)
+    for path in ("0.0", "0.1", "1"):
+        command = driver.pending[path].command
+        outcome = CallOutcome.from_json(CallOutcome.from_problem(raised).to_json())
+        driver.apply(Result(Wait("", path, signature=command.signature), outcome, BEGIN))
+    seen, detail = value_of(driver)
+    assert detail == raised.detail
+    assert all(issubclass(one, kind) for one in seen for kind in kinds)
+
+
+def test_an_error_outside_of_the_code_is_stuck() -> None:
+    driver = begun(lambda: _one("a"))
+    driver.ready.append((None, 0, CallOutcome()))
+    with pytest.raises(Stuck, match="AttributeError"):
+        driver.apply(Event("x", 1, BEGIN))
+
+
+def test_a_delayed_call_of_a_task_is_not_forgotten() -> None:
+    @Function("bakery").task
+    def bake(loaf: int) -> None: ...
+
+    def code() -> Any:
+        yield bake.call(loaf=1).after(60)
+        flow.send(bake.call(loaf=2).after(60))
+        delayed = flow.step(bake.call(loaf=3).after(60).after(30))
+        yield step("a")
+        yield delayed
+        bake.call(loaf=4).after(60)
+        yield step("b")
+
+    driver = begun(code)
+    driver.apply(done(driver, "0")).apply(done(driver, "1"))
+    with pytest.raises(Stuck, match=r"neither yielded nor sent it: bake.call\(\)"):
+        driver.apply(done(driver, "2"))
+
+
+def test_continue_as_new_that_is_not_returned_is_refused() -> None:
+    def forgets(more: bool) -> Any:
+        yield step("a")
+        flow.continue_as_new(total=1)
+        if more:
+            yield step("b")
+
+    for more in (True, False):
+        driver = begun(partial(forgets, more))
+        with pytest.raises(Stuck, match=r"neither yielded nor returned it: flow.continue_as_new\(\).*Return it"):
+            driver.apply(done(driver, "0"))
+
+
+def test_a_generator_expression_is_refused() -> None:
+    def code() -> Any:
+        yield (step(name) for name in "ab")
+
+    with pytest.raises(Stuck, match=r"generator expression\. Yield a list"):
+        begun(code)
+
+
+def test_the_result_of_an_any_is_compared_with_tuples_only() -> None:
+    def code() -> Any:
+        first = yield flow.any(step("a"), step("b"))
+        assert first == (1, 5)
+        assert first != (0, 5)
+        return "second" if first == 1 else "first"
+
+    driver = begun(code)
+    with pytest.raises(Stuck, match=r"`which, result = yield flow\.any"):
+        driver.apply(done(driver, "0.1", 5))
+
+
+def test_a_command_that_cannot_be_is_stuck_and_a_problem_of_the_code_ends_it() -> None:
+    def code(seconds: int) -> Any:
+        yield step("a")
+        if seconds == 0:
+            raise BadFlow("The code's own.")
+        yield flow.sleep(seconds)
+
+    driver = begun(partial(code, -1))
+    with pytest.raises(Stuck, match=r"BadFlow: `seconds` must be .* in code\)"):
+        driver.apply(done(driver, "0"))
+    driver = begun(partial(code, 0))
+    assert isinstance(error_of(driver.apply(done(driver, "0"))), BadFlow)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -11,7 +12,7 @@ import pytest
 from signalbox.batches.service.batches import populate_whole
 from signalbox.core.calls import Call
 from signalbox.core.ports import Conflict, Put, Query
-from signalbox.core.problems import OtherBody, Problem, Unavailable
+from signalbox.core.problems import GaveUp, OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
 from signalbox.flows import http, sweep, tasks
 from signalbox.flows import service as flows_service
@@ -19,6 +20,8 @@ from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ObjectCall, SubFlow
 from signalbox.flows.model import End, FlowAddress, FlowDefinition
+from signalbox.flows.machine.commands import SubFlow
+from signalbox.flows.model import End, FlowAddress, FlowDefinition, Flows
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.storage import read_log
 from signalbox.mailboxes.model import HEADER, CallOutcome, ObjectAddress, collection_of, header_path
@@ -948,3 +951,61 @@ def test_resuming_a_running_flow_repeats_its_steps() -> None:
     shop.deliver(shop.take("turn"))
     shop.deliver(shop.take("charge"))
     assert shop.status("checkout")["log_length"] == 1
+def test_a_step_whose_task_was_given_up_is_not_run_again() -> None:
+    def stubborn() -> Any:
+        yield flow.step(step("work"), attempts_max=3)
+
+    def gives_up(_: Any) -> Any:
+        raise GaveUp("Gave up after 10 attempts.")
+
+    shop = Shop(flows_of(stubborn), {"work": gives_up})
+    shop.start("stubborn")
+    shop.settle()
+    assert (shop.status("stubborn")["error"]["type"], shop.ran) == ("gave-up", ["work"])
+
+
+def test_code_that_asks_for_the_time_of_its_start_later_gets_that_of_the_commit() -> None:
+    def timed(asks: bool) -> Any:
+        first = flow.now() if asks else None
+        yield step("work")
+        return str(first)
+
+    shop = Shop(flows_of(named("timed", partial(timed, False))))
+    shop.start("timed")
+    begun_at = shop.world.now
+    shop.world.pass_time(60)
+    shop.flows = flows_of(named("timed", partial(timed, True)))
+    shop.settle()
+    assert shop.status("timed")["result"].startswith(str(begun_at)[:16])
+
+
+def named(name: str, code: Any) -> Any:
+    """Return a generator function of a name."""
+
+    def run() -> Any:
+        return (yield from code())
+
+    run.__name__ = name
+    return run
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_arguments_that_do_not_fit_end_a_new_run_and_hold_one_whose_code_has_changed(begun: bool) -> None:
+    def trip(days: int) -> Any:
+        yield step("pack")
+        return days
+
+    def old(days: str) -> Any:
+        yield step("pack")
+        return days
+
+    shop = Shop(flows_of(named_of(old, "trip")) if begun else Flows("other", {}))
+    shop.start("trip", days="two")
+    shop.flows = flows_of(trip)
+    shop.settle()
+    assert shop.status("trip")["state"] == ("stuck" if begun else "failed")
+
+
+def named_of(code: Any, name: str) -> Any:
+    code.__name__ = name
+    return code

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.core.problems import NotFound, OtherBody, Problem
+from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem
 from signalbox.flows import service, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
@@ -213,6 +213,7 @@ def test_each_row_of_the_messages_table_holds(message: str, condition: str, beco
             "a success of an earlier attempt": Result(earlier, success),
             "a failure of the current attempt, not last": Result(now, failure),
             "a failure of the current attempt, the last": Result(now, failure),
+            "the task of the current attempt was given up": Result(now, CallOutcome.from_problem(GaveUp("ten times"))),
             "a failure of an earlier attempt": Result(earlier, failure),
             "of an earlier execution": Result(Wait("h-0", now.path, attempt), success),
             "of a path that is not pending": Result(Wait(now.execution_id, "7"), success),

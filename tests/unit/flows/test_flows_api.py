@@ -294,7 +294,7 @@ def test_an_object_s_call_in_a_flow_takes_no_options(harness: Harness) -> None:
 
     run = optioned.start("o")
     harness.run()
-    assert run.status().error["type"] == "bad-object-call"
+    assert (run.status().state, "without options" in run.status().problem["detail"]) == ("stuck", True)
 
 
 def test_two_flows_of_one_name_and_what_is_no_generator_are_refused() -> None:
@@ -376,3 +376,19 @@ def test_locks_are_semaphores(harness: Harness) -> None:
     assert queues == {"tasks"}  # the functions that grant permits may enqueue there
     assert sorted(ran) == [f"{number} under till" for number in range(3)]
     assert semaphore("till").acquire() is not None
+
+
+def test_a_parameter_of_a_flow_may_be_named_id_but_not_as_an_option_of_start(harness: Harness) -> None:
+    @app.flow
+    def ticket(id: int) -> Any:  # noqa: A002  a user's own name
+        yield pack.call(item=f"ticket {id}")
+        return id
+
+    run = ticket.start("t1", id=7)
+    harness.run()
+    assert run.status().result == 7
+    with pytest.raises(TypeError, match="rename the parameter `on_complete`"):
+
+        @app.flow
+        def follows(on_complete: int) -> Any:
+            yield pack.call(item=str(on_complete))

@@ -6,6 +6,7 @@ from typing import Any
 
 from signalbox.core.calls import Call
 from signalbox.flows.machine.commands import (
+    CONTINUE_AS_NEW,
     AnyOf,
     Batch,
     ContinueAsNew,
@@ -66,7 +67,7 @@ def continue_as_new(**arguments: Any) -> ContinueAsNew:
 
     Events that it has not waited for are kept.
     """
-    return ContinueAsNew(arguments)
+    return created(ContinueAsNew(arguments), CONTINUE_AS_NEW)
 
 
 # --- functions without a wait ---

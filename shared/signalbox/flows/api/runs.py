@@ -135,7 +135,7 @@ class Flow(Generic[P, R]):
         """The name of the flow's code."""
         return self.definition.name
 
-    def start(self, id: str, *, on_complete: Call | None = None, **arguments: Json) -> FlowRun:
+    def start(self, id: str, /, *, on_complete: Call | None = None, **arguments: Json) -> FlowRun:
         """Start a run under an id. A repeat with the same arguments changes nothing.
 
         `on_complete` is a task that receives the `Outcome`. Raises `WrongArguments` (a `TypeError`) if the arguments do

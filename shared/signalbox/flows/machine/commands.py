@@ -271,7 +271,26 @@ class Settled:
         return self.error is None
 
 
-@dataclass(frozen=True, slots=True)
+class First(tuple[int, Any]):
+    """The result of an `any`: the position of the first command, and its result. The code unpacks it."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, tuple):
+            raise TypeError("The result of flow.any() has two values: write `which, result = yield flow.any(…)`.")
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+CONTINUE_AS_NEW = "flow.continue_as_new()"
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class ContinueAsNew:
     """The value that a flow returns to start a new execution with an empty log and other arguments."""
 

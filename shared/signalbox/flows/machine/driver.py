@@ -42,7 +42,7 @@ from signalbox.core.problems import LeaseEnded
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import AnyOf, HeldLock, Lock, NextEvent, Renew, SettledOf, command_of
-from signalbox.flows.machine.failures import Stuck, diverged, json_text, misused, too_large
+from signalbox.flows.machine.failures import Stuck, diverged, failed, json_text, misused, too_large
 from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, cancelled
 from signalbox.flows.model import Cancel, Event, Message, Result, time_of
 from signalbox.mailboxes.model import CallOutcome
@@ -166,7 +166,12 @@ class Driver:
             if not self.ready:
                 return self._checked()
             parent, slot, outcome = self.ready.popleft()
-            parent.got(slot, outcome)
+            try:
+                parent.got(slot, outcome)
+            except Stuck:
+                raise
+            except Exception as error:
+                raise failed(error) from error
         detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
         raise too_large(detail, self.location)
 
@@ -217,6 +222,11 @@ class Driver:
 
     # --- for the nodes of the tree ---
 
+    @property
+    def begun(self) -> bool:
+        """Whether an earlier turn has run the code."""
+        return self.position.committed > 0
+
     def patched(self, name: str) -> bool:
         """Return whether the code of a patch runs at this position of the log."""
         return self.position.patched(name)
@@ -230,6 +240,8 @@ class Driver:
                 return Group(self, parent, slot, Mode.SETTLED).begin(item.items, path, location)
             case list() | tuple():
                 return Group(self, parent, slot, Mode.ALL).begin(item, path, location)
+            case GeneratorType() if item.gi_code.co_name == "<genexpr>":
+                raise misused("The code yielded a generator expression. Yield a list: `[…]`", location)
             case GeneratorType():
                 branch = Branch(self, path, item, parent, slot)
                 self.ready.append((branch, 0, CallOutcome()))

@@ -9,6 +9,7 @@ import traceback
 from types import GeneratorType, TracebackType
 from typing import Any
 
+from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.tasks.requests.signatures import type_errors
 
 PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
@@ -68,6 +69,18 @@ def json_text(value: Any, name: str, bytes_max: int) -> str:
     return text
 
 
+def is_misuse(error: BaseException) -> bool:
+    """Return whether the kit refused a call of the code, for instance a command that cannot be.
+
+    A deployment can fix that, so the flow must not fail. A lock that was released is not one: code may handle it.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    in_kit = trace is not None and trace.tb_frame.f_code.co_filename.startswith(PACKAGE)
+    return in_kit and isinstance(error, Problem) and not isinstance(error, LeaseEnded)
+
+
 # --- locations ---
 
 
@@ -81,7 +94,7 @@ def location_of(code: Any) -> str:
 
 def location_of_error(trace: TracebackType | None) -> str:
     """Return the last frame of an error that is in the user's code."""
-    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(PACKAGE)]
+    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith((PACKAGE, "<"))]
     last = frames[-1] if frames else None
     return "" if last is None else _location(last.filename, last.lineno or 0, last.name)
 

@@ -12,9 +12,9 @@ from enum import Enum, auto
 from types import GeneratorType
 from typing import Any, Protocol
 
-from signalbox.core.problems import Problem
-from signalbox.flows.machine.commands import Command, HeldLock, RunningFlow, Settled, running
-from signalbox.flows.machine.failures import Cancelled, Stuck, failed, location_of, misused
+from signalbox.core.problems import BadArgument, Problem
+from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, First, HeldLock, RunningFlow, Settled, running
+from signalbox.flows.machine.failures import Cancelled, failed, is_misuse, location_of, misused
 from signalbox.mailboxes.model import CallOutcome
 
 CLOSES_MAX = 1_000
@@ -56,6 +56,11 @@ class Tree(RunningFlow, Protocol):
     pending: dict[str, "PendingCommand"]
     ready: deque[tuple[Any, int, CallOutcome]]
     branches: list["Branch"]
+
+    @property
+    def begun(self) -> bool:
+        """Whether an earlier turn has run the code."""
+        ...
 
     def patched(self, name: str) -> bool:
         """Return whether the code of a patch runs at this position of the log."""
@@ -125,13 +130,12 @@ class Branch:
         try:
             item = self._resume(outcome)
         except StopIteration as stop:
+            self._check_created(CONTINUE_AS_NEW)
             self._end(CallOutcome(stop.value))
         except (Problem, Cancelled) as error:
+            if is_misuse(error) and (self.tree.begun or not isinstance(error, BadArgument)):
+                raise failed(error) from error
             self._end(CallOutcome(raised=error))
-        except Stuck:
-            raise
-        except Exception as error:
-            raise failed(error) from error
         else:
             self._wait_for(item)
 
@@ -143,11 +147,16 @@ class Branch:
         error = outcome.exception()
         with running(self.tree):
             item = self._code.send(outcome.value) if error is None else self._code.throw(error)
-        for reference, name in self.tree.created:
-            if reference() is None:
-                detail = f"The code created a command and neither yielded nor sent it: {name}. Yield it, or remove it"
-                raise misused(detail, self.location)
+        self._check_created()
         return item
+
+    def _check_created(self, prefix: str = "") -> None:
+        """Raise `Stuck` for a command that the code has created since its last `yield`, and that it does not have."""
+        for reference, name in self.tree.created:
+            if reference() is None and name.startswith(prefix):
+                done, advice = ("returned", "Return") if name.startswith(CONTINUE_AS_NEW) else ("sent", "Yield")
+                forgotten = f"The code created a command and neither yielded nor {done} it: {name}"
+                raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
 
     def _wait_for(self, item: Any) -> None:
         path = f"{self.path}.{self._yields}" if self.path else str(self._yields)
@@ -249,7 +258,7 @@ class Group:
             return
         self._done[slot] = True
         if self._mode is Mode.FIRST:
-            self._decide(outcome if outcome.failed else CallOutcome((slot, outcome.value)))
+            self._decide(outcome if outcome.failed else CallOutcome(First((slot, outcome.value))))
             return
         self._results[slot] = _settled(outcome) if self._mode is Mode.SETTLED else outcome.value
         self._left -= 1

@@ -42,6 +42,7 @@ What a turn does with each message. A lease in a dropped result is released, unl
     result   a success of a pending command                applied
     result   a success of an earlier attempt               applied
     result   a failure of the current attempt, not last    retried
+    result   the task of the current attempt was given up  applied
     result   a failure of the current attempt, the last    applied
     result   a failure of an earlier attempt               dropped
     result   of an earlier execution                       dropped
@@ -63,7 +64,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of, wake_up
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
-from signalbox.core.problems import BadArgument, Problem, TooLarge
+from signalbox.core.problems import BadArgument, GaveUp, Problem, TooLarge
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Lock, Renew, Sleep, Step
@@ -192,7 +193,8 @@ class FlowTurn:
             self._drop(message)
             return
         command = self.driver.pending[path].command
-        if failed and isinstance(command, Step) and wait.attempt < command.attempts_max:
+        gave_up = failed and (message.outcome.error or {}).get("type") == GaveUp.slug()
+        if failed and not gave_up and isinstance(command, Step) and wait.attempt < command.attempts_max:
             self.pending[path] = replace(wait, attempt=wait.attempt + 1, scheduled_at=rfc3339(now))
             self.retried.add(path)
             return
