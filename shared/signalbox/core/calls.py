@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from signalbox.core.effects import Effect, Json
 from signalbox.core.limits import LIMITS
@@ -144,16 +144,23 @@ def _no_command(_: Any, __: str, ___: Mapping[str, Json]) -> Any:
     return None
 
 
-def _no_note(_: object, __: str) -> None:
+def _no_note(_: object, __: str, ___: object = None) -> None:
     return None
 
 
+class NoteCreated(Protocol):
+    """Record that a command was created, if a flow runs: one that is neither yielded nor sent is an error."""
+
+    def __call__(self, command: object, name: str, instead_of: object = None, /) -> None:
+        """`instead_of` is the command that this one is made from, which needs not be yielded any more."""
+        ...
+
+
 object_command: ObjectCommand = _no_command
-note_created: Callable[[object, str], None] = _no_note
-"""Record that a command was created, if a flow runs: one that is neither yielded nor sent is an error."""
+note_created: NoteCreated = _no_note
 
 
-def install_flow_hooks(command: ObjectCommand, note: Callable[[object, str], None]) -> None:
+def install_flow_hooks(command: ObjectCommand, note: NoteCreated) -> None:
     """Use these functions from now on."""
     global object_command, note_created
     object_command, note_created = command, note

@@ -1,7 +1,7 @@
 """Tasks of a user's function, and the calls of tasks that its code makes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -25,12 +25,11 @@ R = TypeVar("R")
 class Call(calls.Call):
     """A call of a task: an argument of a wait or a batch, or to `enqueue`."""
 
-    origin: "Call | None" = field(default=None, compare=False, repr=False)
-    """The call that this one is made from, which a flow has therefore not forgotten."""
-
     def after(self, delay_seconds: float) -> "Call":
         """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
-        return replace(calls.Call.after(self, delay_seconds), origin=self)
+        later = calls.Call.after(self, delay_seconds)
+        calls.note_created(later, f"{self.task}.call()", self)
+        return later
 
     def enqueue(
         self,

@@ -19,8 +19,6 @@ from signalbox.flows import service as flows_service
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ObjectCall, SubFlow
-from signalbox.flows.model import End, FlowAddress, FlowDefinition
-from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model import End, FlowAddress, FlowDefinition, Flows
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.storage import read_log
@@ -951,6 +949,8 @@ def test_resuming_a_running_flow_repeats_its_steps() -> None:
     shop.deliver(shop.take("turn"))
     shop.deliver(shop.take("charge"))
     assert shop.status("checkout")["log_length"] == 1
+
+
 def test_a_step_whose_task_was_given_up_is_not_run_again() -> None:
     def stubborn() -> Any:
         yield flow.step(step("work"), attempts_max=3)

@@ -84,8 +84,8 @@ def _object_command(address: ObjectAddress, method: str, arguments: Mapping[str,
     return created(command, f"objects(…).{method}()", frames=3)
 
 
-def _note_created(command: object, name: str) -> None:
-    created(command, name, frames=3)
+def _note_created(command: object, name: str, instead_of: object = None) -> None:
+    created(command, name, frames=3, instead_of=instead_of)
 
 
 def _refusal() -> Exception | None:

@@ -69,11 +69,16 @@ def running_flow(name: str) -> Any:
     return flow
 
 
-def created(command: Created, name: str, frames: int = 2) -> Created:
-    """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs."""
+def created(command: Created, name: str, frames: int = 2, instead_of: object = None) -> Created:
+    """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs.
+
+    `instead_of` is the command that it is made from.
+    """
     if (flow := _current.get()) is not None:
         caller = sys._getframe(frames)
         location = f"{caller.f_code.co_filename.rpartition('/')[2]}:{caller.f_lineno} in {caller.f_code.co_name}"
+        if instead_of is not None:
+            flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]
         flow.created.append((weakref.ref(command), f"{name} at {location}"))
     return command
 
