@@ -25,6 +25,7 @@ PAUSE_SECONDS = 0.5
 PAUSE_UNKNOWN_SECONDS = 5.0
 RETRY_SECONDS_MAX = 60.0
 TIMEOUT_SECONDS = 60.0
+GENERATE = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{account}:generateIdToken"
 SHOWN = 300  # characters of an unexpected answer
 
 Found = TypeVar("Found")
@@ -109,17 +110,44 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock
 
 
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
-    """Return a function that returns identity tokens for a URL; each is requested once, and valid for an hour."""
+    """Return a function that returns identity tokens for a URL; each is requested once, and valid for an hour.
+
+    gcloud has none for a service account that signed in by Workload Identity Federation, as in GitHub Actions: then
+    IAM generates it.
+    """
     kept: dict[str, str] = {}
 
     def token(url: str) -> str:
-        audience = [f"--audiences={url}"] if is_service_account(account) else []
-        key = url if audience else ""
+        key = url if is_service_account(account) else ""
         if key not in kept:
+            audience = [f"--audiences={url}"] if key else []
             outcome = run(("gcloud", "auth", "print-identity-token", *audience), folder=target.root)
-            if not outcome.ok:
+            if not outcome.ok and not key:
                 raise CommandFailed(outcome.error.strip())
-            kept[key] = outcome.text.strip()
+            kept[key] = outcome.text.strip() if outcome.ok else _generated(target, account, url, run, outcome.error)
         return kept[key]
 
     return token
+
+
+def _generated(target: Target, account: str, audience: str, run: Run, refusal: str) -> str:
+    """Return an identity token that IAM generates for an account which has an access token of its own.
+
+    Raises `CommandFailed`, with gcloud's `refusal` to print one.
+    """
+    access = run(("gcloud", "auth", "print-access-token"), folder=target.root)
+    if not access.ok:
+        raise CommandFailed(access.error.strip())
+    headers = {"Authorization": f"Bearer {access.text.strip()}"}
+    body = {"audience": audience, "includeEmail": True}
+    try:
+        with http_client.client(TIMEOUT_SECONDS) as http:
+            answer = http.post(GENERATE.format(account=account), json=body, headers=headers)
+    except httpx.HTTPError as error:
+        raise CommandFailed(f"{refusal.strip()}\nIAM could not be asked for a token either: {error}") from error
+    if not answer.is_success:
+        raise CommandFailed(
+            f"{refusal.strip()}\nIAM generates no token for {account} either, which needs "
+            f"roles/iam.serviceAccountOpenIdTokenCreator on itself: {answer.status_code} {answer.text[:SHOWN]}"
+        )
+    return str(answer.json()["token"])

@@ -1,6 +1,8 @@
 """A deployment in memory, on a clock of its own: what the smoke test calls, with the delays of a real one.
 
-Its flags say what works; `known_at` is when it knows its callers, `fires_at` when its trigger begins to see changes.
+Its flags say what works; `known_at` is when it knows its callers, `fires_at` when its trigger begins to see changes. If
+`federated` names an account, its calls need identity tokens that IAM's credentials API has generated for it, since
+gcloud has none for an account that signed in by Workload Identity Federation.
 """
 
 import json
@@ -12,8 +14,10 @@ from typing import Any
 import httpx
 
 from signalbox_infra.deploy import smoke
+from tests.infra.deploy.gcloud import TOKEN
 
 Body = dict[str, Any]
+GENERATED = "generated for "
 
 
 @dataclass
@@ -26,6 +30,7 @@ class Deployment:
     excludes: bool = True
     known_at: float = 0.0
     fires_at: float = 0.0
+    federated: str = ""
     kept: dict[str, Body] = field(default_factory=dict)
     put: list[str] = field(default_factory=list)
     seen: dict[str, Body] = field(default_factory=dict)
@@ -37,6 +42,12 @@ class Deployment:
         return self
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.host == "iamcredentials.googleapis.com":
+            return self._generated(request)
+        function = f"{request.url.scheme}://{request.url.host}/{request.url.path.split('/')[1]}"
+        signed = request.headers.get("Authorization") == f"Bearer {GENERATED}{function}"
+        if self.federated and not signed and "Authorization" in request.headers:
+            return httpx.Response(401, text="<html>Unauthorized</html>")
         if self.now() < self.known_at:
             return httpx.Response(403, text="<html>Forbidden</html>")
         if self.private and "Authorization" not in request.headers:
@@ -46,6 +57,17 @@ class Deployment:
         answer: Callable[[str, Any], Any] = getattr(self, f"{request.method}_{kind}".replace("-", "_").lower())
         answered = answer(rest, json.loads(request.content or b"null"))
         return httpx.Response(404) if answered is None else httpx.Response(200, json=answered)
+
+    def _generated(self, request: httpx.Request) -> httpx.Response:
+        """Answer as `generateIdToken` does."""
+        path = f"/v1/projects/-/serviceAccounts/{self.federated}:generateIdToken"
+        if (request.method, request.url.path) != ("POST", path):
+            return httpx.Response(404, json={"error": {"code": 404, "message": "Not found; Gaia id not found"}})
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return httpx.Response(401, json={"error": {"code": 401, "status": "UNAUTHENTICATED"}})
+        body = json.loads(request.content)
+        assert body["includeEmail"] is True, "Cloud Run refuses a token without the account's address"
+        return httpx.Response(200, json={"token": GENERATED + body["audience"]})
 
     def put_documents(self, key: str, body: Body) -> Body:
         if self.follows and self.now() >= self.fires_at:

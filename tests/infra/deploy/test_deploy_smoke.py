@@ -8,7 +8,7 @@ import pytest
 from signalbox_infra import http_client
 from signalbox_infra.deploy import deployment_client, smoke, target
 from signalbox_infra.deploy.clock import Clock
-from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
 from tests.infra.deploy.deployment import Deployment
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
@@ -31,14 +31,27 @@ class VirtualClock:
         self.at += seconds
 
 
-def smoked(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script) -> tuple[list[str], float]:
+DEPLOYER = f"signalbox-deployer@{PROJECT}.iam.gserviceaccount.com"
+FEDERATED = {
+    "gcloud auth print-identity-token --audiences": Outcome(
+        1,
+        error="ERROR: (gcloud.auth.print-identity-token) Invalid account type for `--audiences`. "
+        "Requires valid service account.",
+    )
+}
+"""What gcloud answers an account that signed in by Workload Identity Federation, as in GitHub Actions."""
+
+
+def smoked(
+    monkeypatch: pytest.MonkeyPatch, deployment: Deployment, script: Script, account: str = ACCOUNT
+) -> tuple[list[str], float]:
     """Run the smoke test in no time; return its lines, and how long it would have taken."""
     clock = VirtualClock()
     deployment.now = clock.now
     transport = httpx.MockTransport(deployment)
     monkeypatch.setattr(http_client, "client", lambda *_: httpx.Client(transport=transport))
     said: list[str] = []
-    site = smoke.Site(DEV, "http://x/", ACCOUNT, script, Clock(clock.now, clock.sleep))
+    site = smoke.Site(DEV, "http://x/", account, script, Clock(clock.now, clock.sleep))
     passed = smoke.passes(site, said.append)
     assert passed == (not any(line.startswith("  FAILED") for line in said))
     return said, clock.at
@@ -113,6 +126,26 @@ def test_a_person_has_one_token_and_a_service_account_one_for_each_function() ->
         assert {token(url) for url in urls} == {"a-token"}
     assert person.asked == ["gcloud auth print-identity-token"]
     assert program.asked == [f"gcloud auth print-identity-token --audiences={url}" for url in urls[:2]]
+
+
+def test_a_deployment_from_github_actions_is_tested_with_tokens_that_iam_generates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script(**FEDERATED)
+    lines, _ = smoked(monkeypatch, Deployment(federated=DEPLOYER), script, DEPLOYER)
+    assert [line for line in lines if line.startswith("  FAILED")] == []
+    assert len(lines) > 5
+    asked = [call for call in script.asked if "print-identity-token" in call]
+    assert len(asked) == len(set(asked)), "each function's token is requested once"
+
+
+def test_an_account_without_the_right_to_its_tokens_is_told_which_right_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport = httpx.MockTransport(Deployment(federated="another@p.example"))
+    monkeypatch.setattr(http_client, "client", lambda *_: httpx.Client(transport=transport))
+    with pytest.raises(CommandFailed, match=r"Invalid account type(.|\n)*serviceAccountOpenIdTokenCreator(.|\n)*404"):
+        tokens(DEV, DEPLOYER, Script(**FEDERATED))("https://x/documents")
 
 
 def test_without_a_token_gclouds_own_message_is_reported() -> None:
