@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from signalbox.adapters.firestore import store as adapters_store
-from signalbox.adapters.firestore.errors import of_read, of_write
+from signalbox.adapters.firestore.messages import of_read, of_write
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.core.ports import AlreadyExists, Change, Must, Put, Query, RecordMissing, Stale
 from signalbox.core.problems import BadQuery, BadValue, TooLarge, Unavailable

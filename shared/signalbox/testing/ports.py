@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from signalbox.adapters.firestore.errors import needs_index
+from signalbox.adapters.firestore.messages import needs_index
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Budget, OutOfTime, Query, Snapshot, Store
 from signalbox.core.problems import Problem

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from signalbox.adapters.firestore.errors import refused_query
+from signalbox.adapters.firestore.messages import refused_query
 from signalbox.catalogue import reading
 from signalbox.core import queries as core_queries
 from signalbox.core.ports import Put, Query, Snapshot

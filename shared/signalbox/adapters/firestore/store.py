@@ -22,21 +22,19 @@ from google.cloud.firestore_v1.types import firestore as types
 from grpc import StatusCode
 
 from signalbox.adapters.clock import random_id
-from signalbox.adapters.firestore.errors import (
+from signalbox.adapters.firestore.messages import (
     MissingIndex,
     code_numbered,
     code_of,
+    count_message,
+    matching_records,
     of_query,
     of_read,
     of_write,
-    refused_query,
-)
-from signalbox.adapters.firestore.messages import (
-    count_message,
-    matching_records,
     parent_of,
     query_message,
     records_by_name,
+    refused_query,
     write_message,
     write_result,
 )
