@@ -107,6 +107,24 @@ def test_an_import_that_the_cloud_resolves_is_accepted(project: Project, main: s
     check(load(root / "infra/catalogue.yaml").functions["one"], root)
 
 
+@pytest.mark.parametrize(
+    ("main", "complaint"),
+    [
+        (
+            'from signalbox import Function\n\napp = Function("oen")\none = app.entry_point()\n',
+            'one: main.py:3 makes Function("oen"): write Function("one"), its name in the catalogue',
+        ),
+        (
+            'import signalbox\n\napp = signalbox.Function("one")\n',
+            "one: main.py defines no one, which the platform calls: end it with  one = app.entry_point()",
+        ),
+    ],
+    ids=["another name", "no entry point"],
+)
+def test_a_function_that_is_not_served_under_its_name_is_refused(project: Project, main: str, complaint: str) -> None:
+    assert complaint in refusal(project({"functions/one/main.py": main}))
+
+
 def declared(project: Project, entry: str, body: str = "...") -> Path:
     return project(
         {

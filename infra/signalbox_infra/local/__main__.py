@@ -1,7 +1,8 @@
 """Serve all functions on this machine until Ctrl-C: ``python -m signalbox_infra.local``, or ``make dev``.
 
 Code and catalogue are reloaded when they change. ``PORT`` is the port for people (8080). ``DATA=folder`` keeps
-documents, queues and events for the next start. ``LOG=json`` writes the log as JSON lines. ``CHAOS=twice=0.1,late=0.1``
+documents, queues and events for the next start. ``LOG=json`` writes the log as JSON lines, ``LOG=full`` whole
+tracebacks. ``CHAOS=twice=0.1,late=0.1``
 injects faults into queues and events. ``SIGNALBOX_STORE=embedded`` runs without Google's Firestore emulator.
 """
 
@@ -12,19 +13,25 @@ from pathlib import Path
 
 from rich.console import Console
 
+from signalbox.adapters.settings import EMBEDDED
 from signalbox.catalogue.reading import CatalogueError
+from signalbox_infra.local import chaos
 from signalbox_infra.local.logs.follower import LogFollower
 from signalbox_infra.local.logs.terminal import Terminal
+from signalbox_infra.local.logs.tracebacks import cut
 from signalbox_infra.local.reloading.dev_loop import DevLoop
 from signalbox_infra.local.stack import Stack, StackError
+
+PORT_MAX = 65_535
+STORES = ("", EMBEDDED)
 
 FOLDER = Path(__file__).resolve().parents[3] / ".local"
 
 
 def main() -> int:
     port = os.environ.get("PORT", "8080")
-    if not port.isdecimal():
-        sys.stderr.write(f"PORT must be a number, not {port!r}\n")
+    if error := _refused(port):
+        sys.stderr.write(f"{error}\n")
         return 2
     try:
         with contextlib.suppress(KeyboardInterrupt), _stack(int(port)) as stack:
@@ -32,10 +39,27 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"{error.strerror or error}\n")
         return 1
-    except (StackError, CatalogueError) as error:
+    except StackError as error:
+        trace = error.trace if os.environ.get("LOG") == "full" else cut(error.trace)
+        sys.stderr.write(f"{error}\n{trace}".rstrip() + "\n")
+        return 1
+    except CatalogueError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+def _refused(port: str) -> str:
+    """Return what is wrong with the variables of the command line, or an empty text."""
+    if not port.isdecimal() or not 1 <= int(port) <= PORT_MAX:
+        return f"PORT must be a number from 1 to {PORT_MAX}, not {port!r}"
+    if (store := os.environ.get("SIGNALBOX_STORE", "")) not in STORES:
+        return f"SIGNALBOX_STORE is {store!r}: set it to {EMBEDDED}, or unset it to use the Firestore emulator"
+    try:
+        chaos.parse(os.environ.get("CHAOS", ""))
+    except ValueError as error:
+        return f"CHAOS is {os.environ['CHAOS']!r}: {error}. Write CHAOS=twice=0.1,late=0.1"
+    return ""
 
 
 def _stack(port: int) -> Stack:
@@ -44,7 +68,8 @@ def _stack(port: int) -> Stack:
 
 
 def _serve(stack: Stack) -> None:
-    terminal = Terminal(Console(highlight=False, markup=False, emoji=False), os.environ.get("LOG") == "json")
+    log = os.environ.get("LOG", "")
+    terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
     follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
     loop = DevLoop(stack, terminal.announce)
     loop.start()

@@ -19,6 +19,7 @@ from signalbox.core.names import ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, OBJECT
 from signalbox_infra.packaging.imports import PackagingError, parsed
 
 KIT = "signalbox"
+MAIN = "main.py"
 SEMAPHORE_QUEUES = (ADMIT_QUEUE, TASKS_QUEUE)
 BATCH_QUEUES = (BATCHES_QUEUE, TASKS_QUEUE)
 OBJECT_QUEUES = (OBJECTS_QUEUE, TASKS_QUEUE)
@@ -61,6 +62,10 @@ class Usage:
     flows: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
     never_run: Sequence[str] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+    """The names that ``Function("NAME")`` is given."""
+    main_names: frozenset[str] | None = None
+    """The names that ``main.py`` defines, one of which is the entry point; None: reading cannot follow."""
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
@@ -71,6 +76,8 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     flows: dict[str, str] = {}
     rules: dict[str, str] = {}
     never_run: list[str] = []
+    named: dict[str, str] = {}
+    main_names: frozenset[str] | None = None
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
@@ -80,8 +87,10 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         flows = {**module.flows(), **flows}
         rules = {**module.rules(), **rules}
         never_run += module.never_run()
+        named = {**module.named_functions(), **named}
+        main_names = module.names() if path == MAIN else main_names
         complete = complete and not module.makes_tasks_otherwise()
-    return Usage(tasks, queues, complete, objects, flows, rules, never_run)
+    return Usage(tasks, queues, complete, objects, flows, rules, never_run, named, main_names)
 
 
 def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
@@ -103,6 +112,12 @@ def check_declared(function: Function, usage: Usage) -> None:
 def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     yield from usage.never_run
     entry = f"in the catalogue, functions.{function.name}, write"
+    for name, where in usage.named.items():
+        if name != function.name:
+            yield f'{where} makes Function("{name}"): write Function("{function.name}"), its name in the catalogue'
+    if usage.main_names is not None and function.name not in usage.main_names:
+        line = f"{function.name} = app.entry_point()"
+        yield f"{MAIN} defines no {function.name}, which the platform calls: end it with  {line}"
     for name, where in list({**usage.flows, **usage.objects, **usage.tasks}.items())[:1]:
         if "queue" not in function.invoked_by:
             yield f"{where} declares {name}: {entry}  invoked_by: {_list([*function.invoked_by, 'queue'])}"
@@ -163,6 +178,26 @@ class _Module:
     def flows(self) -> dict[str, str]:
         """Return the places of the generators decorated as flows."""
         return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_flow(node)}
+
+    def named_functions(self) -> dict[str, str]:
+        """Return the places of ``Function("NAME")``, by the names."""
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) == "Function")
+        named = ((call.args[0], call) for call in calls if call.args)
+        return {
+            name.value: f"{self._path}:{call.lineno}"
+            for name, call in named
+            if isinstance(name, ast.Constant) and isinstance(name.value, str)
+        }
+
+    def names(self) -> frozenset[str] | None:
+        """Return the names that the module may define, anywhere; None if a ``*`` import may define others."""
+        imports = (node for node in self._nodes if isinstance(node, ast.Import | ast.ImportFrom))
+        aliases = [alias for node in imports for alias in node.names]
+        if any(alias.name == "*" for alias in aliases):
+            return None
+        stored = {node.id for node in self._nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        defined = (node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        return frozenset(stored | {node.name for node in defined} | {alias.asname or alias.name for alias in aliases})
 
     def rules(self) -> dict[str, str]:
         """Return the places of the rules, by the names of the flows and classes for which they decide."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from signalbox.catalogue.cron import cron_error
 from signalbox.core import queries
 from signalbox.core.calls import Call
 from signalbox.core.names import CALL_OBJECT
@@ -239,7 +240,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
-        refuse(len(self.cron.split()) != 5, f"cron is {self.cron!r}; it takes five fields")
+        refuse(bool(error := cron_error(self.cron)), f"cron is {self.cron!r}; {error}")
         refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
         refuse(bool(self.arguments) and not self.task, "arguments are those of a task: name the task, too")
         if self.task:

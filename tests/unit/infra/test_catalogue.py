@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from signalbox.catalogue.cron import cron_error
 from signalbox.catalogue.reading import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
 from signalbox.core.queries import Index, IndexField
 from signalbox.history.model import HistoryRule
@@ -357,6 +358,11 @@ def index(**changes: Any) -> dict[str, Any]:
         (schedule(arguments={"deep": True}), r"schedules\.nightly: arguments are those of a task"),
         (schedule(task="sweep"), r"schedules\.nightly: tidy has no task 'sweep'; its tasks: none"),
         (schedule(cron="daily"), r"schedules\.nightly: cron is 'daily'"),
+        (schedule(cron="0 25 * * *"), r"cron is '0 25 \* \* \*'; the hour '25' is not from 0 to 23"),
+        (schedule(cron="0 6 * * fry"), r"the day of the week 'fry' is not from 0 to 6"),
+        (schedule(cron="*/0 * * * *"), r"the step of '\*/0' must be at least 1"),
+        (schedule(cron="0 9-6 * * *"), r"the hour range '9-6' ends before it starts"),
+        (schedule(cron="0 6 ? * *"), r"'\?' is not a day of the month"),
         (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
         (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must lie between"),
         (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
@@ -385,3 +391,8 @@ def test_a_key_given_twice_is_refused_with_its_line(root: Path) -> None:
     file.write_text("queues: {}\nfunctions: {}\nqueues: {}\n")
     with pytest.raises(CatalogueError, match=r"catalogue\.yaml: line 1: given twice: queues"):
         load(file)
+
+
+@pytest.mark.parametrize("cron", ["0 3 * * *", "*/15 8-18/2 1,15 jan-MAR mon-fri", "59 23 31 12 6", "* * * * *"])
+def test_a_cron_expression_that_the_scheduler_takes_is_accepted(cron: str) -> None:
+    assert not cron_error(cron)

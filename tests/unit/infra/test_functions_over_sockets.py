@@ -101,3 +101,11 @@ def test_what_another_sites_page_sends_is_403_and_nothing_is_stored(server: tupl
     status, _ = exchange(server, b"PUT /documents/page HTTP/1.1\r\n" + headers + LENGTH % len(BODY) + b"\r\n" + BODY)
     assert status == 403
     assert get(server, b"/documents/page") == 404
+
+
+def test_a_task_of_a_function_that_the_catalogue_does_not_have_becomes_a_failure(server: tuple[str, int]) -> None:
+    body = b'{"operation": "operation-1", "task": "printed", "payload": {}}'
+    head = b"POST /pres/tasks/printed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    queue = b"X-CloudTasks-QueueName: tasks\r\nConnection: close\r\n"
+    assert exchange(server, head + queue + LENGTH % len(body) + b"\r\n" + body)[0] == 204
+    assert get(server, b"/failures/operation-1") == 200

@@ -9,15 +9,39 @@ import pytest
 from rich.console import Console
 
 from signalbox_infra.local.logs.terminal import KIND_FOLDED, Terminal
+from signalbox_infra.local.logs.tracebacks import ROOT, cut, summary
 from signalbox_infra.local.services.command_lines import READY
 
 HANDLED: dict[str, Any] = {"message": "handled", "severity": "INFO", "status": 200, "milliseconds": 12.3, "writes": 0}
 
 
-def shown(*lines: object, service: str = "functions", colour: bool = False, machine: bool = False) -> str:
+OF_THE_KIT = f'''Traceback (most recent call last):
+  File "{ROOT}/shared/signalbox/adapters/http/tasks.py", line 96, in _response
+    invocation.handle(request)
+    ~~~~~~~~~~~~~~~~~^^^^^^^^^
+  File "{ROOT}/albums/main.py", line 24, in thumbnail
+    raise OSError("no disk")
+OSError: no disk
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/concurrent/futures/thread.py", line 58, in run
+    result = self.fn(*self.args, **self.kwargs)
+  File "{ROOT}/.venv/lib/python3.11/site-packages/flask/app.py", line 1, in f
+    f()
+RuntimeError: worker ended
+'''
+
+OF_REGISTER = f'  File "{ROOT}/shared/signalbox/functions.py", line 145, in register\nValueError: two tasks'
+
+
+def shown(
+    *lines: object, service: str = "functions", colour: bool = False, machine: bool = False, full: bool = False
+) -> str:
     """Return what is written for lines, given as text or as values of JSON."""
     file = io.StringIO()
-    terminal = Terminal(Console(file=file, force_terminal=colour, width=200, highlight=False), machine)
+    terminal = Terminal(Console(file=file, force_terminal=colour, width=200, highlight=False), machine, full)
     terminal.show([(service, line if isinstance(line, str) else json.dumps(line)) for line in lines])
     return file.getvalue()
 
@@ -78,6 +102,73 @@ def test_an_exception_is_shown_in_full_and_in_colour_on_a_terminal_only() -> Non
     assert "KeyError: 'missing'" in plain
     assert "\x1b[" not in plain
     assert "\x1b[" in coloured
+
+
+def test_a_traceback_has_the_users_frames_only() -> None:
+    assert cut(OF_THE_KIT).splitlines() == [
+        "Traceback (most recent call last; LOG=full shows 3 frames of the kit and of packages too):",
+        '  File "albums/main.py", line 24, in thumbnail',
+        '    raise OSError("no disk")',
+        "OSError: no disk",
+        "",
+        "The above exception was the direct cause of the following exception:",
+        "",
+        "RuntimeError: worker ended",
+    ]
+
+
+def test_a_traceback_without_a_frame_of_the_users_is_whole() -> None:
+    of_kit_only = OF_THE_KIT.replace("albums/", "functions/documents/")
+    assert cut(of_kit_only) == of_kit_only
+
+
+@pytest.mark.parametrize(
+    ("trace", "said"),
+    [
+        (
+            f'  File "{ROOT}/press/main.py", line 9, in <module>\n    @app.task\n{OF_REGISTER}',
+            "press/main.py:9: ValueError: two tasks",
+        ),
+        (
+            OF_REGISTER,
+            "shared/signalbox/functions.py:145: ValueError: two tasks",
+        ),
+        ("", "unknown error"),
+    ],
+    ids=["the user's line", "the kit's, where there is no other", "nothing"],
+)
+def test_a_load_error_is_summed_up_at_the_users_line(trace: str, said: str) -> None:
+    assert summary(trace) == said
+
+
+UNHANDLED: dict[str, Any] = {
+    "message": "unhandled exception",
+    "severity": "ERROR",
+    "function": "albums",
+    "kind": "task",
+    "task_name": "thumbnail",
+    "id": "paris/0",
+    "exception": OF_THE_KIT,
+}
+
+
+def test_a_traceback_is_headed_by_what_ran_and_is_shown_once() -> None:
+    first, again = ({**UNHANDLED, "attempt": attempt, "time": f"2026-01-01T12:00:0{attempt}Z"} for attempt in (1, 2))
+    lines = shown(first, again, {**again, "function": "other"}).splitlines()
+    assert "error   albums.thumbnail paris/0, attempt 1: unhandled exception" in lines[0]
+    assert "albums.thumbnail paris/0, attempt 2: unhandled exception  RuntimeError: worker ended" in lines[9]
+    assert lines[9].endswith(":00:01)")
+    assert len(lines) == 9 + 1 + 9
+
+
+def test_a_refusal_of_the_kits_has_no_traceback() -> None:
+    refusal = {**UNHANDLED, "problem": "unknown-task", "exception": OF_REGISTER}
+    assert len(shown(refusal).splitlines()) == 1
+    assert len(shown({**refusal, "exception": OF_THE_KIT}).splitlines()) == 9
+
+
+def test_log_full_shows_every_frame_every_time() -> None:
+    assert shown(UNHANDLED, UNHANDLED, full=True).count("shared/signalbox") == 2
 
 
 def test_many_lines_of_one_kind_at_once_are_folded_but_not_one_that_failed() -> None:

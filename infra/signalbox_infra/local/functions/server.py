@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.wrappers import Request
 
+from signalbox import Function
 from signalbox.adapters import runtime
 from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.responses import Response, problem_response, response_of
@@ -92,6 +93,13 @@ def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
     return in_its_place
 
 
+def _unknown(environ: "WSGIEnvironment") -> "WSGIApplication":
+    """Return an application that gives up a task of a function that the catalogue does not have (any more)."""
+    segment, _, rest = environ["PATH_INFO"].lstrip("/").partition("/")
+    app = platform.application(Function(segment.replace("-", "_")))
+    return lambda inner, start_response: app({**inner, "PATH_INFO": f"/{rest}"}, start_response)
+
+
 def _index(catalogue: Catalogue) -> "WSGIApplication":
     segments = [function.segment for function in catalogue.functions.values() if "people" in function.invoked_by]
     console = local_console(catalogue)
@@ -106,6 +114,8 @@ def _index(catalogue: Catalogue) -> "WSGIApplication":
                 return response_of(Response(200, listed))(environ, start_response)
             if page := api_page(request) or console.answer(request):
                 return page(environ, start_response)
+        if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
+            return _unknown(environ)(environ, start_response)
         refusal = NotFound("No function at this address; GET / lists those for people")
         return problem_response(refusal)(environ, start_response)
 

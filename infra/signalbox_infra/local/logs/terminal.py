@@ -1,4 +1,6 @@
-"""Show log lines to a person: one line a request, task and event, prints under their function's name, tracebacks whole.
+"""Show log lines to a person: one line a request, task and event, and prints under their function's name.
+
+A traceback is cut to the user's frames, below a line with what ran; one that repeats the last is not shown again.
 
 The input are the JSON lines of the functions' log, and the plain lines of the other services. Colours only on a
 terminal; ``LOG=json`` passes everything on as it is.
@@ -17,11 +19,14 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from signalbox_infra.local.functions.request_labels import CONSOLE
+from signalbox_infra.local.logs.tracebacks import cut, has_own_frame
 from signalbox_infra.local.services.command_lines import READY
 
 SHOWN_OF_A_KIND = 3
 KIND_FOLDED = 10
 """Lines of one kind that come at once and all went well: beyond so many, the first few stand for them."""
+
+TRACES_REMEMBERED = 50
 
 LABELS = ("kind", "path", "method", "id", "task_name", "attempt", "page")
 CHANGES = ("writes", "deletes", "tasks")
@@ -35,11 +40,13 @@ Line = tuple[str, str]
 
 
 class Terminal:
-    """Writes to a console. `machine` is the form of ``LOG=json``."""
+    """Writes to a console. `machine` is the form of ``LOG=json``; `full` is ``LOG=full``: all frames, every time."""
 
-    def __init__(self, console: Console, machine: bool = False) -> None:
+    def __init__(self, console: Console, machine: bool = False, full: bool = False) -> None:
         self._console = console
         self._machine = machine
+        self._full = full
+        self._traces_shown: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
     def announce(self, text: str, trace: str = "") -> None:
@@ -49,7 +56,8 @@ class Terminal:
                 self._raw(json.dumps({"severity": "NOTICE", "message": text, "exception": trace}))
                 return
             self._write(Text(text, style="bold red" if text.startswith("not ") else "bold green"))
-            self._traceback(trace)
+            self._traceback(trace if self._full else cut(trace))
+            self._traces_shown.clear()
 
     def show(self, lines: Iterable[Line]) -> None:
         """Write lines that came at once."""
@@ -90,10 +98,26 @@ class Terminal:
         style = "bold red" if severity == "ERROR" else "yellow" if severity == "WARNING" else "dim"
         values = {name: value for name, value in entry.items() if name not in NOT_SHOWN and "/" not in name}
         trace = str(values.pop("exception", ""))
-        told = "  ".join(f"{name}={value}" for name, value in values.items() if value not in ("", None))
-        who = entry.get("function") or entry.get("service", "")
-        self._write(Text(f"{_clock(entry)} {severity.lower():7} {who}: {message}  {told}".rstrip(), style=style))
-        self._traceback(trace)
+        is_refusal = "problem" in entry and not has_own_frame(trace)  # its detail says all
+        trace = trace if self._full else "" if is_refusal else cut(trace)
+        earlier = self._shown_before(entry, trace)
+        shown = [f"{name}={value}" for name, value in values.items() if value not in ("", None)]
+        shown += [f"{trace.strip().splitlines()[-1]}  (traceback: {earlier})"] if earlier else []
+        said = f"{_clock(entry)} {severity.lower():7} {_subject(entry)}: {message}  {'  '.join(shown)}"
+        self._write(Text(said.rstrip(), style=style))
+        self._traceback("" if earlier else trace)
+
+    def _shown_before(self, entry: Mapping[str, Any], trace: str) -> str:
+        """Return when this traceback of the same function was shown, or an empty text; then it is shown now."""
+        if not trace or self._full:
+            return ""
+        key, now = (str(entry.get("function", "")), trace), _clock(entry)
+        if key in self._traces_shown:
+            return self._traces_shown[key]
+        while len(self._traces_shown) >= TRACES_REMEMBERED:
+            del self._traces_shown[next(iter(self._traces_shown))]
+        self._traces_shown[key] = now.strip() or "above"
+        return ""
 
     def _traceback(self, trace: str) -> None:
         if trace:
@@ -145,6 +169,14 @@ def request_line(entry: Mapping[str, Any]) -> Text:
     if kind == "schedule" and entry.get("function") == "sweep":
         line.append("  " + ", ".join(f"{entry[name]} {name}" for name in CHANGES if entry.get(name)), style="dim")
     return line
+
+
+def _subject(entry: Mapping[str, Any]) -> str:
+    """Return what wrote a message: the request, task or event that ran, and its attempt; else a function or service."""
+    if "kind" not in entry:
+        return str(entry.get("function") or entry.get("service", ""))
+    what = f"{entry.get('method', '')} {_what(entry, str(entry['kind']))}".strip()
+    return f"{what}, attempt {attempt}" if (attempt := entry.get("attempt", 0)) else what
 
 
 def _what(entry: Mapping[str, Any], kind: str) -> str:

@@ -8,11 +8,9 @@ The other services restart only if the catalogue has changed what they are start
 disk, so nothing is lost.
 """
 
-import re
-from collections.abc import Iterator
-
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.reading import Catalogue, CatalogueError
+from signalbox_infra.local.logs.tracebacks import summary
 from signalbox_infra.local.reloading.source_errors import source_errors
 from signalbox_infra.local.services.child import LIBRARY, ROOT, Service
 from signalbox_infra.local.services.command_lines import services
@@ -22,7 +20,6 @@ from signalbox_infra.packaging.checks import check_all
 from signalbox_infra.packaging.imports import PackagingError
 
 FUNCTIONS = "functions"
-FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
 class NotReloaded(Exception):
@@ -58,22 +55,6 @@ def checked_catalogue(layout: StackLayout) -> Catalogue:
     except (CatalogueError, PackagingError, OSError) as error:
         raise NotReloaded(str(error)) from error
     return catalogue
-
-
-def summary(trace: str) -> str:
-    """Return the last line of a traceback behind the last place in the project's own files."""
-    lines = trace.strip().splitlines() or ["unknown error"]
-    places = list(_own_places(trace))
-    return f"{places[-1]}: {lines[-1]}" if places else lines[-1]
-
-
-def _own_places(trace: str) -> Iterator[str]:
-    for found in FRAME.finditer(trace):
-        file = found["file"].removeprefix(f"{ROOT}/")
-        if not file.startswith(
-            (".venv", "infra/signalbox_infra/local", "shared/signalbox/testing", "<", "/usr", "/opt")
-        ):
-            yield f"{file}:{found['line']}"
 
 
 def _update(service: Service, supervisor: Supervisor) -> None:

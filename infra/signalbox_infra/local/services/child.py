@@ -13,6 +13,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from signalbox_infra.local import processes
+from signalbox_infra.local.logs.tracebacks import summary
 
 READY_SECONDS_MAX = 60
 DEATHS_MAX = 10
@@ -31,7 +32,14 @@ log = logging.getLogger("signalbox")
 
 
 class StackError(Exception):
-    """The local stack cannot run. The message names the service and ends with its log."""
+    """The local stack cannot run. The message names the service and ends with its log.
+
+    `trace` is the traceback of functions that do not load, or empty.
+    """
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
 
 
 def _serving(_: int) -> str:
@@ -181,7 +189,7 @@ class Child:
     def _died(self, process: Popen[bytes]) -> None:
         processes.kill(process)  # what it started may still run
         if not self.prepared and (error := self.service.load_error(process.pid)):
-            raise StackError(error)  # it would be the same the next time
+            raise StackError(f"not started: {summary(error)}", error)  # it would be the same the next time
         self.false_starts += not self.prepared
         self.process, self.prepared = None, False
         now = time.monotonic()

@@ -49,7 +49,7 @@ class Supervisor:
     def check(self) -> None:
         """Raise the `StackError` that has ended the stack, if one has."""
         if self._error is not None:
-            raise StackError(str(self._error)) from self._error
+            raise StackError(str(self._error), getattr(self._error, "trace", "")) from self._error
 
     def wait(self) -> None:
         """Wait until a service fails permanently. Raises its `StackError`."""

@@ -3,6 +3,7 @@
 Every entry point (`routes`, `tasks`, `events`) uses `logged_request`, so each request writes exactly one such line.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from signalbox.adapters.meter import measure
 from signalbox.core import identity
 
 STATUS_UNHANDLED = 500
+
+SERVED_NAME = "FUNCTION_TARGET"
+"""The variable in which the framework, here and in the cloud, has the name of the entry point that it serves."""
 
 AnyEntryPoint = TypeVar("AnyEntryPoint", bound=Callable[..., object])
 
@@ -44,8 +48,14 @@ def logged_request(function: str, headers: Headers, **labels: object) -> Iterato
 
 
 def entry_point(function: str, entry: AnyEntryPoint) -> AnyEntryPoint:
-    """Name an entry point after its function. If this process serves it, import what its first request needs."""
+    """Name an entry point after its function. If this process serves it, import what its first request needs.
+
+    Raises `ValueError` if the function is served under another name than its own: its tasks would not reach it.
+    """
     entry.__name__ = entry.__qualname__ = function
     if flask.has_app_context():  # the framework is loading the function; a test only imports it
+        served = os.environ.get(SERVED_NAME, function)
+        if served != function:
+            raise ValueError(f'Function("{function}") is served as {served}: write Function("{served}")')
         runtime.load()
     return entry

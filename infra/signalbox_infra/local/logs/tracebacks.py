@@ -1,0 +1,77 @@
+"""Cut a traceback, given as text, to the frames of the user's own code.
+
+A frame of the kit, of an installed package or of Python's library says nothing to the author of a function. A traceback
+without any frame of the user's is an error of the kit or of the project's setup, and is left whole.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[4]
+
+FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)')
+BELOW_A_FRAME = ("    ", "  [Previous line repeated")
+START = "Traceback (most recent call last):"
+
+KIT = ("shared/signalbox/", "infra/signalbox_infra/", "functions/", ".venv/")
+"""The kit's folders in the project."""
+
+NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python3\.\d+/|^/workspace/signalbox/")
+"""Files outside the project that are not the user's: modules without a file, packages, the library in a container."""
+
+
+def is_own(file: str) -> bool:
+    """Return whether a file is the user's own code."""
+    inside = file.removeprefix(f"{ROOT}/")
+    return not inside.startswith(KIT) if inside != file else not NOT_OWN.search(file)
+
+
+def cut(trace: str) -> str:
+    """Return a traceback without the frames of other code than the user's; whole if it has none of the user's."""
+    lines = trace.splitlines()
+    files = _files(lines)
+    left_out = len(files) - sum(map(is_own, files))
+    if left_out in (0, len(files)):
+        return trace
+    frames = "frame" if left_out == 1 else "frames"
+    start = f"Traceback (most recent call last; LOG=full shows {left_out} {frames} of the kit and of packages too):"
+    kept = [line.replace(f'"{ROOT}/', '"') if FRAME.match(line) else line for line in _own_lines(lines)]
+    if START in kept:
+        kept[kept.index(START)] = start
+    return "\n".join(kept)
+
+
+def has_own_frame(trace: str) -> bool:
+    """Return whether a frame of a traceback is the user's."""
+    return any(map(is_own, _files(trace.splitlines())))
+
+
+def _files(lines: list[str]) -> list[str]:
+    return [found["file"] for line in lines if (found := FRAME.match(line))]
+
+
+def summary(trace: str) -> str:
+    """Return the last line of a traceback, after the last place in the user's code, else in any of the project's."""
+    lines = trace.rstrip().splitlines() or ["unknown error"]
+    frames = [found for line in lines if (found := FRAME.match(line))]
+    inside = [frame for frame in frames if frame["file"].startswith(f"{ROOT}/") and "/.venv/" not in frame["file"]]
+    places = [frame for frame in frames if is_own(frame["file"])] or inside
+    return f"{places[-1]['file'].removeprefix(f'{ROOT}/')}:{places[-1]['line']}: {lines[-1]}" if places else lines[-1]
+
+
+def _own_lines(lines: list[str]) -> Iterator[str]:
+    """Iterate over the lines without those of other frames, nor the start of a traceback that has no frame left."""
+    pending, is_kept = "", True
+    for line in lines:
+        if line == START:
+            pending, is_kept = line, True
+        elif frame := FRAME.match(line):
+            is_kept = is_own(frame["file"])
+        elif not line.startswith(BELOW_A_FRAME):
+            pending, is_kept = "", True
+        if is_kept and line != START:
+            if pending and FRAME.match(line):
+                yield pending
+                pending = ""
+            yield line

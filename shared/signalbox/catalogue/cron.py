@@ -1,0 +1,63 @@
+"""The five fields of a cron expression, as Cloud Scheduler takes them: minute, hour, day, month, day of the week.
+
+A field is a list of ``*``, numbers and ranges, each with an optional step: ``*/15``, ``1-5``, ``0,30``. Months and
+days of the week may be names.
+"""
+
+import re
+from dataclasses import dataclass
+
+ITEM = re.compile(r"(?P<all>\*)(/(?P<step_of_all>\d+))?|(?P<first>\w+)(-(?P<last>\w+)(/(?P<step>\d+))?)?")
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field, its least and greatest number, and the names of its numbers, from the least."""
+
+    name: str
+    least: int
+    greatest: int
+    names: tuple[str, ...] = ()
+
+    def error(self, text: str) -> str:
+        """Return what is wrong with the field's text, or an empty text."""
+        return next(filter(None, map(self._error_of_item, text.split(","))), "")
+
+    def _error_of_item(self, item: str) -> str:
+        found = ITEM.fullmatch(item)
+        if found is None:
+            return f"{item!r} is not a {self.name}: write *, a number, a range such as 1-5, or */15"
+        ends = [end for end in (found["first"], found["last"]) if end is not None]
+        if outside := next((end for end in ends if self._number(end) is None), ""):
+            return f"the {self.name} {outside!r} is not from {self.least} to {self.greatest}"
+        numbers = [self._number(end) or 0 for end in ends]
+        if numbers != sorted(numbers):
+            return f"the {self.name} range {item!r} ends before it starts"
+        step = found["step_of_all"] or found["step"] or "1"
+        return "" if int(step) else f"the step of {item!r} must be at least 1"
+
+    def _number(self, text: str) -> int | None:
+        """Return the number that a text is or names, or None if the field has no such number."""
+        number = int(text) if text.isdecimal() and len(text) < 3 else None
+        if text.lower() in self.names:
+            number = self.names.index(text.lower()) + self.least
+        return number if number is not None and self.least <= number <= self.greatest else None
+
+
+FIELDS = (
+    Field("minute", 0, 59),
+    Field("hour", 0, 23),
+    Field("day of the month", 1, 31),
+    Field("month", 1, 12, MONTHS),
+    Field("day of the week", 0, 6, DAYS),
+)
+
+
+def cron_error(cron: str) -> str:
+    """Return what is wrong with a cron expression, or an empty text."""
+    texts = cron.split()
+    if len(texts) != len(FIELDS):
+        return "it takes five fields: minute, hour, day of the month, month, day of the week"
+    return next(filter(None, (field.error(text) for field, text in zip(FIELDS, texts, strict=True))), "")
