@@ -30,8 +30,8 @@ FOLDER = Path(__file__).resolve().parents[3] / ".local"
 
 def main() -> int:
     port = os.environ.get("PORT", "8080")
-    if error := _refused(port):
-        sys.stderr.write(f"{error}\n")
+    if refused := _refused(port):
+        sys.stderr.write(f"{refused}\n")
         return 2
     try:
         with contextlib.suppress(KeyboardInterrupt), _stack(int(port)) as stack:

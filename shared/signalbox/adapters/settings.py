@@ -110,6 +110,11 @@ class Settings:
         return frozenset(filter(None, map(self.account_of, self.calling_queues.get(function, ()))))
 
 
+def served_name() -> str:
+    """Return the name of the function that the framework is loading, here and in the cloud; empty if it is not."""
+    return os.environ.get("FUNCTION_TARGET", "")
+
+
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Parse the settings. Each has a default for local use; Terraform sets them all. Raises `ValueError`."""
     get = environment.get

@@ -3,7 +3,6 @@
 Every entry point (`routes`, `tasks`, `events`) uses `logged_request`, so each request writes exactly one such line.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,12 +14,10 @@ import flask
 from signalbox.adapters import runtime
 from signalbox.adapters.logs import Headers, traced, traceparent_of
 from signalbox.adapters.meter import measure
+from signalbox.adapters.settings import served_name
 from signalbox.core import identity
 
 STATUS_UNHANDLED = 500
-
-SERVED_NAME = "FUNCTION_TARGET"
-"""The variable in which the framework, here and in the cloud, has the name of the entry point that it serves."""
 
 AnyEntryPoint = TypeVar("AnyEntryPoint", bound=Callable[..., object])
 
@@ -54,7 +51,7 @@ def entry_point(function: str, entry: AnyEntryPoint) -> AnyEntryPoint:
     """
     entry.__name__ = entry.__qualname__ = function
     if flask.has_app_context():  # the framework is loading the function; a test only imports it
-        served = os.environ.get(SERVED_NAME, function)
+        served = served_name() or function
         if served != function:
             raise ValueError(f'Function("{function}") is served as {served}: write Function("{served}")')
         runtime.load()
