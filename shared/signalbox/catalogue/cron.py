@@ -21,7 +21,7 @@ class Field:
     greatest: int
     names: tuple[str, ...] = ()
 
-    def error(self, text: str) -> str:
+    def wrong_in(self, text: str) -> str:
         """Return what is wrong with the field's text, or an empty text."""
         return next(filter(None, map(self._error_of_item, text.split(","))), "")
 
@@ -60,4 +60,4 @@ def cron_error(cron: str) -> str:
     texts = cron.split()
     if len(texts) != len(FIELDS):
         return "it takes five fields: minute, hour, day of the month, month, day of the week"
-    return next(filter(None, (field.error(text) for field, text in zip(FIELDS, texts, strict=True))), "")
+    return next(filter(None, (field.wrong_in(text) for field, text in zip(FIELDS, texts, strict=True))), "")
