@@ -341,4 +341,5 @@ def _task_context(attempt: Attempt, start: Start, limits: RetryLimits, received_
         unit = attempt.context.get("unit")
         return unit is not None and not is_live(PlacedUnit.from_record(unit))
 
-    return TaskContext(attempt.operation, start.number, limits.attempts_max, attempt.trace, seconds_left, cancelled)
+    what = attempt.operation, start.number, limits.attempts_max, attempt.trace
+    return TaskContext(*what, seconds_left, cancelled, reason=str(attempt.context.get("reason", "")))

@@ -32,6 +32,7 @@ CPU_LEAST = 0.08
 CONCURRENCY_MAX = 1_000
 EVENT_SECONDS_MAX = 540
 SECONDS_MAX = 3_600
+TASK_SECONDS_MAX = 600
 INSTANCES_MAX = 1_000
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -156,6 +157,11 @@ class Function:
         _between("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
         refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: say concurrency: 1 or cpu: 1")
         _between("timeout_seconds", self.timeout_seconds, 1, EVENT_SECONDS_MAX if self._for_events else SECONDS_MAX)
+        refuse(
+            "queue" in self.invoked_by and self.timeout_seconds > TASK_SECONDS_MAX,
+            f"timeout_seconds must be at most {TASK_SECONDS_MAX} in a function that queues invoke: Cloud Tasks then "
+            "delivers a task again, while its code would still run",
+        )
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
 
     @property

@@ -33,7 +33,7 @@ from signalbox.core.queries import Condition
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import leases, settings, waits
 from signalbox.semaphores.machine.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles
-from signalbox.semaphores.machine.leases import EndLease
+from signalbox.semaphores.machine.leases import EndLease, Renewal
 from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition, Undecided, deadline_task
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model import (
@@ -69,7 +69,6 @@ from signalbox.semaphores.storage import (
     read_waiter,
     waiter_write,
     waiters_query,
-    wake_behind,
 )
 
 # --- settings ---
@@ -296,16 +295,14 @@ def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
 def time_out(ports: Ports, name: str, id_: str) -> None:
     """End a wait at its deadline, if it still waits. Raises `Unavailable` if it is too early."""
 
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Waiter | None]:
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         waiter, now = read_waiter(read[0]), read[0].read_time
         departure = waits.time_out(name, waiter, now) if waiter else None
         if departure is None:
             return Decision((), None)
-        return Decision((waiter_write(name, departure.transition, now),), waiter, departure.effects)
+        return Decision((waiter_write(name, departure.transition, now),), None, departure.effects)
 
-    departed, _ = perform(ports, [waiter_path(name, id_)], decide)
-    if departed:
-        wake_behind(ports, name, departed)
+    perform(ports, [waiter_path(name, id_)], decide)
 
 
 def cancel(ports: Ports, name: str, id_: str) -> bool:
@@ -318,17 +315,14 @@ def cancel(ports: Ports, name: str, id_: str) -> bool:
         waiter = loaded.wait
         if waiter is None or waiter.incarnation != loaded.incarnation:
             raise NotFound(f"Semaphore {name!r} has no wait {id_!r}.", field="id")
-        departure = waits.cancel(waiter)
+        departure = waits.cancel(name, waiter, loaded.now)
         if departure is None:
             return Decision((), waiter)
-        return Decision((waiter_write(name, departure.transition, loaded.now),), waiter)
+        return Decision((waiter_write(name, departure.transition, loaded.now),), waiter, departure.effects)
 
     reads = SemaphoreReads(name, wait_id=id_)
     waiter, committed = perform(ports, reads, decide, retry_on=(Conflict, Unavailable))
-    if not committed:
-        return _cancel_granted(ports, name, waiter)
-    wake_behind(ports, name, waiter)
-    return True
+    return committed is not None or _cancel_granted(ports, name, waiter)
 
 
 def _cancel_granted(ports: Ports, name: str, waiter: Waiter) -> bool:
@@ -383,7 +377,14 @@ def _renew(ports: Ports, name: str, request: RenewRequest, *, by_grant: bool = F
     def lease_of(loaded: Loaded) -> LeaseRecord | None:
         return leases.find_lease(loaded.semaphore, id_, token, by_grant=by_grant)
 
-    rule = partial(leases.renew, id_=id_, token=token, lease_seconds=request.lease_seconds, by_grant=by_grant)
+    tried: list[Renewal] = []
+
+    def rule(loaded: Loaded) -> Transition[Renewal | None]:
+        seconds = request.lease_seconds
+        transition = leases.renew(loaded, id_, token, seconds, by_grant=by_grant, tried=tried)
+        tried.extend(renewal for renewal in (transition.answer,) if renewal)
+        return transition
+
     changed = change(ports, SemaphoreReads(name, lease_of=lease_of, lease_from_attempt=1), rule)
     renewal = changed.answer
     if renewal is None:

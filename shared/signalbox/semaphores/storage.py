@@ -132,22 +132,6 @@ def nudge(ports: Ports, loaded: Loaded, moment: datetime) -> None:
     ports.queue.create([transitions.nudge_task(loaded.name, loaded.incarnation, moment)])
 
 
-def wake_behind(ports: Ports, name: str, departed: Waiter) -> None:
-    """Create an admit run if a waiter that left the wait queue has made room for the waiters behind it.
-
-    Only a waiter that needed several permits can have blocked others from free ones. If this fails, the sweeper finds
-    the free permits.
-    """
-    if departed.permits == 1:
-        return
-    try:
-        loaded = load(ports, name)
-        if loaded.semaphore.has_room(loaded.now):
-            nudge(ports, loaded, loaded.now)
-    except (Unavailable, Problem):
-        ports.log.info(NOT_CREATED, semaphore=name)
-
-
 # --- read ---
 
 

@@ -52,7 +52,9 @@ KINDS: Mapping[str, type[TaskSubject]] = {
 class TaskContext:
     """The running attempt: `operation` is the same in every attempt, `attempt` counts the starts of the code from 1.
 
-    After `attempts_max` attempts the task is given up. `trace` is a W3C ``traceparent``.
+    After `attempts_max` attempts the task is given up. `trace` is a W3C ``traceparent``. `reason` says why the wait of
+    an `on_timeout` task ended: ``deadline``, or ``permits`` if the semaphore has fewer than it needs; otherwise it is
+    empty.
     """
 
     operation: str
@@ -61,6 +63,7 @@ class TaskContext:
     trace: str = ""
     _seconds_left: Callable[[], float] = field(default=float, compare=False, repr=False)
     _cancelled: Callable[[], bool] = field(default=bool, compare=False, repr=False)
+    reason: str = ""
 
     @property
     def is_last(self) -> bool:

@@ -375,6 +375,18 @@ def _every_old_receipt(*_: Any) -> bool:
 EXPIRING_RECEIPTS = POLICIES | {"waiters": ExpiryPolicy("expires_at", timedelta(0), "none")}
 
 
+def _not_behind(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
+    """An admit run follows only if every waiter that was read is granted."""
+    passed = pass_on(loaded, semaphore, answer)
+    left = {one.waiter.id for one in passed.waiters}
+    blocked = any(waiter.id not in left for waiter in loaded.waiters)
+    return replace(passed, nudge=passed.nudge and not blocked)
+
+
+def _as_loaded(_: Loaded, lease: LeaseRecord, __: object) -> LeaseRecord:
+    return lease
+
+
 FAULTS = (
     _racing(
         _without(
@@ -449,9 +461,13 @@ FAULTS = (
         _without(
             "sem-7",
             "waking the waiters behind a head that leaves",
-            ("semaphores.wake_behind", lambda *_: None),
+            ("semaphores.departure_task", lambda *_: ()),
         )
     ),
+    _joining(
+        _without("sem-7", "the admit run behind a head that a signal leaves", ("semaphores._pass_on", _not_behind))
+    ),
+    _without("sem-10", "the end before a renewal that has landed", ("semaphores._before", _as_loaded)),
     _steady(_without("sem-9", "waking waiters for more permits", ("semaphores.change_settings", _raise_quietly))),
     _changing(
         _without("sem-7", "the place of a head that wants several", ("semaphores._grant_in_order", _skip_the_head))

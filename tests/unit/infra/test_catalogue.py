@@ -279,6 +279,10 @@ def index(**changes: Any) -> dict[str, Any]:
         (function(cpu=0.5), r"functions\.keep: concurrency above 1 needs a whole cpu"),
         (function(concurrency=1_001), r"functions\.keep: concurrency must lie between 1 and 1000"),
         (function(timeout_seconds=3_601), r"functions\.keep: timeout_seconds must lie between 1 and 3600"),
+        (
+            function(invoked_by=["people", "queue"], timeout_seconds=601),
+            r"functions\.keep: timeout_seconds must be at most 600 in a function that queues invoke",
+        ),
         (function(instances_max=0), r"functions\.keep: instances_max must lie between 1 and 1000"),
         (
             content(functions={"follow_up": {"invoked_by": ["event"], "timeout_seconds": 541}}),

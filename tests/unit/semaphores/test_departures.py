@@ -52,9 +52,9 @@ def test_the_time_out_of_a_head_that_wants_several_permits_wakes_the_next(world:
     assert granted(world) == ["next"]
 
 
-def test_the_cancel_of_a_head_costs_a_read_and_a_task_more(world: OperationsPlatform) -> None:
+def test_the_cancel_of_a_head_costs_an_outbox_record_and_a_task_more(world: OperationsPlatform) -> None:
     cost = world.cost_of(lambda: service.cancel(world.ports, "s", "head"))
-    assert cost == Cost(round_trips=4, reads=3, writes=1, tasks=1)
+    assert cost == Cost(round_trips=4, reads=2, writes=2, deletes=1, tasks=1)
 
 
 def test_the_cancel_of_a_wait_for_one_permit_costs_nothing_more(world: OperationsPlatform) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from signalbox.core.calls import Call
 from signalbox.core.ports import Committed, Store, Write
+from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, tasks
 from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model import Lease, parse_lease_id
@@ -71,6 +72,68 @@ class _Racing:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def test_a_signal_that_read_a_head_which_then_leaves_wakes_the_waiter_behind_it(world: World) -> None:
+    service.put(world.ports, "s", SemaphoreSettings(2, 60))
+    first, second = (service.wait(world.ports, "s", WaitRequest(id_)).lease for id_ in ("a", "b"))
+    assert first
+    assert second
+    for request in (WaitRequest("head", CALL, permits=2), WaitRequest("next", CALL)):
+        assert service.wait(world.ports, "s", request).waiting
+    for _ in range(3):
+        world.advance(2)
+        run_admit_runs(world)
+
+    def leave() -> None:
+        assert service.cancel(world.ports, "s", "head")
+        world.advance(2)
+        run_admit_runs(world)
+
+    world.before_the_next_commit(leave)
+    assert world.signal(first.id)
+    world.advance(2)
+    run_admit_runs(world)
+    assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["next"]
+
+
+def run_admit_runs(world: World) -> None:
+    due = [
+        one for one in world.tasks if one.task == "admit" and (one.not_before is None or one.not_before <= world.now)
+    ]
+    for task in due:
+        world.tasks.remove(task)
+        tasks.TASKS[task.task](world.ports, task.payload)
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(0, True), (28, True), (32, False)])
+def test_a_renewal_whose_answer_is_lost_is_confirmed_only_if_it_came_in_time(
+    world: World, seconds: float, held: bool
+) -> None:
+    lease = world.hold()
+    world.advance(30)
+    reliable = world.ports
+
+    def commit(writes: Sequence[Write]) -> Committed:
+        world.ports = reliable
+        world.advance(seconds)
+        reliable.store.commit(writes)
+        raise Unavailable("the answer is lost")
+
+    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]
+    assert world.renew(lease) == held
+    assert len(service.get(world.ports, "s").semaphore.leases) == held
+
+
+class Once:
+    """Commit the first time in one way, and then in another."""
+
+    def __init__(self, *ways: Callable[[Sequence[Write]], Committed]) -> None:
+        self._ways = list(ways)
+
+    def __call__(self, writes: Sequence[Write]) -> Committed:
+        way = self._ways.pop(0) if len(self._ways) > 1 else self._ways[0]
+        return way(writes)
 
 
 def test_a_lease_is_not_renewed(world: World) -> None:

@@ -80,7 +80,7 @@ def test_fewer_permits_hold_for_new_grants_only() -> None:
 )
 def test_only_a_waiter_leaves_the_wait_queue(state: State, cancelled: str | None, timed_out: str | None) -> None:
     late = waiter("b", state, deadline_at=PAST, on_timeout=CALL)
-    departure = waits.cancel(late)
+    departure = waits.cancel("s", late, NOW)
     assert (departure and departure.transition.waiter.state) == cancelled
     departure = waits.time_out("s", late, NOW)
     assert (departure and departure.transition.waiter.state) == timed_out

@@ -203,12 +203,12 @@ def records(row: Row) -> list[Waiter]:
 )
 def test_a_wait_leaves_the_wait_queue(row: Row) -> None:
     for record in records(row):
-        command = waits.cancel if row["command"] == "cancel" else lambda left: waits.time_out("s", left, NOW)
+        command = waits.cancel if row["command"] == "cancel" else waits.time_out
         if row["answer"] == "Unavailable":
             with pytest.raises(Unavailable):
-                command(record)
+                command("s", record, NOW)
             continue
-        departure = command(record)
+        departure = command("s", record, NOW)
         assert (change_of(departure.transition) if departure else "-") == row["waiter"]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox import Call, Function, TaskContext, Unit, batch
+from signalbox import Call, Function, TaskContext, Unit, batch, semaphore
 from signalbox.batches.api import liveness
 from signalbox.core.effects import Effect
 from signalbox.testing import Harness
@@ -31,6 +31,31 @@ class Press:
             assert context.cancelled()
 
         self.publish, self.bind = publish, bind
+
+
+def test_the_task_of_a_wait_that_ended_can_read_why(harness: Harness) -> None:
+    reasons = []
+    app = Function("rooms")
+
+    @app.task
+    def enter() -> None: ...
+
+    @app.task
+    def leave(context: TaskContext) -> None:
+        reasons.append(context.reason)
+
+    harness.add(app)
+    room = semaphore("room")
+    room.ensure(2)
+    assert room.acquire(permits=2)
+    room.wait(enter.call(), permits=2, on_timeout=leave.call())
+    room.wait(enter.call(), deadline_seconds=5, on_timeout=leave.call())
+    room.ensure(1)
+    harness.travel(10)
+    assert sorted(reasons) == ["deadline", "permits"]
+    leave.call().enqueue()
+    harness.run()
+    assert reasons[-1] == ""
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ After READ_WAITER the claim is decided again with the waiter's record:
     claim    absent, continued-late   deleted        None         same     -          -
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -135,13 +136,14 @@ def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
 def _pass_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
     """Grant the free permits. There may be more waiters than were read, so only an empty read starts to open.
 
-    If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read.
+    If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read,
+    or the head that needs more permits may have left.
     """
     granted = grant_waiters(loaded, semaphore)
     mode = semaphore.mode
     if loaded.reads.waiters:
         mode = mode_after(mode, found=False, remaining=bool(loaded.waiters))
-    more = bool(loaded.waiters) and not granted.remaining and granted.semaphore.free(loaded.now) > 0
+    more = bool(loaded.waiters) and granted.semaphore.free(loaded.now) > 0
     return Transition(
         granted.semaphore.moved_to(mode, loaded.now),
         answer,
@@ -164,11 +166,18 @@ class Renewal:
 
 
 def renew(
-    loaded: Loaded, id_: str, token: int, lease_seconds: float | None, *, by_grant: bool = False
+    loaded: Loaded,
+    id_: str,
+    token: int,
+    lease_seconds: float | None,
+    *,
+    by_grant: bool = False,
+    tried: Sequence[Renewal] = (),
 ) -> Transition[Renewal | None]:
     """Extend a lease. None if it was lost: it is not reacquired.
 
-    If a release of the lease was left for an admit run, it is lost. If that release was not loaded, the commit fails.
+    `tried` are the earlier attempts of this renewal, of which one may have landed without an answer. If a release of
+    the lease was left for an admit run, it is lost. If that release was not loaded, the commit fails.
     """
     lease = find_lease(loaded.semaphore, id_, token, by_grant=by_grant)
     if lease is None or not lease.live(loaded.now):
@@ -176,7 +185,20 @@ def renew(
     if lease.is_ended_by(loaded.release):
         return Transition(loaded.semaphore, None, nudge=True)
     semaphore, renewed = loaded.semaphore.renew(lease, lease_seconds or lease.seconds, loaded.now)
-    return Transition(semaphore, Renewal(lease, renewed), unreleased=(lease,))
+    return Transition(semaphore, Renewal(_before(loaded, lease, tried), renewed), unreleased=(lease,))
+
+
+def _before(loaded: Loaded, lease: LeaseRecord, tried: Sequence[Renewal]) -> LeaseRecord:
+    """Return the lease before its renewal: before the attempt that has landed, unless that is known to be in time.
+
+    That attempt came no later than the record's last write. If that write is after the end that the lease had, the
+    order cannot be known.
+    """
+    for earlier in tried:
+        if earlier.before.ends_at < earlier.after.ends_at == lease.ends_at:
+            in_time = loaded.update_time is not None and loaded.update_time < earlier.before.ends_at
+            return lease if in_time else earlier.before
+    return lease
 
 
 # --- claim ---

@@ -175,6 +175,16 @@ def alarm_task(name: str, incarnation: int, at: datetime) -> Effect:
     return _admit_task(name_of(path_of(name), incarnation, "alarm", microseconds(at)), name, at, at)
 
 
+def departure_task(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ...]:
+    """Return the admit run for the waiters behind one that leaves the wait queue.
+
+    Only a waiter that needs several permits can have blocked others from free ones.
+    """
+    if waiter.permits == 1:
+        return ()
+    return (_admit_task(name_of(path_of(name), waiter.incarnation, waiter.id, "departure"), name, now, now),)
+
+
 def deadline_task(name: str, waiter: Waiter) -> tuple[Effect, ...]:
     """Return the task that ends a wait at its deadline; none if it has no deadline."""
     if waiter.deadline_at is None:

@@ -68,6 +68,7 @@ from signalbox.semaphores.machine.transitions import (
     WaiterTransition,
     continuation_task,
     deadline_task,
+    departure_task,
     leave,
     timeout_task,
     unchanged,
@@ -223,15 +224,17 @@ def _after(now: datetime, seconds: float | None) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A waiter that leaves the wait queue without a grant, and the task that this asks for."""
+    """A waiter that leaves the wait queue without a grant, and the tasks that this asks for."""
 
     transition: WaiterTransition
     effects: tuple[Effect, ...] = ()
 
 
-def cancel(waiter: Waiter) -> Departure | None:
+def cancel(name: str, waiter: Waiter, now: datetime) -> Departure | None:
     """Take a cancelled wait out of the wait queue; None if it no longer waits."""
-    return Departure(leave(waiter, "cancelled")) if waiter.state == "waiting" else None
+    if waiter.state != "waiting":
+        return None
+    return Departure(leave(waiter, "cancelled"), departure_task(name, waiter, now))
 
 
 def time_out(name: str, waiter: Waiter, now: datetime) -> Departure | None:
@@ -240,4 +243,5 @@ def time_out(name: str, waiter: Waiter, now: datetime) -> Departure | None:
         return None
     if not waiter.is_late(now):
         raise Unavailable("the deadline has not passed by the server's clock")
-    return Departure(leave(waiter, "timed_out"), timeout_task(name, waiter, now))
+    tasks = (*timeout_task(name, waiter, now), *departure_task(name, waiter, now))
+    return Departure(leave(waiter, "timed_out"), tasks)

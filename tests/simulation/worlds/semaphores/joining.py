@@ -2,6 +2,9 @@
 
 Either the signal has read the wait queue before they joined, or they have read the semaphore before the signal. Nothing
 fails, and no wait that the signal grants releases its permit, so no later signal reads the queue for them.
+
+In a second world the head of the wait queue, which needs all permits, is cancelled while a signal frees one: the wait
+behind it is granted soon after both.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ JOINING_SHARE = 0.05
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until it is idle. Raises `Violation` when a wait that fits is granted late."""
     JoiningWorld(seed, trace).run()
+    DepartingWorld(seed, trace).run()
 
 
 def drawn(seed: int) -> bool:
@@ -92,5 +96,31 @@ class JoiningWorld:
             raise Violation(f"{id_} fits behind all earlier waits, and waits {late} for its permit")
 
 
-def _waiting(id_: str) -> WaitRequest:
-    return WaitRequest(id_, Call("user", "continue", {"id": id_}))
+class DepartingWorld(JoiningWorld):
+    """Two permits, both held; the head of the wait queue needs both, and the next wait one."""
+
+    def run(self) -> None:
+        """Cancel the head while one of the permits is released."""
+        ports = self.world.reliable_ports()
+        service.put(ports, NAME, SemaphoreSettings(2, LEASE_SECONDS))
+        held = [service.wait(ports, NAME, WaitRequest(id_)).lease for id_ in ("a", "b")]
+        service.wait(ports, NAME, _waiting("head", permits=2))
+        service.wait(ports, NAME, _waiting("next"))
+        self.world.run([])
+        assert held[0] is not None, "a permit is free"
+        lease = held[0].id
+        acts = [lambda: self._start_signal(lease), self._start_cancel]
+        self.world.random.shuffle(acts)
+        self.world.run(acts)
+        self._check("next")
+
+    def _start_cancel(self) -> None:
+        def work() -> None:
+            service.cancel(self.world.ports, NAME, "head")
+            self.answered_at["next"] = self.world.now()
+
+        self.world.start("cancel", work)
+
+
+def _waiting(id_: str, permits: int = 1) -> WaitRequest:
+    return WaitRequest(id_, Call("user", "continue", {"id": id_}), permits=permits)

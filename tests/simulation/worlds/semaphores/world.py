@@ -46,6 +46,8 @@ CROWDED_SWEEPS = 24
 VISITS = 2
 CHANGING_SHARE = 0.2
 DOUBTING_SHARE = 0.2
+STEADY_SHARE = 0.1
+LATE_RENEWALS_SHARE = 0.1
 LATER_SECONDS = 1.0
 CHANGES = ((1,), (1, 1), (1, 2), (), (3,))
 ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
@@ -68,10 +70,16 @@ def run(
     world the permits are lowered and raised, and waits need one or two. In a `recreated` world the semaphore is deleted
     and created again, twice, while one wait is called three times. In an `abandoned` world weeks have passed since the
     tasks of some grants were lost. In a `steady` world nothing fails and no clock jumps. In a `doubting` world callers
-    renew and signal leases that were signalled before. With None, the seed chooses.
+    renew and signal leases that were signalled before. With None, the seed chooses; some seeds also run a steady world
+    of changes, and one in which the answers of late renewals are lost.
     """
     try:
         SemaphoresWorld(seed, trace, racing, changing, recreated, abandoned, steady, doubting).run()
+        if [racing, changing, steady, doubting] == [None] * 4:
+            if Random(f"steady {seed}").random() < STEADY_SHARE:
+                SemaphoresWorld(seed, trace, racing=False, changing=True, steady=True).run()
+            if Random(f"late renewals {seed}").random() < LATE_RENEWALS_SHARE:
+                SemaphoresWorld(seed, trace, racing=False, late_renewals=True).run()
         if semaphores_joining.drawn(seed):
             semaphores_joining.run(seed, trace)
     except Violation:
@@ -93,7 +101,10 @@ class SemaphoresWorld:
         abandoned: bool | None = None,
         steady: bool | None = None,
         doubting: bool | None = None,
+        *,
+        late_renewals: bool = False,
     ) -> None:
+        self.late_renewals = late_renewals
         self.seed = seed
         self.world = World(seed, trace=trace)
         random = self.world.random
@@ -295,6 +306,10 @@ class SemaphoresWorld:
 
     def _renew(self, lease: str) -> None:
         """Renew a lease. If a process extended it late and then crashed, it stays extended: no caller knows better."""
+        if self.late_renewals:
+            self.world.fault_rates.lose_answer = 0.5
+            self.world.fault_rates.left += 1
+            self.world.time_jumps_left += 1
         self.extended_late.discard(lease)
         began = self.world.now()
         ends_at = service.renew(self.world.ports, NAME, RenewRequest(lease))
