@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.ports import Committed, Ports, Write
-from signalbox.core.problems import Problem
+from signalbox.core.problems import Problem, Unavailable
 from signalbox.critical_sections import machine, service
 from signalbox.critical_sections.model import NextRun, Phase, Run, Section, SectionRun
 from tests.simulation.faults.fault import Fault
@@ -18,6 +18,7 @@ from tests.simulation.worlds import sections as sections_world
 
 advance = original("critical_sections._advance")
 call = original("critical_sections.call")
+claim = original("critical_sections.claim")
 phase = original("critical_sections.Run.phase")
 
 
@@ -85,7 +86,21 @@ def _counted_from_the_record(section: Section, _: datetime) -> int:
     return section.token + 1
 
 
+def _released_under_any_token(section: Section, _: int, now: datetime) -> machine.Decided:
+    if section.run is None or section.run.ends_at is None:
+        return Decision(section, False)
+    return Decision(replace(section, run=replace(section.run, ends_at=now)), True)
+
+
+def _claimed_by_another(key: str, section: Section, grant: int, delivery: str, now: datetime) -> Any:
+    if section.run and section.run.grant == grant and section.run.phase(now) is Phase.CLAIMED:
+        raise Unavailable("another delivery of this run may still be running")
+    return claim(key, section, grant, delivery, now)
+
+
 FAULTS = (
+    _sections("section-2", "the token that releases a lease", "critical_sections.release", _released_under_any_token),
+    _sections("section-2", "the delivery of a claim", "critical_sections.claim", _claimed_by_another),
     _sections("section-1", "waiting for the run in progress", "critical_sections._advance", _granted_during_a_run),
     _sections("section-1", "the next in the commit of the end", "critical_sections.end", _ended_alone),
     _sections("section-1", "the end of a run that fails permanently", "critical_sections.run", _kept_on_a_problem),

@@ -3,7 +3,8 @@
 Callers call one key, some with a debounce, some collecting items. Checked at each step: no two deliveries run under
 live leases, each runs with the arguments that were granted under its token, and tokens only grow. Checked at each
 grant: no call has arrived for the time of the debounce. Checked at rest: nothing runs and nothing is due, the last
-call's arguments ran last, a run started after every call, and every collected item came to exactly one run.
+call's arguments ran last, a run started after every call, and every collected item came to exactly one run. No delivery
+is refused because of a lease that it holds itself, and none ends another's lease.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+
+from greenlet import greenlet
 
 from signalbox.core import outbox
 from signalbox.core.calls import Call
@@ -73,6 +76,7 @@ class SectionsWorld:
         self.seen = Seen()
         self.jobs: dict[str, Effect] = {}
         self.pending: list[int] = []
+        self.holders: dict[str, object] = {}
 
     def run(self) -> None:
         random = self.world.random
@@ -136,8 +140,18 @@ class SectionsWorld:
             self.seen.ended.add(granted["token"])
 
         self.world.time_jumps_left += 1  # a queue waits before it retries
-        service.run(ports, granted, code)
+        try:
+            service.run(ports, granted, code)
+        except Unavailable as error:
+            self._check_refused(error)
+            raise
         self.world.time_jumps_left -= 1
+
+    def _check_refused(self, error: Unavailable) -> None:
+        """Check that a delivery which is refused because of a lease does not hold the lease."""
+        run = Section.from_record(self.world.store.read(path_of(KEY))[0].data).run
+        if "another delivery" in str(error) and run and self.holders.get(run.holder) is greenlet.getcurrent():
+            raise Violation("a delivery is refused because of its own lease")
 
     def _enter(self, run: SectionRun, grant: int, payload: dict[str, Any]) -> None:
         if run.token <= self.seen.token:
@@ -177,6 +191,7 @@ class SectionsWorld:
         if path != path_of(KEY) or after.data is None:
             return
         section = Section.from_record(after.data)
+        self._observe_holder(Section.from_record(before.data), section)
         if section.next and (number := section.next.call.payload["number"]) not in self.pending:
             self.pending.append(number)
             self.seen.merged.append(number)
@@ -185,6 +200,15 @@ class SectionsWorld:
         elif section.run and section.run.grant not in self.seen.granted:
             self._observe_grant(section.run.grant, dict(section.run.call.payload))
             self.pending = [section.next.call.payload["number"]] if section.next else []
+
+    def _observe_holder(self, before: Section, after: Section) -> None:
+        """Note which process claims a lease, and check that only this one ends it early."""
+        if after.run and after.run.holder:
+            self.holders.setdefault(after.run.holder, greenlet.getcurrent())
+        if before.run and after.run and before.run.token == after.run.token and before.run.holder:
+            ends_early = before.run.ends_at and after.run.ends_at and after.run.ends_at < before.run.ends_at
+            if ends_early and self.holders.get(before.run.holder) is not greenlet.getcurrent():
+                raise Violation(f"the lease {before.run.token} was released by a delivery that does not hold it")
 
     def _lost_before(self, before: Snapshot, grant: int) -> int:
         """Return the grant that this one replaces because its task was lost for hours; 0 if it replaces none."""
