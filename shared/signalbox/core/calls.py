@@ -156,11 +156,18 @@ class NoteCreated(Protocol):
         ...
 
 
+def _not_replayed() -> bool:
+    return False
+
+
 object_command: ObjectCommand = _no_command
+is_replayed: Callable[[], bool] = _not_replayed
+"""Return whether the code of a flow runs at a place that an earlier turn has passed, and whose calls it has checked."""
+
 note_created: NoteCreated = _no_note
 
 
-def install_flow_hooks(command: ObjectCommand, note: NoteCreated) -> None:
+def install_flow_hooks(command: ObjectCommand, note: NoteCreated, replayed: Callable[[], bool]) -> None:
     """Use these functions from now on."""
-    global object_command, note_created
-    object_command, note_created = command, note
+    global object_command, note_created, is_replayed
+    object_command, note_created, is_replayed = command, note, replayed

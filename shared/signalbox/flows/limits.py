@@ -19,6 +19,9 @@ class FlowLimits(Limits):
     flow_events_kept_max: int = 1_000
     """Events that a flow has received and that its code has not waited for, from which on more of them are refused."""
 
+    flow_events_kept_bytes_max: int = 1_500_000
+    """Bytes of such events, from which on more of them are refused. `continue_as_new` passes all on in one commit."""
+
     flow_event_name_bytes_max: int = 200
     """Bytes of an event's name, which the log and errors repeat."""
 
@@ -32,7 +35,7 @@ class FlowLimits(Limits):
     """Bytes of the log of one execution, which a turn reads whole. A longer flow returns `continue_as_new`."""
 
     flow_log_entries_max: int = 50_000
-    """Entries of the log of one execution. A turn replays them all, in about 3 ms for a thousand."""
+    """Entries of the log of one execution. A turn replays them all, in about 10 ms for a thousand."""
 
     flow_siblings_max: int = 4
     """A step with more pending siblings posts its outcome instead of running a turn, which would often conflict."""

@@ -345,6 +345,7 @@ class FlowHeader:
     leases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     patches: Mapping[str, int] = field(default_factory=dict)
     kept: int = 0
+    kept_bytes: int = 0
     written_by: int = 0
     progress: Any = None
     stuck: Mapping[str, str] | None = None
@@ -396,6 +397,7 @@ class FlowHeader:
             "leases": json.dumps(self.leases),
             "patches": json.dumps(self.patches),
             "kept": self.kept,
+            "kept_bytes": self.kept_bytes,
             "written_by": self.written_by,
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
@@ -419,7 +421,8 @@ class FlowHeader:
             log=StoredLog(entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"]),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
-            kept=data.get("kept", 0),  # headers of older code do not have it
+            kept=data.get("kept", 0),  # headers of older code have neither
+            kept_bytes=data.get("kept_bytes", 0),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),

@@ -177,10 +177,9 @@ def _refusal_of_events(header: FlowHeader) -> Problem | None:
     """Return why a flow takes no more events, or None."""
     if header.end:
         return FlowEnded(f"The flow is {header.end.state} and receives no more events.")
-    if header.kept >= LIMITS.flow_events_kept_max:
-        detail = (
-            f"The flow has {header.kept:,} events that its code has not waited for: let it wait for them, or cancel it."
-        )
+    if header.kept >= LIMITS.flow_events_kept_max or header.kept_bytes >= LIMITS.flow_events_kept_bytes_max:
+        kept = f"{header.kept:,} events ({header.kept_bytes:,} bytes)"
+        detail = f"The flow has {kept} that its code has not waited for: let it wait for them, or cancel it."
         return TooManyEvents(detail)
     return None
 

@@ -865,6 +865,29 @@ def test_events_that_the_code_does_not_wait_for_are_refused_at_last_and_the_flow
     assert shop.status("deaf")["state"] == "cancelled"
 
 
+def test_events_are_refused_while_those_that_are_kept_have_too_many_bytes_to_be_passed_on() -> None:
+    def deaf(total: int) -> Any:
+        yield flow.event("again")
+        return flow.continue_as_new(total=total + 1)
+
+    shop = Shop(flows_of(deaf))
+    shop.start("deaf", total=0)
+    refused = 0
+    for number in range(57):
+        try:
+            shop.event("deaf", "x", "x" * 100_000, str(number))
+        except TooManyEvents:
+            refused += 1
+        shop.settle()
+    assert refused == 42
+    shop.event("deaf", "x", "x" * 100_000, "0")
+    with replaced(flow_events_kept_bytes_max=9_000_000):
+        shop.event("deaf", "again", id_="again")
+    shop.settle()
+    status = shop.status("deaf")
+    assert (status["state"], status["generation"], status["log_length"]) == ("running", 1, 15)
+
+
 def test_a_cancel_goes_before_the_events_of_its_page_and_after_its_results() -> None:
     seen = []
 

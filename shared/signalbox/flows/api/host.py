@@ -12,7 +12,7 @@ from signalbox.core import calls
 from signalbox.core.effects import Json
 from signalbox.flows import http, tasks
 from signalbox.flows.api.runs import REGISTRY, Flow, P, R
-from signalbox.flows.machine.commands import ObjectCall, created, is_running
+from signalbox.flows.machine.commands import ObjectCall, created, is_replayed, is_running
 from signalbox.flows.model import FlowDefinition, Flows
 from signalbox.mailboxes.http import delivery_of
 from signalbox.mailboxes.model import ObjectAddress
@@ -93,5 +93,5 @@ def _refusal() -> Exception | None:
     return InFlow(text) if is_running() else None
 
 
-calls.install_flow_hooks(_object_command, _note_created)
+calls.install_flow_hooks(_object_command, _note_created, is_replayed)
 runtime.refuse_where(_refusal)

@@ -43,6 +43,11 @@ class RunningFlow(Protocol):
 
     created: list[tuple["weakref.ref[Any]", str]]
 
+    @property
+    def replayed(self) -> bool:
+        """Whether the code runs at a position that an earlier turn has passed."""
+        ...
+
 
 _current: ContextVar[RunningFlow | None] = ContextVar("running_flow", default=None)
 
@@ -60,6 +65,12 @@ def running(flow: RunningFlow) -> Iterator[None]:
 def is_running() -> bool:
     """Return whether the code of a flow runs."""
     return _current.get() is not None
+
+
+def is_replayed() -> bool:
+    """Return whether the code of a flow runs at a position that an earlier turn has passed."""
+    flow = _current.get()
+    return flow is not None and flow.replayed
 
 
 def running_flow(name: str) -> Any:

@@ -223,6 +223,11 @@ class Driver:
     # --- for the nodes of the tree ---
 
     @property
+    def replayed(self) -> bool:
+        """Whether the code runs at a position that an earlier turn has passed."""
+        return self.position.number < self.position.committed
+
+    @property
     def begun(self) -> bool:
         """Whether an earlier turn has run the code."""
         return self.position.committed > 0

@@ -55,6 +55,7 @@ What a turn does with each message. A lease in a dropped result is released, unl
     cancel   the flow has ended                            dropped
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -278,7 +279,9 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     """Return the header after a turn of code of this revision, with its old log. Raises `Stuck`."""
     written_by = max(revision, turn.header.written_by)
     kept = sum(map(len, turn.driver.kept.values()))
-    header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None, kept=kept)
+    kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
+    header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None)
+    header = replace(header, kept=kept, kept_bytes=kept_bytes)
     if turn.continued is not None:
         return _next_generation(header, turn.continued)
     driver = turn.driver
