@@ -45,7 +45,7 @@ class Ledger:
 
 @app.flow
 def order(item: str):
-    answer = yield flow.event("approved", str)
+    answer = yield flow.event("approved")
     return answer
 
 

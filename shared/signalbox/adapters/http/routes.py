@@ -109,10 +109,10 @@ class Request:
 
     @property
     def schedule(self) -> str | None:
-        """The name and the time of the schedule that calls, as one text; None if the request is not a scheduled one.
+        """The name and the time of the schedule that calls, as one text; None if the scheduler does not call.
 
-        Raises `Unauthenticated` or `PermissionDenied` if another caller sends the scheduler's headers, `Unavailable`
-        if the scheduler's token cannot be verified now.
+        The scheduler's headers are believed with a token of its account only; of another caller they are ignored.
+        Raises `Unavailable` if the token cannot be verified now.
         """
         at = self.header("X-CloudScheduler-ScheduleTime")
         if at is None:
@@ -120,14 +120,15 @@ class Request:
         from signalbox.adapters.http.caller_auth import refusal  # google-auth is for functions with such callers
 
         if refused := refusal(self._raw, self._function, settings().scheduler_accounts):
-            raise refused
+            runtime.log().info("scheduler's headers ignored", function=self._function, reason=refused.detail)
+            return None
         return f"{self.header('X-CloudScheduler-JobName')} {at}"
 
     @property
     def operation(self) -> str | None:
         """The identity of what a caller may repeat: its schedule with the time, or its `Idempotency-Key`; None: none.
 
-        Raises as `schedule` does.
+        Raises `Unavailable` as `schedule` does.
         """
         schedule, key = self.schedule, self.header("Idempotency-Key")
         return f"schedule {schedule}" if schedule else key and f"key {key}"
