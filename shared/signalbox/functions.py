@@ -239,6 +239,8 @@ class Function:
 
     def _run(self, request: TaskDelivery) -> None:
         if request.name in FLOW_TASKS:
+            if self._flows is None:
+                raise Unavailable(f"{self.name} has no flows; a newer deployment may have them")
             _to_be_retried(lambda: self._flow_host.run_own_task(_attempt(request, self.name)))
         else:
             self._run_task(request)

@@ -29,6 +29,16 @@ resource "google_storage_bucket_object" "source" {
   }
 }
 
+# Orders the deployments of a function's code: the time at which this code was first deployed. It also grows when the
+# function is recreated or gets another address, unlike the number of a Cloud Run revision.
+resource "terraform_data" "revision" {
+  triggers_replace = filesha256(var.source_zip)
+  input            = formatdate("YYYYMMDDhhmmss", timestamp())
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
 resource "google_cloudfunctions2_function" "function" {
   name     = var.name
   location = var.region
@@ -54,7 +64,10 @@ resource "google_cloudfunctions2_function" "function" {
     max_instance_count               = local.instances_max
     ingress_settings                 = var.internal ? "ALLOW_INTERNAL_ONLY" : "ALLOW_ALL"
     all_traffic_on_latest_revision   = true
-    environment_variables            = merge(var.environment, { THREADS = tostring(local.concurrency) })
+    environment_variables            = merge(var.environment, {
+      THREADS            = tostring(local.concurrency)
+      SIGNALBOX_REVISION = terraform_data.revision.output
+    })
   }
   dynamic "event_trigger" {
     for_each = local.triggers

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -53,7 +52,7 @@ class Settings:
     - ``open_functions``: the functions that the platform opens to the network, each with the names of the flows and
       classes of objects that it exposes.
     - ``object_classes``: the function that has the code of a class of objects; ``flow_functions``: that of a flow.
-    - ``revision``: the number of this function's deployment; 0 if there is none.
+    - ``revision``: the time of the deployment of this function's code, as a number; 0 if there is none.
     - ``history``: the documents whose versions are kept, as JSON.
     """
 
@@ -148,7 +147,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         tokens_unsigned=get("SIGNALBOX_USER_TOKENS") == "unsigned" and not get("K_SERVICE"),
         object_classes=json.loads(get("SIGNALBOX_OBJECT_CLASSES") or "{}"),
         flow_functions=json.loads(get("SIGNALBOX_FLOW_FUNCTIONS") or "{}"),
-        revision=_revision(get("K_REVISION", "")) if get("SIGNALBOX_PART") != "people" else 0,
+        revision=0 if get("SIGNALBOX_PART") == "people" else int(get("SIGNALBOX_REVISION") or 0),
         history=get("SIGNALBOX_HISTORY") or "[]",
     )
 
@@ -157,12 +156,6 @@ def _signatures(chosen: str) -> str:
     if chosen not in SIGNATURES:
         raise ValueError(f"SIGNALBOX_SIGNATURES says {chosen!r}; choose from {', '.join(SIGNATURES)}")
     return chosen
-
-
-def _revision(name: str) -> int:
-    """Return the number in the name of a Cloud Run revision, ``shop-00012-abc``; 0 if it has none."""
-    numbers = re.findall(r"-([0-9]{5,})-", name)
-    return int(numbers[-1]) if numbers else 0
 
 
 def _names(listed: str | None) -> frozenset[str] | None:

@@ -76,7 +76,7 @@ class FlowRoutes:
         reason = _only(request, "reason").get("reason", "")
         if not isinstance(reason, str):
             raise BadFlow("`reason` must be a string.", field="reason")
-        service.cancel(runtime.ports(), address, reason)
+        service.cancel(runtime.ports(), address, reason, request.header("Idempotency-Key") or None)
         return Response(202, {"flow": flow, "id": id})
 
     def resume(self, request: Request, flow: str, id: str) -> Response:

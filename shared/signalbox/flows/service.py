@@ -8,7 +8,7 @@ is fixed.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -191,12 +191,16 @@ def _is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool
     return stored.data is not None
 
 
-def cancel(ports: Ports, address: FlowAddress, reason: str = "") -> None:
-    """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change. Raises `NoFlow`."""
+def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None = None) -> None:
+    """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change.
+
+    A repeat with the same `id_` changes nothing, also in a later generation or run. Raises `NoFlow`.
+    """
     header = get(ports, address)
     if not header.end:
-        id_ = name_of("cancel", address.base, header.incarnation, ports.store.new_id())
-        _post(ports, header, id_, Cancel(str(reason)[: CORE_LIMITS.error_letters_max]))
+        name = name_of("cancel", address.base, id_ or ports.store.new_id())
+        with suppress(OtherBody):  # repeated with another reason
+            _post(ports, header, name, Cancel(str(reason)[: CORE_LIMITS.error_letters_max]))
 
 
 def resume(ports: Ports, address: FlowAddress) -> None:

@@ -342,10 +342,10 @@ def header_write(snapshot: Snapshot, header: FlowHeader, now: datetime) -> Put:
 
 
 def taken_messages(address: FlowAddress, taken: Sequence[StoredMessage], now: datetime) -> Iterator[Write]:
-    """Iterate over the writes that remove messages from the mailbox. An event becomes a receipt."""
+    """Iterate over the writes that remove messages from the mailbox. An event and a cancel become receipts."""
     for message in taken:
         path = message_path(address.base, message.id)
-        if message.data["kind"] != Event.kind:
+        if message.data["kind"] not in (Event.kind, Cancel.kind):
             yield Delete(path, message.version)
         else:
             expires_at = now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)

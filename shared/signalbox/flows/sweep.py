@@ -14,13 +14,13 @@ A removal deletes the messages, the log, and at last the header with the listing
 messages for the removed flow have its execution id and are dropped; leases that they granted are released.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from signalbox.core import outbox
-from signalbox.core.effects import complete_wake_ups
+from signalbox.core.effects import Effect, complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, pause
 from signalbox.core.ports import (
@@ -40,8 +40,14 @@ from signalbox.core.ports import (
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import due_records
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import NextEvent, Sleep, SubFlow
-from signalbox.flows.machine.turns import release_effect, repeat_flow, wake_flow
+from signalbox.flows.machine.commands import Batch, Lock, NextEvent, Sleep, SubFlow
+from signalbox.flows.machine.turns import (
+    cancel_batch_effect,
+    cancel_wait_effect,
+    release_effect,
+    repeat_flow,
+    wake_flow,
+)
 from signalbox.flows.model import (
     CANCELLED,
     COMPLETED,
@@ -77,8 +83,9 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
 
     Return the number of visits.
     """
-    stuck, others = _sweep_those(ports, budget(), ended=False)
-    silent = _sweep_silent(ports, budget())
+    out_of_time = budget()
+    stuck, others = _sweep_those(ports, out_of_time, ended=False)
+    silent = _sweep_silent(ports, out_of_time)
     ended, _ = _sweep_those(ports, budget(), ended=True) if others else (0, 0)
     return stuck + silent + ended
 
@@ -223,11 +230,22 @@ def _cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
                 cancel(ports, FlowAddress(name, child_id(header.address, wait)))
 
 
+def _cancels_of_commands(header: FlowHeader) -> Iterator[Effect]:
+    """Iterate over the tasks that cancel the batches and the waits for locks of a stuck flow."""
+    for wait in header.pending.values():
+        kind, _, name = wait.signature.partition(" ")
+        if kind == Batch.kind:
+            yield cancel_batch_effect(header, wait)
+        elif kind == Lock.kind:
+            yield cancel_wait_effect(header, name, wait)
+
+
 def _end_stuck(ports: Ports, read: Snapshot, header: FlowHeader) -> None:
     outcome = CallOutcome.from_problem(FlowCancelled("The flow was stuck, and was deleted."))
     after = header.ended(End(CANCELLED, outcome, read.read_time))
     base, function = header.address.base, header.function
     releases = [release_effect(base, function, lease["granted"]) for lease in header.leases.values()]
+    releases += _cancels_of_commands(header)
     writes = [header_write(read, after, read.read_time), *listing_writes(read, header, after), *end_messages(after)]
     outbox.commit(ports, writes, [*releases, *end_tasks(after)])
 

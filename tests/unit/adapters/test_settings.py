@@ -89,10 +89,10 @@ def test_every_setting_has_its_variable() -> None:
 
 
 def test_the_revision_is_counted_where_turns_of_flows_run() -> None:
-    assert from_environment({"K_REVISION": "shop-00012-abc"}).revision == 12
-    assert from_environment({"K_REVISION": "shop-00012-abc", "SIGNALBOX_PART": "people"}).revision == 0
-    assert from_environment({"K_REVISION": "a-00001-b-tasks-00123-xyz"}).revision == 123
-    assert from_environment({}).revision == 0
+    deployed = {"SIGNALBOX_REVISION": "20261122215501"}
+    assert from_environment(deployed).revision == 20261122215501
+    assert from_environment({**deployed, "SIGNALBOX_PART": "people"}).revision == 0
+    assert from_environment({"K_REVISION": "shop-00012-abc"}).revision == 0
 
 
 def test_signatures_are_checked_unless_the_settings_declare_that_they_were() -> None:

@@ -1032,3 +1032,37 @@ def test_arguments_that_do_not_fit_end_a_new_run_and_hold_one_whose_code_has_cha
 def named_of(code: Any, name: str) -> Any:
     code.__name__ = name
     return code
+
+
+def test_a_repeated_cancel_does_not_cancel_the_next_generation() -> None:
+    def stubborn(round_: int) -> Any:
+        try:
+            yield flow.event("never")
+        except flow.Cancelled:
+            if round_:
+                raise
+            return flow.continue_as_new(round_=1)
+
+    shop = Shop(flows_of(stubborn))
+    shop.start("stubborn", round_=0)
+    address = FlowAddress("stubborn", "1")
+    for _ in range(3):
+        flows_service.cancel(shop.ports, address, "no", "of this task")
+        shop.settle()
+    assert (shop.status("stubborn")["state"], shop.status("stubborn")["generation"]) == ("running", 1)
+
+
+def test_deleting_a_stuck_flow_cancels_its_batch_and_its_wait_for_a_lock() -> None:
+    def broken() -> Any:
+        yield [flow.batch([step("mail", to="a")]), flow.lock("printer"), flow.event("x")]
+
+    shop = Shop(flows_of(broken))
+    shop.start("broken")
+    shop.flows = flows_of(checkout)
+    shop.flows = replace(shop.flows, definitions={"broken": FlowDefinition.from_function(checkout)})
+    shop.event("broken", "x")
+    shop.deliver(next(task for task in shop.world.tasks if task.task == "turn"))
+    assert shop.status("broken")["state"] == "stuck"
+    shop.world.tasks.clear()
+    sweep.delete(shop.ports, FlowAddress("broken", "1"))
+    assert sorted(task.payload["act"] for task in shop.world.tasks) == ["end_batch", "leave"]

@@ -203,3 +203,20 @@ def test_a_continuation_that_is_given_up_runs_with_that_error(objects: Objects) 
         objects.run(task, OBJECTS_LIMITS.careful_deliveries)
     [ran] = [task for task in objects.world.tasks if task.task == "printed"]
     assert ran.context["outcome"]["error"]["type"] == "gave-up"
+
+
+def test_a_bug_in_upgrade_gives_up_no_call(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Careless(Counter):
+        version = 2
+
+        @staticmethod
+        def upgrade(state: dict[str, Any], version: int) -> dict[str, Any]:
+            return {**state, "entries": state["a bug"] + version}
+
+    objects.call("a", "c0", "add", who="old")
+    use(monkeypatch, ObjectClass.from_class(Careless))
+    objects.post("a", "c1", method_call("add", {"who": "x"}))
+    assert delivered(objects, 30) == 30
+    use(monkeypatch, NEW)
+    assert delivered(objects, 1) == 0
+    assert result_of(objects.get("a", "c1")) == 2

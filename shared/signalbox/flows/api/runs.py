@@ -99,7 +99,8 @@ class FlowRun:
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the run: `flow.Cancelled` is raised where its code waits. An ended run does not change."""
-        service.cancel(runtime.ports(), self._address, reason)
+        key = idempotency_key("cancel", self._address.base)
+        service.cancel(runtime.ports(), self._address, reason, key)
 
     def resume(self) -> None:
         """Wake the run, so that a stuck one is replayed with the code that is deployed now."""

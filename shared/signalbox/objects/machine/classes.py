@@ -161,9 +161,9 @@ class ObjectClass:
                 return Applied(state, _failed(error))
 
     def check_state(self, state: str | None) -> None:
-        """Raise `Unavailable` for a state of a newer version."""
+        """Raise `Unavailable` for a state of a newer version, and for one that `upgrade` cannot read."""
         if state is not None:
-            self._check_version(json.loads(state)["version"])
+            self._fields(json.loads(state))
 
     def _check_version(self, version: int) -> None:
         if version > self.version:
@@ -179,7 +179,11 @@ class ObjectClass:
         self._check_version(stored["version"])
         if stored["version"] < self.version:
             upgrade: Callable[..., dict[str, Any]] = getattr(self.code, "upgrade", lambda fields, _: fields)
-            return upgrade(stored["fields"], stored["version"])
+            try:
+                return upgrade(stored["fields"], stored["version"])
+            except Exception as error:
+                detail = f"{self.name}.upgrade raised {type(error).__name__}: {error}. Its calls wait for fixed code"
+                raise Unavailable(detail) from error
         return dict(stored["fields"])
 
     def _text(self, instance: Any) -> str:
