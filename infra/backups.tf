@@ -6,7 +6,8 @@ resource "google_firestore_backup_schedule" "daily" {
   database  = local.database
   retention = "${7 * 86400}s"
   daily_recurrence {}
-  depends_on = [google_firestore_database.database]
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_database.database]
 }
 
 resource "google_firestore_backup_schedule" "weekly" {
@@ -16,7 +17,8 @@ resource "google_firestore_backup_schedule" "weekly" {
   weekly_recurrence {
     day = "SUNDAY"
   }
-  depends_on = [google_firestore_backup_schedule.daily] # of one database, one change at a time
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_backup_schedule.daily] # of one database, one change at a time
 }
 
 # Who deploys it needs the role Billing Account Costs Manager on the billing account: a person, not the deploying account.

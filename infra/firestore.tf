@@ -6,13 +6,16 @@ resource "google_firestore_database" "database" {
   concurrency_mode                  = "OPTIMISTIC" # every commit has a precondition; the kit takes no locks
   point_in_time_recovery_enablement = var.environment == "prod" ? "POINT_IN_TIME_RECOVERY_ENABLED" : "POINT_IN_TIME_RECOVERY_DISABLED"
   delete_protection_state           = var.environment == "prod" ? "DELETE_PROTECTION_ENABLED" : "DELETE_PROTECTION_DISABLED"
-  deletion_policy                   = var.environment == "prod" ? "ABANDON" : "DELETE"
+  deletion_policy                   = local.of_data
   depends_on                        = [google_project_service.api]
 }
 
 # Nothing that a rule needs may have a time-to-live policy, so the receipts of waits have none. The policies and their
 # reasons are listed in tests/expiry_policies.py.
 locals {
+  # Of prod, `make destroy` leaves the data, and all that is set on it.
+  of_data = var.environment == "prod" ? "ABANDON" : "DELETE"
+
   expiring = {
     # How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task
     # run more often; 31 days after its last count, Cloud Tasks has dropped the task.
@@ -45,7 +48,8 @@ resource "google_firestore_field" "expiring" {
     expiration_offset = each.value.offset
   }
   index_config {}
-  depends_on = [google_firestore_field.first]
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_field.first]
 }
 
 # Each policy had a block of its own: what is deployed stays as it is.

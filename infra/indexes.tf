@@ -11,55 +11,45 @@ locals {
     }]
   } }
 
-  # All of the kit's own fields that no query names; a map's settings are those of its fields too. An index of values that
-  # grow (times, numbers of units) takes some 500 writes a second.
-  never_searched = {
-    adjustments = ["moves", "units", "values", "yokes"]
-    attempts    = ["attempt", "error", "errors", "function", "pause_seconds", "starts", "task", "trace", "traceback"]
-    batches = [
-      "concurrency", "deadline_at", "digest", "failed", "failures_max", "first_pages", "incarnation", "missing",
-      "on_complete", "on_failure", "pages", "parent", "queues", "reason", "size", "succeeded", "task", "then"
-    ]
-    counters          = ["failures", "failures_max", "page", "passed", "units"]
-    critical_sections = ["alarm_at", "ids", "next", "run", "token"]
-    documents         = ["_resource.created", "_resource.modified", "_signalbox"]
-    counted           = ["item", "keys", "logged", "revision", "since", "user", "value", "version"]
-    entries           = ["crossed", "folded_at", "neutral", "recount", "units", "values", "yokes"]
-    failures          = ["attempts", "call", "context", "detail", "error", "problem", "state", "trace", "traceback"]
-    flows             = ["created_at", "ended_at", "flow", "id"]
-    log               = ["entries"]
-    histories         = ["counts", "digest", "firsts", "version"]
-    mailbox = [
-      "arguments", "begun", "body", "chunks", "digest", "end", "forwarded", "function", "generation", "held", "held_bytes",
-      "incarnation", "kept", "kind", "later", "leases", "mark", "not_after", "on_complete", "outcome", "parent", "patches", "pending",
-      "progress", "receipt", "revision", "start_at", "state", "stuck", "tail", "then", "written_by"
-    ]
-    objects  = ["class", "created_at", "key"]
-    outbox   = ["enqueued", "tasks"]
-    pages    = ["concurrency", "digest", "end", "first", "queues", "size", "task", "units"]
-    receipts = ["digest", "result"]
-    releases = ["id", "incarnation", "operation", "token"]
-    semaphores = [
-      "alarm_at", "clean_at", "delete_after_seconds", "ended", "head", "lease_seconds", "leases", "next_token", "permits", "revision"
-    ]
-    standing_declarations = ["kinds", "revision"]
-    transforms            = ["botl"]
-    units                 = ["attempt", "batch", "incarnation", "index", "offset", "page", "page_units", "text"]
-    verifications         = ["cursor", "ended_at", "found", "moved_at", "pages"]
-    versions              = ["action", "author", "packed", "patch", "whole"]
-    waiters = [
-      "answer", "continuation", "deadline_at", "grant", "holder", "incarnation", "joined", "lease_seconds", "on_timeout",
-      "permits", "release_on_failure", "release_on_return", "resumed", "resumes", "state"
-    ]
-    walks = ["run"]
-    yokes = ["attributes", "value"]
+  # The kit's own collections, with the fields that queries name: one setting takes the index from all fields of a
+  # collection ("*" stands for all of them, a map's setting is that of its fields too), and those named here have one
+  # again. Each setting is an operation of 30 to 120 seconds. An index of values that grow (times, numbers of units) takes
+  # some 500 writes a second.
+  searched = {
+    adjustments           = []
+    attempts              = ["batch", "erred_at"]
+    batches               = ["due_at", "parent_run", "state"]
+    counted               = ["times", "values"]
+    counters              = ["first"]
+    critical_sections     = []
+    entries               = ["average", "count", "max", "min", "sum"]
+    failures              = ["failed_at"]
+    flows                 = ["due_at", "state"]
+    histories             = []
+    log                   = []
+    mailbox               = ["since"]
+    objects               = []
+    outbox                = []
+    pages                 = []
+    receipts              = []
+    releases              = []
+    semaphores            = ["mode", "sweep_at"]
+    standing_declarations = []
+    transforms            = []
+    units                 = ["ended_at", "state"]
+    verifications         = ["begun_at"]
+    versions              = []
+    waiters               = ["expires_at", "since"]
+    walks                 = []
+    yokes                 = ["item", "user"]
   }
-  exempt = merge([for collection, fields in local.never_searched : {
+  searched_fields = merge([for collection, fields in local.searched : {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }
   }]...)
 
-  first_exempt = "documents._signalbox"
-  later_exempt = { for name, exempt in local.exempt : name => exempt if name != local.first_exempt }
+  # Documents are users', and their fields are indexed but for the kit's own.
+  first_exempt = "_signalbox"
+  later_exempt = toset(["_resource.created", "_resource.modified"])
 
   # Which documents embed a document, and by which fields.
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
@@ -78,26 +68,61 @@ resource "google_firestore_index" "composite" {
       array_config = fields.value.array
     }
   }
-  depends_on = [google_firestore_field.exempt, google_firestore_field.searched_as_array, google_firestore_field.expiring]
+  depends_on = [
+    google_firestore_field.of_documents, google_firestore_field.unindexed, google_firestore_field.searched,
+    google_firestore_field.searched_as_array, google_firestore_field.expiring,
+  ]
+  deletion_policy = local.of_data
 }
 
 # A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so
-# one field comes first, then the others, and the composite indexes last.
+# one field comes first, then the others, and the composite indexes last. Destroying a setting takes it off the data, which
+# stays in prod: so there its settings stay too.
 resource "google_firestore_field" "first" {
   database   = local.database
-  collection = local.exempt[local.first_exempt].collection
-  field      = local.exempt[local.first_exempt].field
+  collection = "documents"
+  field      = local.first_exempt
   index_config {}
-  depends_on = [google_firestore_database.database]
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_database.database]
 }
 
-resource "google_firestore_field" "exempt" {
+resource "google_firestore_field" "of_documents" {
   for_each   = local.later_exempt
+  database   = local.database
+  collection = "documents"
+  field      = each.key
+  index_config {}
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_field.first]
+}
+
+resource "google_firestore_field" "unindexed" {
+  for_each   = local.searched
+  database   = local.database
+  collection = each.key
+  field      = "*"
+  index_config {}
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_field.first]
+}
+
+resource "google_firestore_field" "searched" {
+  for_each   = local.searched_fields
   database   = local.database
   collection = each.value.collection
   field      = each.value.field
-  index_config {}
-  depends_on = [google_firestore_field.first]
+  index_config {
+    dynamic "indexes" {
+      for_each = ["ASCENDING", "DESCENDING"]
+      content {
+        order       = indexes.value
+        query_scope = "COLLECTION"
+      }
+    }
+  }
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_field.first]
 }
 
 resource "google_firestore_field" "searched_as_array" {
@@ -111,5 +136,14 @@ resource "google_firestore_field" "searched_as_array" {
       query_scope  = "COLLECTION"
     }
   }
-  depends_on = [google_firestore_field.first]
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_field.first]
+}
+
+# Each field without an index had a resource of its own: these settings stay, and say what "*" says.
+removed {
+  from = google_firestore_field.exempt
+  lifecycle {
+    destroy = false
+  }
 }

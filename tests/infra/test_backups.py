@@ -20,6 +20,14 @@ def test_prod_is_copied_every_day_and_every_week(resources: Mapping[str, Resourc
     assert (weekly["weekly_recurrence"][0]["day"], weekly["retention"]) == ("SUNDAY", f"{98 * 86400}s")
 
 
+def test_destroying_prod_takes_nothing_off_its_data(resources: Mapping[str, Resource], with_options: Workspace) -> None:
+    """The database stays, and so do its indexes, its times to live and what copies it."""
+    kept = {each.values["deletion_policy"] for each in resources.values() if each.kind.startswith("google_firestore")}
+    assert kept == {"ABANDON"}
+    dev = [each for each in with_options.resources().values() if each.kind.startswith("google_firestore")]
+    assert {each.values["deletion_policy"] for each in dev} == {"DELETE"}
+
+
 def test_without_backups_and_billing_account_there_are_none(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips, named="dev")
     made.initialise()

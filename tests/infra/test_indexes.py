@@ -161,16 +161,29 @@ def test_no_query_of_the_kits_own_names_two_fields(made: Made) -> None:
 
 def test_what_is_exempt_is_a_field_that_the_kit_writes(configured: dict[Field, list[str]]) -> None:
     written = "\n".join(path.read_text("utf-8") for path in (INFRA.parent / "shared").rglob("*.py"))
-    unknown = [each for each in configured if not re.search(rf"\b{each[1].rpartition('.')[2]}\b", written)]
+    named = [each for each in configured if each[1] != "*"]
+    unknown = [each for each in named if not re.search(rf"\b{each[1].rpartition('.')[2]}\b", written)]
     assert unknown == []
 
 
-def test_whom_a_document_links_to_is_searched_as_arrays_only(configured: dict[Field, list[str]]) -> None:
-    searched = {field: kinds for field, kinds in configured.items() if kinds}
-    assert searched == {
+def test_whom_a_document_links_to_is_searched_as_arrays_only_and_all_else_in_both_directions(
+    configured: dict[Field, list[str]],
+) -> None:
+    searched = {field: sorted(kinds) for field, kinds in configured.items() if kinds}
+    assert searched == {field: ["ASCENDING", "DESCENDING"] for field in INDEXED} | {
         ("documents", "_signalbox.link_fields"): ["CONTAINS"],
         ("documents", "_signalbox.link_keys"): ["CONTAINS"],
     }
+
+
+def test_one_setting_takes_the_indexes_from_a_collection_and_each_is_one_operation(
+    resources: Mapping[str, Resource], configured: dict[Field, list[str]]
+) -> None:
+    """Each is a long-running operation of the database: what is paid for at every first deployment is bounded here."""
+    whole = {collection for collection, field in configured if field == "*"}
+    assert whole >= {collection for collection, _ in INDEXED}
+    assert not any(each.values["skip_wait"] for each in resources.values() if each.kind == "google_firestore_field")
+    assert sum(each.kind == "google_firestore_field" for each in resources.values()) <= 65
 
 
 def test_the_policies_of_time_to_live_are_those_with_a_reason(resources: Mapping[str, Resource]) -> None:
@@ -191,8 +204,8 @@ def test_receipts_of_waits_have_no_time_to_live() -> None:
 def unindexed(field: Field, configured: Mapping[Field, list[str]]) -> bool:
     """Return whether a field has no index: what is nearest above it decides, and by default there is one."""
     collection, path = field
-    while path:
-        if (collection, path) in configured:
-            return not configured[collection, path]
-        path = path.rpartition(".")[0]
-    return False
+    above = [path]
+    while above[-1]:
+        above.append(above[-1].rpartition(".")[0])
+    settings = (configured.get((collection, each or "*")) for each in above)
+    return next((not indexes for indexes in settings if indexes is not None), False)

@@ -69,6 +69,17 @@ def indexes(plan: Plan, there: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {address: names[each] for address, each in wanted.items() if each in names}
 
 
+def backup_schedules(plan: Plan, there: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the ids of backup schedules that the plan would create, by address: a database has one of each kind."""
+    names = {"weekly" if "weeklyRecurrence" in each else "daily": each["name"] for each in there}
+    wanted = {
+        address: "weekly" if values.get("weekly_recurrence") else "daily"
+        for address, values in plan.created_values.items()
+        if "google_firestore_backup_schedule." in address
+    }
+    return {address: names[each] for address, each in wanted.items() if each in names}
+
+
 def _index(collection: str, fields: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return an index's identity, equal for gcloud's listing and for a plan. Both contain the record's name."""
     own = (
@@ -90,6 +101,8 @@ def queues(ids: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
 def adopted(folder: Path, ids: Mapping[str, str], plan: Callable[[], Plan], refusal: type[Exception]) -> Plan:
     """Plan with an import of each id that exists. Raises what the plan raises for any other reason."""
     for _ in range(ROUNDS_MAX):
+        if not ids:
+            break
         with _blocks(folder, ids):
             try:
                 return plan()

@@ -6,6 +6,8 @@ APIs, then accounts, then rights, and each try builds some more functions: so th
 What a failed create has left half-made, Terraform would replace ("tainted"). A function may be: nothing is kept in it.
 A queue may not, as its name would be taken for days, nor what holds data, nor an object, whose replacement has the same
 name and would be deleted with it: the mark is removed from those, and the next apply continues with them.
+
+What was created and read too early is not in the state: from then on each plan imports it.
 """
 
 import re
@@ -13,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from signalbox_infra.deploy import refusals
+from signalbox_infra.deploy import adoption, refusals
 from signalbox_infra.deploy.clock import REAL, Clock
 from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.deploy.plans import Plan
 from signalbox_infra.deploy.progress import Progress
+from signalbox_infra.deploy.target import Target
 from signalbox_infra.deploy.terraform import Terraform
 
 APPLIES_MAX = 10
@@ -29,16 +32,21 @@ KEPT = re.compile(
 
 @dataclass(slots=True)
 class Attempts:
-    """How often something was tried, and what is done in between."""
+    """How often something was tried, and what is done in between; `unsaved` are the ids of what exists, by address."""
 
+    target: Target
     say: Callable[[str], None]
     clock: Clock = REAL
     met: Counter[str] = field(default_factory=Counter)
     tries: int = 1
+    unsaved: dict[str, str] = field(default_factory=dict)
 
-    def refused(self, printed: str) -> None:
+    def refused(self, printed: str, plan: Plan | None = None) -> None:
         """Report why it failed, and wait. Raises `CommandFailed`, with what to do, when waiting would not help."""
         found = refusals.failures(printed)
+        if plan:
+            ids = adoption.importable(plan, self.target.project, self.target.region)
+            self.unsaved |= {name: each for name, each in ids.items() if name in refusals.read_too_early(found)}
         self.met.update({failure.refusal.name for failure in found})
         seconds = refusals.wait_seconds(found, self.met) if self.tries < APPLIES_MAX else None
         if seconds is None:
@@ -57,7 +65,7 @@ def planned(engine: Terraform, attempts: Attempts, *options: str) -> Plan:
             engine.untaint(address)
     while True:
         try:
-            return engine.plan(*options)
+            return adoption.adopted(engine.folder, attempts.unsaved, lambda: engine.plan(*options), CommandFailed)
         except CommandFailed as error:
             attempts.refused(str(error))
 
@@ -67,7 +75,7 @@ def applied(engine: Terraform, plan: Plan, attempts: Attempts, *options: str) ->
     while not (outcome := engine.apply(Progress(plan, attempts.say, attempts.clock.now))).ok:
         if outcome.status < 0:
             raise CommandFailed(f"Terraform was killed by signal {-outcome.status}. {KILLED}")
-        attempts.refused(outcome.text + outcome.error)
+        attempts.refused(outcome.text + outcome.error, plan)
         plan = planned(engine, attempts, *options)
         attempts.say(str(plan))
         if plan.empty:

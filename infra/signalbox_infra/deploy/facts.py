@@ -97,6 +97,13 @@ def indexes(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
     return found
 
 
+def backup_schedules(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
+    """Return the backup schedules of the database; none, if they cannot be read."""
+    question = f"gcloud firestore backups schedules list --database={target.database} --project={target.project}"
+    found: Sequence[Mapping[str, Any]] = _json(_ask({"": f"{question} --format=json"}, target.root, run)[""], ())
+    return found
+
+
 def _first_round(target: Target) -> dict[str, str]:
     return {
         "terraform": "terraform version -json",

@@ -26,8 +26,9 @@ WORKS = """Everything works. A first call:
 """
 FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
-that Cloud Functions keeps for sources, the database where Terraform did not create it or environment is prod, and the
-queues, emptied: a deleted queue's name would be taken for days. The next `make deploy` takes them up again."""
+that Cloud Functions keeps for sources, and the queues, emptied: a deleted queue's name would be taken for days. The
+next `make deploy` takes them up again. The database stays where Terraform did not create it. Where environment is prod
+it stays as it is, with its indexes, times to live, backup schedules and backups: `make adopt` takes them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class Flow:
         plan = planned(engine, self._attempts())
         ids = adoption.importable(plan, self.target.project, self.target.region)
         ids |= adoption.indexes(plan, facts.indexes(self.target, self.run))
+        ids |= adoption.backup_schedules(plan, facts.backup_schedules(self.target, self.run))
         plan = adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
         self.say(str(plan))
         if not plan.empty:
@@ -141,7 +143,7 @@ class Flow:
         applied(engine, plan, self._attempts(), *options)
 
     def _attempts(self) -> Attempts:
-        return Attempts(self.say, self.clock)
+        return Attempts(self.target, self.say, self.clock)
 
     def _tested(self, engine: terraform.Terraform) -> bool:
         base_url = self.base_url or engine.output("base_url")

@@ -67,11 +67,11 @@ class Preparation:
             bootstrapping.make_bucket(self.target, self.run)
         adoption.clear(engine.folder)
         bootstrapping.connect(engine, self.target, self.run)
-        plan = self._with_account(engine, planned(engine, Attempts(self.say, self.clock)), found)
+        plan = self._with_account(engine, planned(engine, Attempts(self.target, self.say, self.clock)), found)
         self.say(str(plan))
         if not plan.empty:
             agreed(self.agree, "Apply it?")
-            applied(engine, plan, Attempts(self.say, self.clock))
+            applied(engine, plan, Attempts(self.target, self.say, self.clock))
 
     def _with_account(self, engine: terraform.Terraform, plan: Plan, found: facts.Facts) -> Plan:
         """Plan to take what a bootstrap that was killed made and did not save, where the plan would create it."""

@@ -1,11 +1,12 @@
 """Report how far an apply has come: "9 of 17 functions built, 3 min", in place of Terraform's line for each resource.
 
-Functions take minutes each, everything else seconds. Lines that are not about a resource, such as errors, are passed
-on as they are.
+Functions take minutes each, settings of Firestore's fields half a minute to two, everything else seconds; what is under
+way is named. Lines that are not about a resource, such as errors, are passed on as they are.
 """
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from signalbox_infra.deploy.plans import Plan
@@ -15,7 +16,18 @@ OF_A_RESOURCE = re.compile(
     r"(\S+?\S*): (Creating|Modifying|Destroying|Still |Creation complete|Modifications complete|Destruction complete|"
     r"Importing|Import complete|Reading|Read complete|Refreshing|Provisioning)|\S+ \(local-exec\):"
 )
-DONE = re.compile(r"(\S.*?): (Creation|Modifications) complete")
+BEGUN = re.compile(r"(\S.*?): (Creating|Modifying|Destroying)\.\.\.")
+LABELS = (
+    (FUNCTION, "functions"),
+    ("google_firestore_database.", "the database"),
+    ("google_firestore_backup", "backup schedules"),
+    ("google_firestore_", "settings of Firestore's indexes"),
+    ("terraform_data.rights", "rights to take effect"),
+    ("_iam_member.", "rights"),
+    ("google_project_service.", "APIs"),
+    ("google_service_account.", "accounts"),
+)
+DONE = re.compile(r"(\S.*?): (Creation|Modifications|Destruction) complete")
 EVERY_SECONDS = 30.0
 
 
@@ -26,6 +38,7 @@ class Progress:
         self._wanted = frozenset((*plan.created, *plan.changed, *plan.replaced))
         self._functions = frozenset(each for each in self._wanted if FUNCTION in each)
         self._done: set[str] = set()
+        self._under_way: dict[str, None] = {}
         self._say, self._clock = say, clock
         self._began = self._said_at = clock()
 
@@ -34,6 +47,9 @@ class Progress:
         done = DONE.match(line)
         if done:
             self._done.add(done[1])
+            self._under_way.pop(done[1], None)
+        elif begun := BEGUN.match(line):
+            self._under_way[begun[1]] = None
         if not OF_A_RESOURCE.match(line):
             if line.strip():
                 self._say(line.rstrip())
@@ -44,7 +60,13 @@ class Progress:
     def __str__(self) -> str:
         minutes = f"{(self._clock() - self._began) / 60:.0f} min"
         resources = f"{len(self._done & self._wanted)} of {len(self._wanted)} resources"
+        waits = f"; waiting for {self._waiting()}" if self._under_way else ""
         if not self._functions:
-            return f"  {resources}, {minutes}"
+            return f"  {resources}, {minutes}{waits}"
         built = f"{len(self._done & self._functions)} of {len(self._functions)} functions built"
-        return f"  {built}, {minutes} ({resources})"
+        return f"  {built}, {minutes} ({resources}){waits}"
+
+    def _waiting(self) -> str:
+        """Return what is under way: how many of each kind."""
+        kinds = Counter(next((name for part, name in LABELS if part in each), "others") for each in self._under_way)
+        return ", ".join(f"{count} {name}" if count > 1 else name for name, count in kinds.items())

@@ -10,6 +10,7 @@ RIGHTS = (120.0, 180.0, 300.0)
 APIS = (60.0, 120.0, 180.0)
 SHORT = (30.0, 60.0, 120.0)
 BUILDS = (60.0, 60.0, 60.0, 120.0, 120.0, 120.0)  # more often: each try builds some more
+READ_TOO_EARLY = "read too early"
 AGAIN = "Run the command again in a few minutes: it continues from what exists."
 PROPAGATION = "https://cloud.google.com/iam/docs/access-change-propagation"
 CONSTRAINTS = "https://cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints"
@@ -63,6 +64,13 @@ FOR_A_WHILE = (
         "Firestore makes the settings of fields and indexes of a new database one after the other.",
         f"https://github.com/firebase/firebase-tools/issues/1119, {ISSUES}/16329",
         SHORT,
+    ),
+    Refusal(
+        READ_TOO_EARLY,
+        r"Provider produced inconsistent result after apply.*Root (object|resource) was present, but now absent",
+        "It was created, and Google's answer to the read that followed did not have it yet.",
+        f"{ISSUES}/22533, {ISSUES}/21694",
+        (5.0, 30.0, 60.0),
     ),
     Refusal(
         "account",

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from signalbox_infra.deploy.refusal_table import TABLE, Refusal
+from signalbox_infra.deploy.refusal_table import READ_TOO_EARLY, TABLE, Refusal
 
 SHOWN = 400  # characters of what Google said
 WITH = re.compile(r"^\s*with (\S+),$", re.MULTILINE)
+APPLIED = re.compile(r"When applying changes to (\S+), provider")
 UNKNOWN = Refusal(
     name="unknown",
     text="",
@@ -45,6 +46,11 @@ def wait_seconds(found: Sequence[Failure], met: Mapping[str, int]) -> float | No
     return max(wait[0] for wait in waits) if waits and all(waits) else None
 
 
+def read_too_early(found: Sequence[Failure]) -> frozenset[str]:
+    """Return the addresses of what exists and is not in the state, as Terraform read it too early."""
+    return frozenset(each.address for each in found if each.refusal.name == READ_TOO_EARLY)
+
+
 def reasons(found: Sequence[Failure]) -> list[str]:
     """Return a line for each different refusal: how many resources met it, and what it means."""
     met = {failure.refusal: [each for each in found if each.refusal == failure.refusal] for failure in found}
@@ -62,6 +68,7 @@ def _failure(block: str) -> Failure:
     named = WITH.search(block)
     said = " ".join(block[: named.start() if named else None].split())
     whole = " ".join(block.split())
+    named = named or APPLIED.search(whole)
     refusal = next((each for each in TABLE if re.search(each.text, whole, re.IGNORECASE)), UNKNOWN)
     return Failure(named[1] if named else "", said, refusal)
 

@@ -55,6 +55,20 @@ def test_a_composite_index_is_known_by_its_fields() -> None:
     assert adoption.indexes(plan, [other]) == {}
 
 
+def test_a_backup_schedule_is_known_by_how_often_it_runs() -> None:
+    schedules = [f"google_firestore_backup_schedule.{name}[0]" for name in ("daily", "weekly")]
+    weekly = {"weekly_recurrence": [{"day": "SUNDAY"}], "daily_recurrence": []}
+    daily = {"weekly_recurrence": [], "daily_recurrence": [{}]}
+    plan = Plan(created_values={schedules[0]: daily, schedules[1]: weekly, "a.b": {"name": "x"}})
+    path = "projects/p/databases/d/backupSchedules"
+    listed = [
+        {"name": f"{path}/7", "weeklyRecurrence": {"day": "SUNDAY"}},
+        {"name": f"{path}/1", "dailyRecurrence": {}},
+    ]
+    assert adoption.backup_schedules(plan, listed) == {schedules[0]: f"{path}/1", schedules[1]: f"{path}/7"}
+    assert adoption.backup_schedules(plan, listed[:1]) == {schedules[1]: f"{path}/7"}
+
+
 def test_what_is_absent_is_left_out_and_any_other_error_is_raised(tmp_path: Path) -> None:
     absent = """Error: Cannot import non-existent remote object
 

@@ -20,6 +20,18 @@ def test_functions_are_counted_and_errors_passed_on() -> None:
     assert said == ["  1 of 2 functions built, 3 min (2 of 3 resources)", "Error: something"]
 
 
+def test_what_is_waited_for_is_named() -> None:
+    said, now = list[str](), [0.0]
+    progress = Progress(Plan(created=(*FUNCTIONS, QUEUE)), said.append, lambda: now[0])
+    for each in (*FUNCTIONS, 'google_firestore_field.unindexed["flows"]', "terraform_data.rights", QUEUE):
+        progress(f"{each}: Creating...\n")
+    progress(f"{QUEUE}: Creation complete after 1s [id=x]\n")
+    now[0] = EVERY_SECONDS
+    progress(f"{FUNCTIONS[1]}: Still creating... [30s elapsed]\n")
+    waiting = "2 functions, settings of Firestore's indexes, rights to take effect"
+    assert said == [f"  0 of 2 functions built, 0 min (1 of 3 resources); waiting for {waiting}"]
+
+
 def test_it_is_said_every_half_minute_that_it_goes_on() -> None:
     said, now = list[str](), [0.0]
     progress = Progress(Plan(created=(QUEUE,)), said.append, lambda: now[0])

@@ -20,6 +20,9 @@ SAID = {
     "Service Agent. If you recently started to use Eventarc, it may take a few minutes",
     "api": "googleapi: Error 403: Cloud Tasks API has not been used in project 1 before or it is disabled.",
     "firestore": "googleapi: Error 409: too much contention on these datastore entities. please try again.",
+    "read too early": "Provider produced inconsistent result after apply\n\n"
+    'When applying changes to a.b["c"], provider "provider[\\"registry.terraform.io/hashicorp/google\\"]" '
+    "produced an unexpected new value: Root object was present, but now absent.",
     "account": "Error 400: Service account kit-build@p.iam.gserviceaccount.com does not exist., badRequest",
     "rights": "googleapi: Error 403: Permission 'iam.serviceAccounts.actAs' denied on service account kit-tasks@p",
     "builds": f"{BUILD} status: EXPIRED",

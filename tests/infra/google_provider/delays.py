@@ -21,14 +21,23 @@ from tests.infra.virtual_clock import VirtualClock
 FUNCTION = "google_cloudfunctions2_function"
 QUEUE = "google_cloud_tasks_queue"
 ACCOUNT = "google_service_account"
+DATABASE = "google_firestore_database"
+FIELD = "google_firestore_field"
 QUEUE_NAME_SECONDS = 3 * 86400.0
 FIRST_FIELD_SECONDS = 0.1  # real ones, in which Terraform asks for the others, if they do not wait
-STEP_SECONDS = {FUNCTION: 12.0}  # two minutes each, ten at once
+AT_ONCE = 10  # operations that Terraform runs at the same time: each takes a tenth of its time on the one clock
+STEP_SECONDS = {FUNCTION: 120.0 / AT_ONCE}
+READ_TOO_EARLY = {DATABASE: 0.5, ACCOUNT: 0.002}
+"""How often the read after a create finds nothing: terraform-provider-google#22533, #21694."""
+FIELD_SECONDS = (30.0, 120.0)  # one long-running operation for each field
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A create that failed. `made`: the resource exists all the same; `lost`: and Terraform did not get its id."""
+    """A create that failed. `made`: the resource exists all the same; `lost`: and Terraform did not get its id.
+
+    Without a text it succeeded, and the read that follows it did not find the resource yet.
+    """
 
     text: str
     made: bool = False
@@ -49,6 +58,7 @@ class Delays:
     def __post_init__(self) -> None:
         rng = self._drawn("project")
         self.contended = rng.choice((0, 0, 2, 5))
+        self.contends = self._drawn("contention of fields").choice((0.0, 0.0, 0.02))
         self.builds_a_minute = rng.choice((60, 60, 60, 4))
         self.forbidden = rng.choices(("", "members", "region", "queue name"), (91, 3, 3, 3))[0]
         self._builds: list[float] = []
@@ -58,7 +68,7 @@ class Delays:
     def refusal(self, kind: str, value: Value) -> Refused | None:
         """Wait for as long as an operation takes, and return why a create is refused, if it is."""
         refused = next(self._refusals(kind, value), None)
-        self.clock.sleep(STEP_SECONDS.get(kind, 0.5) if refused is None or refused.made else 0.5)
+        self.clock.sleep(self._seconds(kind, value) if refused is None or refused.made else 0.5)
         if refused is None:
             self._done(kind, value)
         return refused
@@ -115,11 +125,19 @@ class Delays:
             yield Refused(texts.QUEUE_NAME)
         if kind == FUNCTION:
             yield from self._late_function(value)
+        if kind == FIELD and self._contended_once(value["id"]):
+            yield Refused(texts.CONTENTION)
 
     def contention(self) -> Refused | None:
         """Return the refusal of a field that contends with the first, in the seeds that have it so often."""
         self.contended -= 1
         return Refused(texts.CONTENTION) if self.contended >= 0 else None
+
+    def _contended_once(self, field: str) -> bool:
+        name = f"contention of {field}"
+        again = name in self.mishaps
+        self.mishaps.add(name)
+        return not again and self._drawn(name).random() < self.contends
 
     def _late_function(self, value: Value) -> Iterator[Refused]:
         if sum(at > self.clock.now() - 60 for at in self._builds) >= self.builds_a_minute:
@@ -141,10 +159,17 @@ class Delays:
         again = name in self.mishaps or kind.endswith("_iam_member") or kind == "google_project_service"
         chance = 1.0 if again else self._drawn(name).random()
         self.mishaps.add(name)
+        if not again and kind in READ_TOO_EARLY and self._drawn(f"read of {name}").random() < READ_TOO_EARLY[kind]:
+            yield Refused("", made=True, lost=True)
         if chance < 0.01:
             yield Refused(texts.UNAVAILABLE, made=True)
         elif chance < 0.0105:
             yield Refused(texts.UNAVAILABLE, made=True, lost=True)
+
+    def _seconds(self, kind: str, value: Value) -> float:
+        if kind == FIELD:
+            return self._drawn(f"operation of {value['id']}").uniform(*FIELD_SECONDS) / AT_ONCE
+        return STEP_SECONDS.get(kind, 0.5)
 
     def _done(self, kind: str, value: Value) -> None:
         if kind == "google_project_service":

@@ -58,7 +58,7 @@ NAMES: dict[str, dict[str, str]] = {
     "google_compute_region_network_endpoint_group": {"name": SERVICE},
     "google_firestore_backup_schedule": {"retention": DURATION},
     "google_firestore_database": {"name": r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]"},
-    "google_firestore_field": {"field": r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"},
+    "google_firestore_field": {"field": r"\*|[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"},
     "google_iam_workload_identity_pool": {"workload_identity_pool_id": r"[a-z0-9-]{4,32}", "display_name": r".{0,32}"},
     "google_iam_workload_identity_pool_provider": {"workload_identity_pool_provider_id": r"[a-z0-9-]{4,32}"},
     "google_logging_metric": {"name": r"[A-Za-z0-9_./-]{1,100}"},

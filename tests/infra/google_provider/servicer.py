@@ -166,8 +166,9 @@ class Servicer:
         refused = self.cloud.asked(verb, request.type_name, after or before)
         if refused:
             left = after if refused.made and not refused.lost else before
-            diagnostics = [_error(refused.text, ())]
-            return message("ApplyResponse", new_state=encoded(left), diagnostics=diagnostics, legacy_type_system=True)
+            diagnostics = [_error(refused.text, ())] if refused.text else []
+            legacy = left is not None  # the provider's library returns a state that is gone before it sets the mark
+            return message("ApplyResponse", new_state=encoded(left), diagnostics=diagnostics, legacy_type_system=legacy)
         return message("ApplyResponse", new_state=encoded(after), legacy_type_system=True)
 
     def ReadDataSource(self, request: Any) -> Any:
