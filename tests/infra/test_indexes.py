@@ -133,7 +133,8 @@ def test_the_tests_make_every_query_that_is_known(made: Made) -> None:
 
 
 def test_no_field_that_a_query_names_is_without_an_index(made: Made, configured: dict[Field, list[str]]) -> None:
-    named = SELDOM | {(collection, field) for collection, fields in made for field in fields}
+    """Records' ids are no field: they are sorted without an index, and are the last part of each one."""
+    named = SELDOM | {(collection, field) for collection, fields in made for field in fields if field != "__name__"}
     assert [field for field in sorted(named) if unindexed(field, configured)] == []
 
 
