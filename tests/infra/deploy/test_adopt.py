@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_a_composite_index_is_known_by_its_fields() -> None:
 def test_a_backup_schedule_is_known_by_how_often_it_runs() -> None:
     schedules = [f"google_firestore_backup_schedule.{name}[0]" for name in ("daily", "weekly")]
     weekly = {"weekly_recurrence": [{"day": "SUNDAY"}], "daily_recurrence": []}
-    daily = {"weekly_recurrence": [], "daily_recurrence": [{}]}
+    daily: dict[str, Any] = {"weekly_recurrence": [], "daily_recurrence": [{}]}
     plan = Plan(created_values={schedules[0]: daily, schedules[1]: weekly, "a.b": {"name": "x"}})
     path = "projects/p/databases/d/backupSchedules"
     listed = [
