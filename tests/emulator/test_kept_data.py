@@ -82,6 +82,16 @@ def test_documents_semaphores_batches_and_queues_outlive_a_restart(project: Path
         assert eventually(lambda: http.get("documents/worked-second").json().get("lease"))
 
 
+def test_waiters_keep_their_order_over_a_restart(project: Path) -> None:
+    port, names = processes.free_port(), ["zoe", "ben", "mia", "ann"]
+    with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
+        assert http.post("waiters/first").json() is True
+        for name in names:
+            assert http.post(f"waiters/{name}").json() is False
+    with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
+        assert [waiter["id"] for waiter in http.get("semaphores/door").json()["waiters"]] == names
+
+
 def test_a_kept_queue_calls_the_port_that_it_was_made_for(project: Path) -> None:
     with stack_of(project, port := processes.free_port()):
         pass

@@ -140,7 +140,7 @@ class Stack:
         except FolderInUse as error:
             raise StackError(str(error)) from error
         clear(self.folder, self.service_names, databases=self._data is None)
-        if self._data and (warning := self._data.open(self._layout.ports["functions"])):
+        if self._data and (warning := self._data.open(self._layout.ports["functions"], self.store)):
             log.warning("%s", warning)
 
     def _running(self) -> RunningStack:

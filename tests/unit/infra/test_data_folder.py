@@ -6,12 +6,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from signalbox_infra.local.folder.data_folder import STATE_FILE, DataFolder
-from signalbox_infra.local.services.child import ROOT
+from signalbox.core.ports import Must, Put
+from signalbox.testing.memory_store import MemoryStore
+from signalbox_infra.local.folder.data_folder import EMBEDDED, EMULATOR, STATE_FILE, DataFolder, create_again
+from signalbox_infra.local.services.child import ROOT, StackError
 
 SAVE = """import sys
 from pathlib import Path
@@ -54,10 +58,10 @@ def emulator() -> Iterator[Emulator]:
 
 def test_a_save_that_is_killed_leaves_the_documents_that_were_saved_before(tmp_path: Path, emulator: Emulator) -> None:
     folder = DataFolder(tmp_path)
-    assert folder.open(8080) == ""
+    assert folder.open(8080, EMULATOR) == ""
     (tmp_path / "documents-1").mkdir()
     folder.close(export="documents-1", semaphores={})
-    assert folder.open(8080) == ""
+    assert folder.open(8080, EMULATOR) == ""
     saving = subprocess.Popen(
         [sys.executable, "-c", SAVE, str(tmp_path), f"127.0.0.1:{emulator.server_port}"], cwd=ROOT
     )
@@ -65,14 +69,39 @@ def test_a_save_that_is_killed_leaves_the_documents_that_were_saved_before(tmp_p
     saving.kill()
     saving.wait()
     assert len(list(tmp_path.glob("documents-*"))) == 2
-    assert "was killed: its queues are kept, its documents are of 2" in folder.open(8080)
+    assert "was killed: its queues are kept, its documents are of 2" in folder.open(8080, EMULATOR)
     assert folder.seed == tmp_path / "documents-1" / "documents-1.overall_export_metadata"
 
 
 def test_a_state_file_that_was_begun_does_not_count(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
-    folder.open(8080)
+    folder.open(8080, EMULATOR)
     folder.close(export="documents-1")
     (tmp_path / f"{STATE_FILE}.new").write_text('{"export": "docu')
     assert folder.seed is not None
-    assert folder.open(8080) == ""
+    assert folder.open(8080, EMULATOR) == ""
+
+
+def test_a_folder_that_another_store_has_saved_is_refused(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.close(export="documents-1")  # as saved before folders named their store
+    with pytest.raises(StackError, match="saved by Google's Firestore emulator, which this stack does not run"):
+        folder.open(8080, EMBEDDED)
+    assert folder.open(8080, EMULATOR) == ""
+    other = DataFolder(tmp_path / "other")
+    other.path.mkdir()
+    other.open(8080, EMBEDDED)
+    with pytest.raises(StackError, match="SIGNALBOX_STORE=embedded"):
+        other.open(8080, EMULATOR)
+
+
+def test_what_waited_is_created_again_in_its_order() -> None:
+    seconds = count()
+    store = MemoryStore(lambda: datetime.fromtimestamp(next(seconds), UTC))
+    paths = [f"semaphores/s/waiters/{id_}" for id_ in ("a", "b", "c")]
+    for path in paths:
+        store.commit([Put(path, {"since": 1, "path": path}, Must.NOT_EXIST)])
+    create_again(store, [paths[2], paths[0], "semaphores/s/waiters/gone", paths[1]])
+    read = sorted(store.read(*paths), key=lambda one: one.create_time or one.read_time)
+    assert [one.id for one in read] == ["c", "a", "b"]
+    assert [one.data for one in read] == [{"since": 1, "path": one.path} for one in read]
