@@ -120,7 +120,7 @@ def test_a_renewal_whose_answer_is_lost_is_confirmed_only_if_it_came_in_time(
         reliable.store.commit(writes)
         raise Unavailable("the answer is lost")
 
-    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]
+    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # a store whose next commit loses its answer
     assert world.renew(lease) == held
     assert len(service.get(world.ports, "s").semaphore.leases) == held
 

@@ -98,7 +98,7 @@ class Callers:
     def help(self, index: int) -> None:
         """Start a call that completes a unit, and that is repeated while its page is not loaded."""
         outcome = succeeded({"result": self.next_result()})
-        work = lambda: batches_units.complete_by_index(self._world.ports, "b", index, outcome)  # noqa: E731
+        work = lambda: batches_units.complete_by_index(self._world.ports, "b", index, outcome)  # noqa: E731  what the process does
         self._call(f"completes unit {index}", work, patient=True)
 
     def populate_when_free(self, spec: BatchSpec, tries: int = 8) -> None:
