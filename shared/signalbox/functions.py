@@ -257,6 +257,8 @@ class Function:
             return task.run(request.payload, subject, _task_context(attempt, begun, limits, received_at))
 
         attempt, received_at = _attempt(request, self.name), time.monotonic()
+        if settings().in_cloud and not _is_known(task, request):
+            runs.wait_for_newer_code(runtime.ports(), attempt)
         with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
             if "step" in attempt.context:
                 self._flow_host.run_step(attempt, limits, code)
@@ -272,6 +274,11 @@ class Function:
     @property
     def _flow_host(self) -> "FlowHost":
         return self._flows or self._new_flow_host()
+
+
+def _is_known(task: Task[Any, Any] | None, request: TaskDelivery) -> bool:
+    """Return whether this code has a task that takes the arguments of a delivery."""
+    return task is not None and task.accepts(request.payload)
 
 
 def _to_be_retried(run: Callable[[], None]) -> None:

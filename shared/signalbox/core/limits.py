@@ -109,6 +109,10 @@ class CoreLimits(Limits):
     """How far Firestore's time of a request may be ahead of the time of its commit. Waiters are read by the former and
     granted by the latter: after a full page there may be waiters that were created this long before its end."""
 
+    deployment_seconds: int = 300
+    """How long instances of an older deployment may still answer. They do not know the tasks, methods and parameters of
+    the newer one, so for this time what is unknown is retried."""
+
     wake_up_slot_seconds: float = 0.2
     """Messages of one slot share one run: about what a guarded commit takes under load."""
 

@@ -10,7 +10,7 @@ and what the kit sends with the call: `objects(…).method()`, `send(task.call()
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from signalbox.core import calls
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json
 from signalbox.core.names import CALL_OBJECT
+from signalbox.core.problems import Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, CodeRegistry, ObjectAddress
 from signalbox.objects import service
@@ -72,7 +73,8 @@ class LocalClasses:
     @property
     def code(self) -> Code:
         """The code as the service runs it."""
-        return Code(self.function, self.apply, self.function_of, self._check)
+        code = Code(self.function, self.apply, self.function_of, self._check)
+        return replace(code, knows=self._knows) if settings().in_cloud else code
 
     def function_of(self, class_name: str) -> str:
         """Return the function that has a class. Raises `BadObjectCall` if none has."""
@@ -99,6 +101,15 @@ class LocalClasses:
         except BadObjectCall as problem:
             return Applied(state, CallOutcome.from_problem(problem))
         return applied
+
+    def _knows(self, address: ObjectAddress, message: Message) -> bool:
+        """Return whether the class has the method of a call, with its parameters."""
+        try:
+            method = self.classes[address.name].method(message.body["method"])
+            method.signature.bind(message.body["arguments"], None)
+        except Problem:
+            return False
+        return True
 
     def _check(self, address: ObjectAddress, state: str | None) -> None:
         self.classes[address.name].check_state(state)

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import SERVER_TIME, Budget, Change, Conflict, OutOfTime, Ports, Put, Query, Snapshot, Store
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import ID, Condition, Order
@@ -57,13 +58,15 @@ AFTER_KEYS = "\x7f"
 class Code:
     """The code of a function's classes: it runs methods, and knows which function has which class.
 
-    `check` raises `Unavailable` for a state that is newer than the code.
+    `check` raises `Unavailable` for a state that is newer than the code. `knows` says whether the code has the method
+    of a call, with its parameters.
     """
 
     function: str
     apply: Apply
     function_of: FunctionOf
     check: Callable[[ObjectAddress, str | None], None] = lambda _, __: None
+    knows: Callable[[ObjectAddress, Message], bool] = lambda _, __: True
 
 
 # --- calls ---
@@ -180,7 +183,7 @@ def _turn(ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, out_of
     """
     address = ObjectAddress.of_base(delivery.wake.mailbox)
     careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
-    page = _page(mailbox, careful=careful)
+    page = _understood(code, address, mailbox, _page(mailbox, careful=careful))
     if careful:  # before a mark: older code must wait, however often it is woken
         code.check(address, state_of(mailbox.header))
     begun = _marked(ports, delivery, mailbox, page[0]) if careful else page[0]
@@ -195,6 +198,24 @@ def _turn(ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, out_of
     ]
     outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
     return careful and more and not out_of_time()
+
+
+def _understood(
+    code: Code, address: ObjectAddress, mailbox: Mailbox, page: tuple[StoredMessage, ...]
+) -> tuple[StoredMessage, ...]:
+    """Return a page up to the first call that only a newer deployment may know.
+
+    Raises `Unavailable` if it is the first one. After some minutes a call of an unknown method is applied, and its
+    outcome is the error.
+    """
+    young = mailbox.read_time - timedelta(seconds=CORE_LIMITS.deployment_seconds)
+    for number, stored in enumerate(page):
+        message = CallRecord.from_record(stored.data).message
+        if message.kind is Kind.CALL and stored.since > young and not code.knows(address, message):
+            if not number:
+                raise Unavailable("the call's method is unknown; a newer deployment may have it")
+            return page[:number]
+    return page
 
 
 def _page(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:

@@ -14,7 +14,7 @@ from signalbox.core.plain_code import check_plain, check_ran
 from signalbox.tasks.machine import content_of, idempotency_key, is_repeated
 from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
-from signalbox.tasks.requests.signatures import Signature
+from signalbox.tasks.requests.signatures import Signature, WrongArguments
 from signalbox.tasks.service import enqueues
 
 P = ParamSpec("P")
@@ -81,6 +81,14 @@ class Task(Generic[P, R]):
             call = call.checked(self.name)
         calls.note_created(call, f"{self.name}.call()")
         return call
+
+    def accepts(self, payload: Mapping[str, Any]) -> bool:
+        """Return whether a payload fits the code."""
+        try:
+            self._signature.check(payload)
+        except WrongArguments:
+            return False
+        return True
 
     def run(self, payload: Mapping[str, Any], subject: TaskSubject | None, context: TaskContext) -> Any:
         """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises.

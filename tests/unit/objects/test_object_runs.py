@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox.core.calls import Call
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Store
 from signalbox.core.problems import Unavailable
 from signalbox.mailboxes import service as mailboxes
@@ -14,7 +15,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.storage import Mailbox, read_mailbox
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.machine.classes import ObjectClass, read_only, send_task
-from signalbox.objects.model import Applied, call_on_result, continuation_message, method_call
+from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, method_call
 from signalbox.objects.problems import BadObjectCall
 from signalbox.tasks.service import failures
 from signalbox.testing.limits import replaced
@@ -220,3 +221,30 @@ def test_a_bug_in_upgrade_gives_up_no_call(objects: Objects, monkeypatch: pytest
     use(monkeypatch, NEW)
     assert delivered(objects, 1) == 0
     assert result_of(objects.get("a", "c1")) == 2
+
+
+def test_a_method_that_only_newer_code_has_waits_for_some_minutes_and_then_is_an_error(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def knows(_: Any, message: Message) -> bool:
+        return message.body["method"] in accounts.COUNTER.methods
+
+    monkeypatch.setattr(accounts, "CODE", replace(CODE, knows=knows))
+    objects.post("a", "known", method_call("add", {"who": "x"}))
+    objects.post("a", "new", method_call("added_today", {}))
+    objects.post("a", "behind", method_call("add", {"who": "y"}))
+    objects.world.pass_time(10)
+    [task] = objects.wake_ups()
+    objects.world.tasks.remove(task)
+    objects.run(task)
+    assert result_of(objects.get("a", "known")) == 1
+    [again] = objects.wake_ups()
+    for deliveries in range(20):
+        with pytest.raises(Unavailable):
+            objects.run(again, deliveries)
+        objects.world.pass_time(10)
+    objects.world.pass_time(CORE_LIMITS.deployment_seconds)
+    objects.run(again, 20)
+    objects.run_all()
+    assert error_of(objects.get("a", "new"))["type"] == "no-such-method"
+    assert result_of(objects.get("a", "behind")) == 2

@@ -2,7 +2,11 @@
 
 import pytest
 
+from signalbox.core.limits import LIMITS
+from signalbox.core.problems import Unavailable
 from signalbox.tasks.model import Attempt, RetryLimits, Start
+from signalbox.tasks.service import runs
+from tests.unit.operations_platform import OperationsPlatform
 
 
 @pytest.mark.parametrize("starts", [1, 2, 3])
@@ -25,3 +29,14 @@ def test_a_delivery_is_a_repeat_if_either_header_counts_another_before_it(
 
 def test_each_operation_has_a_record_of_its_own() -> None:
     assert Attempt("op", {}).record_path == "attempts/op"
+
+
+def test_a_task_that_this_code_does_not_know_is_retried_for_some_minutes() -> None:
+    world = OperationsPlatform()
+    first, repeated = Attempt("op", {}), Attempt("op", {}, 1, 1)
+    for attempt in (first, repeated, repeated):
+        with pytest.raises(Unavailable):
+            runs.wait_for_newer_code(world.ports, attempt)
+    assert world.record(repeated.record_path)["starts"] == 0
+    world.pass_time(LIMITS.deployment_seconds)
+    runs.wait_for_newer_code(world.ports, repeated)

@@ -16,7 +16,8 @@ unavailable store, counts nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from signalbox.batches.model.units import PlacedUnit, Unit, failed, succeeded
@@ -24,7 +25,8 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import units
 from signalbox.batches.service.batches import populate_sub_batch
 from signalbox.core.effects import Json
-from signalbox.core.ports import Ports
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put
 from signalbox.core.problems import GaveUp, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.critical_sections import service as critical_sections
@@ -88,6 +90,26 @@ def start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Calla
         raise
     end_retries(ports, attempt, begun)
     return returned
+
+
+def wait_for_newer_code(ports: Ports, attempt: Attempt) -> None:
+    """Raise `Unavailable` for a task that this code does not know, for some minutes after its first delivery.
+
+    Meanwhile a deployment may be under way, and a newer instance may know it. No start of the code is counted.
+    """
+    if not attempt.is_repeated or not _is_known_for(ports, attempt, CORE_LIMITS.deployment_seconds):
+        raise Unavailable(f"{attempt.function} does not know the task {attempt.task!r}; a newer deployment may")
+
+
+def _is_known_for(ports: Ports, attempt: Attempt, seconds: float) -> bool:
+    """Return whether the record of a task's starts is that old; create the record if there is none."""
+    [read] = ports.store.read(attempt.record_path)
+    if read.create_time is None:
+        no_starts = {"starts": 0, "errors": 0, "counted_at": SERVER_TIME}
+        with suppress(AlreadyExists):
+            ports.store.commit([Put(attempt.record_path, no_starts, Must.NOT_EXIST)])
+        return False
+    return read.read_time - read.create_time >= timedelta(seconds=seconds)
 
 
 def give_up(ports: Ports, attempt: Attempt, begun: Start, problem: Problem) -> None:
