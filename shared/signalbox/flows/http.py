@@ -1,4 +1,4 @@
-"""The routes and renderings of flows: start a run, look at it and at its log, send events, cancel, resume, delete."""
+"""The routes and renderings of flows: start a run, look at it and its log, send events, cancel, end, resume, delete."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,6 +31,7 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     routes.on("GET", f"{RUN}/log", query=("page_token",))(handlers.log)
     routes.on("POST", f"{RUN}/events/{{name}}")(handlers.event)
     routes.on("POST", f"{RUN}/cancel")(handlers.cancel)
+    routes.on("POST", f"{RUN}/terminate")(handlers.terminate)
     routes.on("POST", f"{RUN}/resume")(handlers.resume)
 
 
@@ -72,12 +73,14 @@ class FlowRoutes:
         return Response(202, {"flow": flow, "id": id, "event": key})
 
     def cancel(self, request: Request, flow: str, id: str) -> Response:
-        address = self._address(Access(request, "cancel", flow, id))
-        reason = _only(request, "reason").get("reason", "")
-        if not isinstance(reason, str):
-            raise BadFlow("`reason` must be a string.", field="reason")
-        service.cancel(runtime.ports(), address, reason, request.header("Idempotency-Key") or None)
+        address, key = self._address(Access(request, "cancel", flow, id)), request.header("Idempotency-Key")
+        service.cancel(runtime.ports(), address, _reason(request), key or None)
         return Response(202, {"flow": flow, "id": id})
+
+    def terminate(self, request: Request, flow: str, id: str) -> Response:
+        """End a run without running its code."""
+        sweep.terminate(runtime.ports(), self._address(Access(request, "terminate", flow, id)), _reason(request))
+        return Response(200, {"flow": flow, "id": id})
 
     def resume(self, request: Request, flow: str, id: str) -> Response:
         """Wake a run, so that a stuck one is replayed."""
@@ -112,6 +115,13 @@ class FlowRoutes:
 def _only(request: Request, *names: str) -> dict[str, object]:
     """Return the members of the body. Raises `BadFlow` for any other."""
     return dict(RequestFields(request.json_object(CORE_LIMITS.task_bytes_max), BadFlow).only(*names).body)
+
+
+def _reason(request: Request) -> str:
+    reason = _only(request, "reason").get("reason", "")
+    if not isinstance(reason, str):
+        raise BadFlow("`reason` must be a string.", field="reason")
+    return reason
 
 
 def _next_page(token: str) -> dict[str, str]:

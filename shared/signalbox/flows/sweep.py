@@ -197,13 +197,19 @@ def _of_one_removal(out_of_time: OutOfTime) -> OutOfTime:
 
 def delete(ports: Ports, address: FlowAddress) -> None:
     """Remove a flow that has ended, or end and remove one that is stuck. Raises `NoFlow` or `FlowRunning`."""
-    read = _ended(ports, address)
+    read = _ended(ports, address, "The flow was stuck, and was deleted.", stuck_only=True)
     with suppress(Conflict):  # another process has removed it
         remove(ports, address, read)
 
 
-def _ended(ports: Ports, address: FlowAddress) -> Snapshot:
-    """Return the header of an ended flow. A stuck flow is ended here, and its leases are released."""
+def terminate(ports: Ports, address: FlowAddress, reason: str = "") -> None:
+    """End a flow as cancelled, without running its code. An ended flow does not change. Raises `NoFlow`."""
+    detail = reason[: CORE_LIMITS.error_letters_max] or "The flow was terminated."
+    _ended(ports, address, detail, stuck_only=False)
+
+
+def _ended(ports: Ports, address: FlowAddress, detail: str, *, stuck_only: bool) -> Snapshot:
+    """Return the header of an ended flow. One that has not ended is ended here, and waits for nothing any more."""
     for lost in range(CORE_LIMITS.rounds_max):
         [read] = ports.store.read(header_path(address.base))
         header = header_of(read, address)
@@ -211,18 +217,18 @@ def _ended(ports: Ports, address: FlowAddress) -> Snapshot:
             raise NoFlow(f"There is no run {address.key!r} of {address.name}.", field="id")
         if header.end:
             return read
-        if not header.stuck:
+        if stuck_only and not header.stuck:
             raise FlowRunning("A running flow cannot be deleted. Cancel it, or wait for its end.")
         _cancel_sub_flows(ports, header)
         try:
-            _end_stuck(ports, read, header)
+            _end_at_once(ports, read, header, detail)
         except Conflict:
             pause(ports, lost)
     raise Contended(f"{address.base} is being changed by too many processes at once")
 
 
 def _cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
-    """Cancel the sub-flows that a stuck flow waits for, since no turn of it will."""
+    """Cancel the sub-flows that a flow waits for, since no turn of it will."""
     for wait in header.pending.values():
         kind, _, name = wait.signature.partition(" ")
         if kind == SubFlow.kind:
@@ -231,7 +237,7 @@ def _cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
 
 
 def _cancels_of_commands(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the tasks that cancel the batches and the waits for locks of a stuck flow."""
+    """Iterate over the tasks that cancel the batches and the waits for locks of a flow."""
     for wait in header.pending.values():
         kind, _, name = wait.signature.partition(" ")
         if kind == Batch.kind:
@@ -240,8 +246,9 @@ def _cancels_of_commands(header: FlowHeader) -> Iterator[Effect]:
             yield cancel_wait_effect(header, name, wait)
 
 
-def _end_stuck(ports: Ports, read: Snapshot, header: FlowHeader) -> None:
-    outcome = CallOutcome.from_problem(FlowCancelled("The flow was stuck, and was deleted."))
+def _end_at_once(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -> None:
+    """End a flow as cancelled: release its leases, and cancel its batches and its waits for locks."""
+    outcome = CallOutcome.from_problem(FlowCancelled(detail))
     after = header.ended(End(CANCELLED, outcome, read.read_time))
     base, function = header.address.base, header.function
     releases = [release_effect(base, function, lease["granted"]) for lease in header.leases.values()]

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from signalbox.batches.service.batches import get as get_batch
 from signalbox.batches.service.batches import populate_whole
 from signalbox.core.calls import Call
 from signalbox.core.ports import Conflict, Put, Query
@@ -1066,3 +1067,32 @@ def test_deleting_a_stuck_flow_cancels_its_batch_and_its_wait_for_a_lock() -> No
     shop.world.tasks.clear()
     sweep.delete(shop.ports, FlowAddress("broken", "1"))
     assert sorted(task.payload["act"] for task in shop.world.tasks) == ["end_batch", "leave"]
+
+
+def test_a_run_that_ignores_its_cancel_is_terminated_and_holds_and_runs_nothing_afterwards() -> None:
+    def inner() -> Any:
+        yield flow.event("never")
+
+    def immortal() -> Any:
+        with (yield flow.lock("printer", lease_seconds=600)):
+            while True:
+                try:
+                    yield [flow.event("x"), SubFlow(FUNCTION, "inner", {}), flow.lock("printer"), long_batch()]
+                except:  # noqa: E722  as a user may write it
+                    yield step("ignored")
+
+    def long_batch() -> Any:
+        return flow.batch([step("unit", number=number) for number in range(3)])
+
+    shop = Shop(flows_of(immortal, inner))
+    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    shop.start("immortal")
+    shop.settle()
+    flows_service.cancel(shop.ports, FlowAddress("immortal", "1"))
+    sweep.terminate(shop.ports, FlowAddress("immortal", "1"), "enough")
+    shop.settle()
+    status = shop.status("immortal")
+    assert (status["state"], status["error"]["detail"], leases(shop)) == ("cancelled", "enough", 0)
+    assert [child["state"] for child in flows_service.list_flows(shop.ports, "inner").flows] == ["cancelled"]
+    [batch_id] = {record.id for record in shop.ports.store.query(Query("batches"))}
+    assert get_batch(shop.ports, batch_id).state == "cancelled"

@@ -138,6 +138,8 @@ class Case:
                     self.shop.event("work", "x", id_="x")
             case "cancel":
                 service.cancel(ports, ADDRESS)
+            case "terminate":
+                sweep.terminate(ports, ADDRESS)
             case "resume":
                 service.resume(ports, ADDRESS)
             case "delete":
@@ -174,7 +176,8 @@ def test_each_row_of_the_header_s_table_holds(command: str, state: str, conditio
 def test_the_table_has_every_command_in_every_state_that_it_can_meet() -> None:
     covered = {(command, state) for command, state, _, _ in HEADER_ROWS}
     states = ("none", "running", "stuck", "ended")
-    expected = {(command, state) for command in ("start", "event", "cancel", "resume", "delete") for state in states}
+    commands = ("start", "event", "cancel", "terminate", "resume", "delete")
+    expected = {(command, state) for command in commands for state in states}
     expected |= {("turn", state) for state in states[1:]} | {("sweep", state) for state in states[2:]}
     assert covered == expected
 

@@ -102,6 +102,13 @@ class FlowRun:
         key = idempotency_key("cancel", self._address.base)
         service.cancel(runtime.ports(), self._address, reason, key)
 
+    def terminate(self, reason: str = "") -> None:
+        """End the run as cancelled without running its code. Its locks are released, batches and sub-flows cancelled.
+
+        It is for code that catches `flow.Cancelled` and continues. An ended run does not change. Raises `NoFlow`.
+        """
+        sweep.terminate(runtime.ports(), self._address, reason)
+
     def resume(self) -> None:
         """Wake the run, so that a stuck one is replayed with the code that is deployed now."""
         service.resume(runtime.ports(), self._address)

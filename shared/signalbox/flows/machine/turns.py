@@ -6,34 +6,37 @@ the ones that the commit schedules.
 
 The states of the header; a flow has ended in state completed, failed or cancelled:
 
-    command  in state               if                              state
-    -------  ---------------------  ------------------------------  ----------------
-    start    none                   the code waits                  running
-    start    none                   the code returns                completed
-    start    running, stuck, ended  with the same arguments         same
-    start    running, stuck, ended  with other arguments            OtherBody
-    turn     running, stuck         the code waits                  running
-    turn     running, stuck         the code returns                completed
-    turn     running, stuck         the code raises a Problem       failed
-    turn     running, stuck         the code raises Cancelled       cancelled
-    turn     running, stuck         the code continues as new       running
-    turn     running, stuck         the code diverged from its log  stuck
-    turn     running, stuck         the code raises another error   stuck
-    turn     running, stuck         its code was started ten times  stuck
-    turn     ended                  -                               same
-    event    none                   -                               NoFlow
-    event    running, stuck         fewer than 1,000 are kept       same
-    event    running, stuck         1,000 are kept                  TooManyEvents
-    event    ended                  -                               FlowEnded
-    cancel   none                   -                               NoFlow
-    cancel   running, stuck, ended  -                               same
-    resume   none                   -                               NoFlow
-    resume   running, stuck, ended  -                               same
-    delete   none                   -                               NoFlow
-    delete   running                -                               FlowRunning
-    delete   stuck, ended           -                               none
-    sweep    stuck                  ten minutes later               same
-    sweep    ended                  a week later                    none
+    command    in state               if                              state
+    ---------  ---------------------  ------------------------------  ----------------
+    start      none                   the code waits                  running
+    start      none                   the code returns                completed
+    start      running, stuck, ended  with the same arguments         same
+    start      running, stuck, ended  with other arguments            OtherBody
+    turn       running, stuck         the code waits                  running
+    turn       running, stuck         the code returns                completed
+    turn       running, stuck         the code raises a Problem       failed
+    turn       running, stuck         the code raises Cancelled       cancelled
+    turn       running, stuck         the code continues as new       running
+    turn       running, stuck         the code diverged from its log  stuck
+    turn       running, stuck         the code raises another error   stuck
+    turn       running, stuck         its code was started ten times  stuck
+    turn       ended                  -                               same
+    event      none                   -                               NoFlow
+    event      running, stuck         fewer than 1,000 are kept       same
+    event      running, stuck         1,000 are kept                  TooManyEvents
+    event      ended                  -                               FlowEnded
+    cancel     none                   -                               NoFlow
+    cancel     running, stuck, ended  -                               same
+    resume     none                   -                               NoFlow
+    resume     running, stuck, ended  -                               same
+    terminate  none                   -                               NoFlow
+    terminate  running, stuck         -                               cancelled
+    terminate  ended                  -                               same
+    delete     none                   -                               NoFlow
+    delete     running                -                               FlowRunning
+    delete     stuck, ended           -                               none
+    sweep      stuck                  ten minutes later               same
+    sweep      ended                  a week later                    none
 
 What a turn does with each message. A lease in a dropped result is released, unless the flow holds it already:
 
