@@ -17,6 +17,7 @@ from signalbox.standings import machine, storage, tasks
 from signalbox.standings.machine import Change, LoadedStanding, Visit
 from signalbox.standings.model.standings import Counted, Place, Recount, Standing, Threshold
 from signalbox.standings.model.yokes import COUNTED, ZERO, StandingKey, Tally
+from signalbox.standings.service import ShownStanding
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads
 from tests.expiry_policies import POLICIES
 from tests.simulation.faults.fault import Fault
@@ -266,7 +267,21 @@ def _expired_after_an_hour() -> Replacements:
 
 EARLY = "keeping it beyond the last redelivery"
 
+
+def _pending_afterwards(ports: Ports, key: StandingKey) -> ShownStanding:
+    """Count the adjustments after the standing was read."""
+    standing = Standing.from_record(ports.store.read(key.path)[0].data)
+    return ShownStanding(key, standing, storage.pending(ports.store, key))
+
+
 FAULTS = (
+    Fault(
+        "stand-12",
+        "counting what is pending before the standing is read",
+        always(("standings.get_standing", _pending_afterwards)),
+        partial(standings_world.run, reads=1.0),
+    ),
+    _standings("stand-13", "sums beyond 64 bits", "standings.sortable", lambda number: number),
     _standings(
         "stand-1", "one commit (counting first)", "standings.perform", _in_two_commits(slice(1, None), slice(1))
     ),

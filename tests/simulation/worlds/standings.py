@@ -5,6 +5,9 @@ of the creation. In some worlds standings are busy: changes become adjustments, 
 Meanwhile kinds are declared and removed, standings recounted, all yokes walked, and the yokes of an item removed. In
 some worlds events are lost and another client writes standings; then a nightly walk repairs them.
 
+In some worlds values are so large that their sum exceeds 64 bits. In some, standings are read meanwhile: one without
+pending adjustments includes every change that was counted before it was read.
+
 Checked at rest: each standing equals a recount of the yokes by the declarations, including the extremes; no adjustment
 is left; each threshold that a standing notes as crossed has run, and no other.
 """
@@ -14,7 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
+from random import Random
 from typing import Any
+from unittest import mock
 
 from signalbox.core import outbox
 from signalbox.core.calls import Call
@@ -23,7 +29,8 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.standings import service, tasks
-from signalbox.standings.model.standings import Declaration, Declarations, Standing, Threshold
+from signalbox.standings.model import yokes
+from signalbox.standings.model.standings import Counted, Declaration, Declarations, Standing, Threshold
 from signalbox.standings.model.yokes import (
     COUNTED,
     DECLARED,
@@ -31,6 +38,7 @@ from signalbox.standings.model.yokes import (
     ZERO,
     StandingKey,
     Tally,
+    Value,
     Yoke,
     YokeKey,
     collection_of,
@@ -44,6 +52,11 @@ from tests.simulation.world import Violation, World
 
 USERS, ITEMS, CATEGORIES = ("u", "v", "w"), ("x", "y"), ("a", "b")
 VALUES = (None, 0.1, 0.2, 1, 2, 3)
+LARGE = 2**62
+LARGE_VALUES = (None, LARGE, LARGE, 1, -LARGE, LARGE)
+"""Two of them exceed 64 bits."""
+
+LARGE_RATE, READ_RATE, READS_MAX = 0.08, 0.15, 6
 KINDS = ("category", "day")
 THRESHOLD = Threshold("count", 2, Call("user", "popular", {}))
 RECORDS_MAX = 10_000
@@ -63,15 +76,17 @@ def run(
     recounts_max: int = 0,
     users: Sequence[int] = (1, 2, 3),
     writes_max: int = 5,
+    reads: float = READ_RATE,
 ) -> None:
     """Run one seed's world until it comes to rest.
 
     `late` is the rate of events that come hours late, `ahead` by how many seconds the queue's clock may be ahead,
-    `bad_days` the rate of worlds in which events are lost. There are up to `recounts_max` recounts more,
-    and `users` and `writes_max` for each of two rounds. A single user always gives the same value.
+    `bad_days` the rate of worlds in which events are lost, `reads` of those in which standings are read. There are up
+    to `recounts_max` recounts more, and `users` and `writes_max` for each of two rounds. A single user always gives the
+    same value.
     Raises `Violation` when a property does not hold.
     """
-    StandingsWorld(seed, trace, late, ahead, bad_days, recounts_max, users, writes_max).run()
+    StandingsWorld(seed, trace, late, ahead, bad_days, recounts_max, users, writes_max, reads).run()
 
 
 class StandingsWorld:
@@ -87,6 +102,7 @@ class StandingsWorld:
         recounts_max: int,
         users: Sequence[int],
         writes_max: int,
+        reads: float,
     ) -> None:
         self.world = World(seed, FaultRates(abort=0.03, lose_answer=0.05, kill=0.04, delay_event=late, left=6), trace)
         self.world.task_handlers["standing_fold"] = lambda ports, effect: tasks.run_task(
@@ -100,20 +116,29 @@ class StandingsWorld:
         self.world.queue.ahead_seconds = self.random.choice(ahead)
         self.ran: Counter[tuple[str, str]] = Counter()
         self.users = USERS[: self.random.choice(users)]
-        self.values = VALUES if len(users) > 1 or users[0] > 1 else VALUES[:1]
+        self.values: Sequence[Value] = VALUES if len(users) > 1 or users[0] > 1 else VALUES[:1]
         self.writes_max = writes_max
         self.items = ITEMS[: self.random.choice((1, 1, 2))]
         self.deletions = self.random.choice((0.2, 0.5))
         self.recounts_max = recounts_max
         self.is_bad_day = self.random.random() < bad_days
         self._number = 0
+        own = Random(f"{seed}-sums")
+        self.is_large = own.random() < LARGE_RATE
+        self.reads = own.randint(1, READS_MAX) if own.random() < reads else 0
+        if self.is_large:
+            self.values = LARGE_VALUES[: len(self.values)]
+        self._moved: list[Mapping[StandingKey, Tally]] = []
+        if self.reads:
+            self.world.observers.append(self._note_moves)
 
     def run(self) -> None:
         quiet = self.random.choice((0.0, 0.0005, 0.005))
         pages = dict.fromkeys(("fold_page_max", "fold_pages_max", "count_page_max", "remove_page_max"), 2)
         pages |= dict.fromkeys(("recount_page_max", "recount_pages_max", "recounts_page_max"), 1)
         slots = {"recount_pause_seconds": 0.0005, "fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
-        with replaced(standing_quiet_seconds=quiet, **pages, **slots):
+        largest = LARGE if self.is_large else yokes.VALUE_MAX
+        with replaced(standing_quiet_seconds=quiet, **pages, **slots), mock.patch.object(yokes, "VALUE_MAX", largest):
             if self.random.random() < 0.5:
                 service.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
             for _ in range(2):
@@ -161,6 +186,7 @@ class StandingsWorld:
         upkeeps = int(self.random.random() < 0.4)
         calls = [self._write] * self.random.randint(1, operations_max(self.writes_max)) + [self._upkeep] * upkeeps
         calls += [self._begin_recount] * (self.random.randint(0, self.recounts_max) if self.recounts_max else 0)
+        calls += [self._read] * self.reads
         self.random.shuffle(calls)
         return calls
 
@@ -201,6 +227,34 @@ class StandingsWorld:
         self._number += 1
         run_, item = f"run {self._number}", StandingKey("item", self.random.choice(self.items))
         self.world.start("recounts", lambda: service.begin_recount(self.world.ports, run_, item))
+
+    def _read(self) -> None:
+        key = StandingKey("item", self.random.choice(self.items))
+        self.world.start(f"reads {key.text}", lambda: self._check_shown(key))
+
+    def _check_shown(self, key: StandingKey) -> None:
+        """Read a standing. If nothing is pending, it includes all changes counted before, and perhaps later ones."""
+        began = len(self._moved)
+        shown = service.get_standing(self.world.ports, key)
+        if shown.pending:
+            return
+        before, since = self._moves_of(key, 0, began), self._moves_of(key, began, len(self._moved))
+        some = (chosen for count in range(len(since) + 1) for chosen in combinations(since, count))
+        if not any(sum((*before, *chosen), ZERO) == shown.standing.tally for chosen in some):
+            raise Violation(
+                f"{key.text} was {sum(before, ZERO)}, then {since}, and was shown as {shown.standing.tally}"
+            )
+
+    def _moves_of(self, key: StandingKey, first: int, last: int) -> list[Tally]:
+        return [moved[key] for moved in self._moved[first:last] if key in moved]
+
+    def _note_moves(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        """Note what a write of a counted record adds to each standing."""
+        if not path.startswith(f"{COUNTED}/"):
+            return
+        old, new = (_entries(snapshot) for snapshot in (before, after))
+        moved = {key: new.get(key, ZERO) - old.get(key, ZERO) for key in old.keys() | new.keys()}
+        self._moved.append({key: tally for key, tally in moved.items() if tally != ZERO})
 
     def _run_threshold(self, _: Ports, effect: Effect) -> None:
         shown = effect.payload["standing"]
@@ -255,6 +309,11 @@ class StandingsWorld:
 
     def _all(self, collection: str) -> tuple[Snapshot, ...]:
         return self.world.store.query(Query(collection, limit=RECORDS_MAX))
+
+
+def _entries(snapshot: Snapshot) -> Mapping[StandingKey, Tally]:
+    counted = Counted.from_record(snapshot.data)
+    return {key: Tally.of(value) for key, value in counted.entries.items()} if counted else {}
 
 
 def _key(id_: str) -> YokeKey:

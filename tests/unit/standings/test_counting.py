@@ -1,10 +1,18 @@
 """Standings follow the yokes, and end exact."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
-from signalbox.core.problems import Unavailable
-from signalbox.standings import tasks
-from signalbox.standings.model.yokes import Tally, number_of, units_of
+from signalbox.core.ports import Outcome, Ports, Put, Store, Write
+from signalbox.core.problems import BadValue, Unavailable
+from signalbox.core.validation import check_write
+from signalbox.standings import service, tasks
+from signalbox.standings.limits import LIMITS
+from signalbox.standings.model.standings import Standing
+from signalbox.standings.model.yokes import UNIT, StandingKey, Tally, YokeKey, number_of, units_of
+from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.testing.ports import RecordedLog
 from tests.unit.standings.standings_platform import StandingsPlatform, event, numbers
 
@@ -175,3 +183,94 @@ def test_an_event_whose_fold_task_was_refused_enqueues_it_when_it_comes_again(wo
     world.count("b", "tea")
     world.fold()
     assert world.standing("item", "tea") == numbers(2)
+
+
+LARGE = 10**15
+
+
+def test_a_sum_beyond_64_bits_is_exact_and_has_its_place_in_the_leaderboard(world: StandingsPlatform) -> None:
+    for item, users in (("tea", 9_300), ("rum", 9_400), ("gin", 2)):
+        key = StandingKey("item", item)
+        tally = Tally(users, users, users * LARGE * UNIT)
+        world.store.commit([Put(key.path, Standing(tally - Tally.of(LARGE), LARGE, LARGE).to_record())])
+        world.rest()
+        world.yoke("ann", item, LARGE)
+    assert world.standing("item", "tea") == numbers(9_300, 9_300 * LARGE, float(LARGE), min=LARGE, max=LARGE)
+    board = service.leaderboard(world.ports, BoardRequest("item", "sum", 10, ""))
+    assert [entry["id"] for entry in board.items] == ["rum", "tea", "gin"]
+    assert service.rank(world.ports, RankRequest(StandingKey("item", "tea"), "sum", 1))["rank"] == 2
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_of_one_more_than_64_bits_is_stored(sign: int) -> None:
+    record = Standing(Tally(1, 1, sign * 2**63 * UNIT)).to_record()
+    check_write(Put("standings/item/entries/tea", record))
+    assert Standing.from_record(record).to_json()["sum"] == sign * 2**63
+
+
+def test_a_yoke_that_cannot_be_counted_ends_no_walk(world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+    for user in ("ann", "bob", "cyd"):
+        world.put_yoke(user, "tea")
+    count = tasks.count
+
+    def refuse_bob(ports: Ports, key: YokeKey, *, by_walk: bool = False) -> None:
+        if key.user == "bob":
+            raise BadValue("no")
+        count(ports, key, by_walk=by_walk)
+
+    monkeypatch.setattr(tasks, "count", refuse_bob)
+    service.begin_walk(world.ports, "night")
+    world.fold()
+    assert world.standing("item", "tea") == numbers(2)
+    assert ("yoke refused, not counted", {"yoke": "bob~tea", "reason": "no"}) in world.reported
+
+
+def test_a_standing_that_cannot_be_recounted_does_not_keep_the_others_from_it(
+    world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for item in ("gin", "tea"):
+        world.yoke("ann", item)
+    for item in ("gin", "tea"):
+        world.store.commit([Put(StandingKey("item", item).path, Standing(Tally(7)).to_record())])
+    take_turn = tasks.take_turn
+
+    def refuse_gin(ports: Ports, run: str, key: StandingKey, turn: str = "") -> tasks.Turn:
+        if key.id == "gin":
+            raise BadValue("no")
+        return take_turn(ports, run, key, turn)
+
+    monkeypatch.setattr(tasks, "take_turn", refuse_gin)
+    service.begin_walk(world.ports, "night")
+    world.fold()
+    assert [world.standing("item", item)["count"] for item in ("gin", "tea")] == [7, 1]
+    assert ("standing refused, not recounted", {"standing": "item/gin", "reason": "no"}) in world.reported
+
+
+def test_a_yoke_that_cannot_be_removed_does_not_end_the_removal(
+    world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LIMITS, "remove_page_max", 2)
+    for user in ("ann", "bob", "cyd"):
+        world.put_yoke(user, "tea")
+    ports = replace(world.ports, store=RefusingOne(world.ports.store, "yokes/bob~tea"))
+    service.begin_removal(ports, "run", "item", "tea")
+    for _ in range(2):
+        [task] = world.tasks
+        world.tasks.remove(task)
+        tasks.run_task(ports, task.task, task.payload)
+    assert world.ids("yokes") == ["bob~tea"]
+    assert ("yoke refused, not removed", {"yoke": "bob~tea", "reason": "no"}) in world.reported
+
+
+class RefusingOne:
+    """A store that refuses one write of several."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
+        self.read, self.query, self.commit = store.read, store.query, store.commit
+        self.read_some, self.count, self.new_id = store.read_some, store.count, store.new_id
+
+    def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
+        outcomes = self._store.write_each([write for write in writes if write.path != self._path])
+        left = iter(outcomes)
+        return tuple(BadValue("no") if write.path == self._path else next(left) for write in writes)

@@ -36,6 +36,7 @@ from signalbox.standings.model.yokes import (
     fits,
     join,
     number_of,
+    sortable,
     units_of,
 )
 from signalbox.standings.problems import BadStanding, NoStanding
@@ -323,6 +324,8 @@ class Standing:
         if self.recount:
             kept["recount"] = self.recount.to_record()
         shown = {name: value for name, value in self._shown().items() if value is not None}
+        if "sum" in shown:
+            shown["sum"] = sortable(shown["sum"])
         return self.tally.to_record() | kept | shown
 
     def to_json(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Any, Self, TypeGuard
 from signalbox.core.effects import name_of
 from signalbox.core.keys import valid_key
 from signalbox.core.problems import BadKey, BadValue
+from signalbox.core.record_values import INTEGER_MAX
 from signalbox.core.request_fields import RequestFields
 from signalbox.standings.limits import LIMITS
 
@@ -43,6 +44,11 @@ def number_of(units: int) -> int | float:
     """Return a sum as a JSON number, an integer if it is whole."""
     whole, rest = divmod(units, UNIT)
     return float(Fraction(units, UNIT)) if rest else whole
+
+
+def sortable(number: int | float) -> int | float:
+    """Return a sum as a record's field, by which leaderboards are ordered: an integer beyond 64 bits as a float."""
+    return number if abs(number) <= INTEGER_MAX else float(number)
 
 
 @dataclass(frozen=True, slots=True)
