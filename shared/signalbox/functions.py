@@ -19,6 +19,7 @@ from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
 from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
 from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.batches.api.liveness import is_live
 from signalbox.batches.model.units import PlacedUnit
@@ -35,9 +36,9 @@ from signalbox.objects import problems as objects_problems
 from signalbox.standings import problems as standings_problems
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.machine import hold, idempotent_calls, resumed
-from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskContext, TaskSubject
-from signalbox.tasks.service import runs
+from signalbox.tasks.machine import event_attempt, hold, idempotent_calls, resumed
+from signalbox.tasks.model import FIRST, Attempt, RetryLimits, Start, TaskContext, TaskSubject
+from signalbox.tasks.service import failures, runs
 from signalbox.transforms import problems as transforms_problems
 
 if TYPE_CHECKING:
@@ -180,8 +181,9 @@ class Function:
     def document_written(self, pattern: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Handle each write of a record whose path matches `pattern` (``documents/{key}``). It needs a trigger.
 
-        The handler's arguments are the `DocumentEvent` and each ``{part}``. A function with an event handler has no
-        routes and no tasks.
+        The handler's arguments are the `DocumentEvent` and each ``{part}``. Calls that it makes are idempotent, as in a
+        task. An event whose handler raises a `Problem` is kept as a failure and acknowledged. A function with an event
+        handler has no routes and no tasks.
         """
         from signalbox.adapters.http import events  # its protobuf is only for functions that have events
 
@@ -193,8 +195,15 @@ class Function:
 
             def handle(event: DocumentEvent) -> None:
                 parts = match(segments, tuple(event.path.split("/")))
-                if parts is not None:
-                    check_ran(handler(event, **parts), "handler", handler.__name__)
+                if parts is None:
+                    return
+                attempt = event_attempt(self.name, event, current_trace())
+                try:
+                    with idempotent_calls(attempt.operation):
+                        check_ran(handler(event, **parts), "handler", handler.__name__)
+                except Problem as problem:
+                    failures.keep(runtime.ports(), attempt, FIRST, problem)
+                    raise
 
             self._events = events.document_written(self.name)(handle)
             return handler

@@ -63,12 +63,14 @@ from typing import Any
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.ports import DocumentEvent
 from signalbox.core.times import rfc3339
 from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.critical_sections.requests import SectionRequest
 from signalbox.semaphores.model import Lease
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, Failure, failure_path
+from signalbox.tasks.problems import NotRepeatable
 
 REQUESTED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder")
 """The options of a wait, as the context of its task has them."""
@@ -128,6 +130,26 @@ def retry_task(failure: Failure) -> Effect:
     """Return the task that runs a failed task again, under a name of its own: one for each failure."""
     path, name, call = f"/tasks/{failure.call.task}", name_of(failure_path(failure.id), "retry"), failure.call
     return Effect(name, call.queue, call.function, call.task, call.payload, path, context=failure.context)
+
+
+def check_repeatable(failure: Failure) -> Failure:
+    """Return a failure of a task. Raises `NotRepeatable` for one of an event, which only Firestore delivers."""
+    if "event" in failure.context:
+        path = failure.call.payload["path"]
+        raise NotRepeatable(f"Only a write causes an event: write {path} again, then delete this failure.", field="id")
+    return failure
+
+
+# --- events ---
+
+EVENT_HANDLER = "document_written"
+"""The name under which the failure of an event is listed."""
+
+
+def event_attempt(function: str, event: DocumentEvent, trace: str) -> Attempt:
+    """Return a delivery of an event as an attempt: its operation is the same in every delivery."""
+    operation, payload = name_of("event", function, event.id), {"event": event.id, "path": event.path}
+    return Attempt(operation, {"event": event.id}, function=function, task=EVENT_HANDLER, payload=payload, trace=trace)
 
 
 # --- idempotency keys of its calls ---

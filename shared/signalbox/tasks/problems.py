@@ -8,6 +8,11 @@ class Gone(Problem):
     title = "Deleted"
 
 
+class NotRepeatable(Problem):
+    status = 409
+    title = "The event cannot be delivered again"
+
+
 class StillRetried(Problem):
     status = 409
     title = "The task is still being retried"

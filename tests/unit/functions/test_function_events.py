@@ -6,12 +6,15 @@ import pytest
 from cloudevents.http import CloudEvent
 from google.events.cloud.firestore import DocumentEventData
 
-from signalbox import DocumentEvent, Function
+from signalbox import DocumentEvent, Function, documents, enqueue
 from signalbox.adapters import runtime
 from signalbox.batches.api.liveness import FRESH_SECONDS, is_live
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.ports import Ports
+from signalbox.core.problems import BadValue
 from signalbox.tasks.machine import idempotency_key, idempotent_calls
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.memory_store import MemoryStore
 
 
@@ -35,6 +38,54 @@ def test_a_write_under_the_pattern_reaches_its_handler_with_the_parts_of_its_pat
         entry(written(path))
     assert seen == [("orders/7/lines/2", "7 2")]
     assert entry.__name__ == "orders"
+
+
+def test_an_event_that_is_delivered_twice_enqueues_once(harness: Harness) -> None:
+    app, ran = Function("stock"), list[str]()
+    counted = Function("counts")
+
+    @counted.task
+    def count(key: str) -> None:
+        ran.append(key)
+
+    @app.document_written("documents/{key}")
+    def stocked(event: DocumentEvent, key: str) -> None:
+        assert event.id
+        enqueue(count.call(key=key))
+
+    for function in (app, counted):
+        harness.add(function)
+    documents.put("tea", {"n": 1})
+    [event] = harness.events
+    for _ in range(2):
+        harness.events.append(event)
+        harness.run()
+    assert ran == ["tea"]
+
+
+def test_a_problem_of_an_events_handler_is_kept_as_a_failure_that_is_not_retried(harness: Harness) -> None:
+    app = Function("stock")
+
+    @app.document_written("documents/{key}")
+    def stocked(_: DocumentEvent, key: str) -> None:
+        raise BadValue(f"{key} is sold out")
+
+    harness.add(app)
+    documents.put("tea", {"n": 1})
+    harness.run()
+    [failure] = harness.get("failures").json["failures"]
+    shown = {name: failure[name] for name in ("function", "task", "problem", "detail", "attempts")}
+    assert shown == {
+        "function": "stock",
+        "task": "document_written",
+        "problem": "bad-value",
+        "detail": "tea is sold out",
+        "attempts": 1,
+    }
+    assert failure["payload"]["path"] == "documents/tea"
+    refused = harness.post(f"failures/{failure['id']}/retry")
+    assert (refused.status, refused.json["type"]) == (409, "urn:signalbox:problem:not-repeatable")
+    assert harness.delete(f"failures/{failure['id']}").status == 204
 
 
 def keys() -> list[str | None]:

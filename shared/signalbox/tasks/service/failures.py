@@ -18,7 +18,7 @@ from signalbox.core.queries import Field, Order
 from signalbox.critical_sections import service as critical_sections
 from signalbox.semaphores import service as semaphores
 from signalbox.tasks.limits import LIMITS
-from signalbox.tasks.machine import retry_section_call, retry_task, retry_wait
+from signalbox.tasks.machine import check_repeatable, retry_section_call, retry_task, retry_wait
 from signalbox.tasks.model import (
     ATTEMPTS,
     ERRED_AT,
@@ -104,14 +104,16 @@ def _page(ports: Ports, collection: str, newest: Order, page_token: str, shown: 
 
 
 def retry(ports: Ports, id_: str) -> None:
-    """Run a failed task again, once. Raises `NotFound`, `Gone`, `StillRetried`, or `NoSemaphore` for a lost semaphore.
+    """Run a failed task again, once.
+
+    Raises `NotFound`, `Gone`, `StillRetried`, `NotRepeatable`, or `NoSemaphore` for a lost semaphore.
 
     A task that ran with a lease first waits for a new one, and one of a critical section is called again. A repeat of
     either changes nothing. The rest is one commit.
     """
     paths = _paths(id_)
     read = ports.store.read(*paths)
-    failure = _failure(read)
+    failure = check_repeatable(_failure(read))
     wait, section_call = retry_wait(failure), retry_section_call(failure)
     if wait and _is_failed(read[0]):
         semaphores.wait(ports, *wait)
