@@ -14,6 +14,7 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition, Order
+from signalbox.core.record_values import same
 from signalbox.core.times import rfc3339
 from signalbox.standings import machine
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, recount_task
@@ -41,7 +42,8 @@ def put_yoke(ports: Ports, yoke: Yoke) -> bool:
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
         is_new = read[0].data is None
-        return Decision(() if read[0].data == record else (Put(yoke.key.path, record, read[0].guard),), is_new)
+        unchanged = same(read[0].data, record)
+        return Decision(() if unchanged else (Put(yoke.key.path, record, read[0].guard),), is_new)
 
     return perform(ports, [yoke.key.path], decide)[0]
 
@@ -179,7 +181,8 @@ def declare(ports: Ports, kind: str, declaration: Declaration) -> Declarations:
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Declarations]:
         current = Declarations.from_record(read[0].data)
-        if current.kinds.get(kind) == declaration:
+        held = current.kinds.get(kind)
+        if held is not None and same(held.to_record(), declaration.to_record()):
             return Decision((), current)
         return _redeclared(read[0], current.declare(kind, declaration))
 

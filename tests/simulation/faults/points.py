@@ -93,6 +93,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "critical_sections.wake": "signalbox.critical_sections.machine:wake",
     "documents.DocumentRead.load": "signalbox.documents.storage.reads:DocumentRead.load",
     "documents.Embedding": "signalbox.documents.service.patches:Embedding",
+    "documents.Transaction._load": "signalbox.documents.service.transactions:Transaction._load",
     "documents._BulkPut._read": "signalbox.documents.service.bulk:_BulkPut._read",
     "documents._Plan.__init__": "signalbox.documents.service.patches:_Plan.__init__",
     "documents._Plan.writes": "signalbox.documents.service.patches:_Plan.writes",

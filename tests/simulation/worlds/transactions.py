@@ -36,6 +36,9 @@ MONEY = 10
 IDS = ("i", "j", "k")
 ACCOUNTS, SWITCHES = ("ann", "bob"), ("left", "right")
 ORDERS, STEPS = ("o", "p"), {"new": "paid", "paid": "shipped"}
+READS_TWICE_RATE = 0.1
+"""Worlds in which people read the accounts again before they write what they made of the first read."""
+
 CLERKS_RATE = 0.4
 FAILS_RATE = 0.4
 
@@ -56,6 +59,7 @@ class TransactionsWorld:
         self.told: dict[str, int] = {}
         self.letters: defaultdict[str, set[str]] = defaultdict(set)
         self.clerks = Random(f"{seed}-clerks")
+        self.reads_twice = Random(f"{seed}-reads").random() < READS_TWICE_RATE
         self.deliveries: Counter[str] = Counter()
         self.done: set[tuple[str, str]] = set()
         self.noted: set[str] = set()
@@ -93,6 +97,8 @@ class TransactionsWorld:
 
         def code(t: Transaction) -> int:
             ann, bob = (t.get(key) for key in ACCOUNTS)
+            if self.reads_twice:
+                t.get_many(list(ACCOUNTS))
             assert ann is not None
             assert bob is not None
             t.put(ACCOUNTS[0], {"n": ann["n"] - 1})

@@ -6,7 +6,7 @@ import pytest
 from cloudevents.http import CloudEvent
 from google.events.cloud.firestore import DocumentEventData
 
-from signalbox import DocumentEvent, Function, documents, enqueue
+from signalbox import DocumentEvent, Function, documents
 from signalbox.adapters import runtime
 from signalbox.batches.api.liveness import FRESH_SECONDS, is_live
 from signalbox.batches.model.units import PlacedUnit
@@ -51,7 +51,7 @@ def test_an_event_that_is_delivered_twice_enqueues_once(harness: Harness) -> Non
     @app.document_written("documents/{key}")
     def stocked(event: DocumentEvent, key: str) -> None:
         assert event.id
-        enqueue(count.call(key=key))
+        count.call(key=key).enqueue()
 
     for function in (app, counted):
         harness.add(function)

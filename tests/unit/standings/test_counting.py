@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from signalbox.core.calls import Call
 from signalbox.core.ports import Outcome, Ports, Put, Store, Write
 from signalbox.core.problems import BadValue, Unavailable
 from signalbox.core.validation import check_write
 from signalbox.standings import service, tasks
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.standings import Standing
+from signalbox.standings.model.standings import Declaration, Standing, Threshold
 from signalbox.standings.model.yokes import UNIT, StandingKey, Tally, YokeKey, number_of, units_of
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.testing.ports import RecordedLog
@@ -38,6 +39,23 @@ def test_another_value_adjusts_by_the_difference(world: StandingsPlatform) -> No
     world.rest()
     world.yoke("ann", "tea", 1.5)
     assert world.standing("item", "tea") == numbers(1, 1.5, 1.5, min=1.5, max=1.5)
+
+
+def test_one_and_true_are_different_attributes(world: StandingsPlatform) -> None:
+    service.declare(world.ports, "fresh", Declaration(("fresh",)))
+    for fresh in (1, True):
+        world.yoke("ann", "tea", fresh=fresh)
+        world.rest()
+    assert world.standing("fresh", "1") == numbers(0)
+    assert world.standing("fresh", "true") == numbers(1)
+    assert world.record("yokes/ann~tea")["attributes"] == {"fresh": True}
+
+
+def test_a_declaration_with_another_payload_is_a_change(world: StandingsPlatform) -> None:
+    for number, value in enumerate((1, True, True), 1):
+        threshold = Threshold("count", 2, Call("user", "popular", {"n": value}))
+        changed = service.declare(world.ports, "fresh", Declaration(("fresh",), (threshold,)))
+        assert changed.revision == min(number, 2)
 
 
 def test_a_repeated_put_writes_nothing_and_a_repeated_event_counts_nothing(world: StandingsPlatform) -> None:
