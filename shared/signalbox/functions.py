@@ -197,7 +197,7 @@ class Function:
                 parts = match(segments, tuple(event.path.split("/")))
                 if parts is None:
                     return
-                attempt = event_attempt(self.name, event, current_trace())
+                attempt = event_attempt(self.name, event.id, event.path, current_trace())
                 try:
                     with idempotent_calls(attempt.operation):
                         check_ran(handler(event, **parts), "handler", handler.__name__)

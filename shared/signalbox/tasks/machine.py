@@ -63,7 +63,6 @@ from typing import Any
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.ports import DocumentEvent
 from signalbox.core.times import rfc3339
 from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.critical_sections.requests import SectionRequest
@@ -146,10 +145,10 @@ EVENT_HANDLER = "document_written"
 """The name under which the failure of an event is listed."""
 
 
-def event_attempt(function: str, event: DocumentEvent, trace: str) -> Attempt:
-    """Return a delivery of an event as an attempt: its operation is the same in every delivery."""
-    operation, payload = name_of("event", function, event.id), {"event": event.id, "path": event.path}
-    return Attempt(operation, {"event": event.id}, function=function, task=EVENT_HANDLER, payload=payload, trace=trace)
+def event_attempt(function: str, event_id: str, path: str, trace: str) -> Attempt:
+    """Return a delivery of the event of a record's write as an attempt. Its operation is the same in every delivery."""
+    operation, payload = name_of("event", function, event_id), {"event": event_id, "path": path}
+    return Attempt(operation, {"event": event_id}, function=function, task=EVENT_HANDLER, payload=payload, trace=trace)
 
 
 # --- idempotency keys of its calls ---
