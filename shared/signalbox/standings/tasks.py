@@ -22,8 +22,7 @@ Walks, removals and recounts of a kind are chains of tasks, one for each page; a
 night a walk counts all yokes again, since an event may have been lost, and then recounts all standings.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -250,8 +249,10 @@ def recount_page(ports: Ports, run: str, kind: str, cursor: str) -> None:
     found = ports.store.query(query)
     for record in found:
         key = StandingKey(kind, record.id)
-        with _reported(ports, "standing refused, not recounted", standing=key.text):
+        try:
             _recount_or_enqueue(ports, run, key)
+        except Problem as problem:
+            ports.log.error("standing refused, not recounted", standing=key.text, reason=problem.detail)
     if len(found) == LIMITS.recounts_page_max:
         ports.queue.create([machine.work_task("recounts", run, kind=kind, cursor=found[-1].id)])
     else:
@@ -273,22 +274,15 @@ def _enqueue_next(ports: Ports, run: str, kinds: list[str]) -> None:
 # --- walks and removals ---
 
 
-@contextmanager
-def _reported(ports: Ports, message: str, **names: object) -> Iterator[None]:
-    """Log a permanent error of one record of a page as an error, so that the page continues with the next record."""
-    try:
-        yield
-    except Problem as problem:
-        ports.log.error(message, **names, reason=problem.detail)
-
-
 def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: bool = False) -> None:
     """Count a page of yokes, after the last one of counted records of deleted yokes; then recount, if `whole`."""
     query = Query(collection, limit=LIMITS.count_page_max, after=(cursor,) if cursor else ())
     found = ports.store.query(query)
     for key in filter(None, (YokeKey.from_id(record.id) for record in found)):
-        with _reported(ports, "yoke refused, not counted", yoke=key.id):
+        try:
             count(ports, key, by_walk=True)
+        except Problem as problem:
+            ports.log.error("yoke refused, not counted", yoke=key.id, reason=problem.detail)
     more = {"whole": True} if whole else {}
     if len(found) == LIMITS.count_page_max:
         ports.queue.create([machine.work_task("walk", run_, collection=collection, cursor=found[-1].id, **more)])
@@ -305,8 +299,9 @@ def remove_page(ports: Ports, run_: str, field: str, value: str, cursor: str) ->
     found = ports.store.query(Query(YOKES, where, limit=LIMITS.remove_page_max, after=after))
     outcomes = ports.store.write_each([Delete(record.path) for record in found]) if found else ()
     for record, outcome in zip(found, outcomes, strict=True):
-        with _reported(ports, "yoke refused, not removed", yoke=record.id):
-            if isinstance(outcome, Exception):
-                raise outcome
+        if isinstance(outcome, Problem):
+            ports.log.error("yoke refused, not removed", yoke=record.id, reason=outcome.detail)
+        elif isinstance(outcome, Exception):
+            raise outcome
     if len(found) == LIMITS.remove_page_max:
         ports.queue.create([machine.work_task("remove", run_, field=field, value=value, cursor=found[-1].id)])
