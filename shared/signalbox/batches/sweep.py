@@ -21,7 +21,9 @@ from signalbox.batches.model.tree import COLLECTION, BatchRun
 from signalbox.batches.service import propagation
 from signalbox.core.ports import Budget, Conflict, Delete, OutOfTime, Ports, Put, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import due_records
+from signalbox.core.reads import due_records, postpone
+
+RUNNING = ("open", "sealed")
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
@@ -35,7 +37,7 @@ def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[
     """Handle the due batches that have ended, or those that have not. Return their number, and that of the others."""
     visits = others = 0
     for snapshot in due_records(ports.store, COLLECTION, "due_at", LIMITS.batches_sweep_page, out_of_time):
-        if Header.from_record(snapshot.data or {}).ended is ended:
+        if ((snapshot.data or {}).get("state") in RUNNING) is not ended:
             visits += 1
             _visit(ports, snapshot)
         else:
@@ -48,6 +50,9 @@ def _visit(ports: Ports, snapshot: Snapshot) -> None:
         sweep_batch(ports, snapshot)
     except (Conflict, Problem, Unavailable) as error:
         ports.log.info("batch left to a later sweep", batch=snapshot.id, reason=str(error))
+    except Exception as error:  # noqa: BLE001 - a record that cannot be read must not keep the sweeper from the others
+        ports.log.error("batch cannot be swept", batch=snapshot.id, exception=error)
+        postpone(ports, snapshot, "due_at")
 
 
 def sweep_batch(ports: Ports, snapshot: Snapshot) -> None:

@@ -72,6 +72,9 @@ class CoreLimits(Limits):
     """Time after which a part of a sweep (outbox, semaphores, batches, removal of batches) starts no further record, so
     that a sweep ends at about the time when the next one starts."""
 
+    unreadable_pause_seconds: int = 600
+    """Time after which the sweeper tries again a record that it cannot read."""
+
     task_bytes_max: int = 100 * 1024
     """Bytes of a task's payload. Cloud Tasks accepts 1 MB; the kit's tasks carry references to data, not the data."""
 

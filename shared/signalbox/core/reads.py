@@ -5,11 +5,14 @@ Pages end early by the size of their records, so that the memory of one request 
 
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import accumulate, repeat
 from typing import Any, TypeVar
 
-from signalbox.core.ports import Clock, OutOfTime, Query, Snapshot, Store
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Change, Clock, Conflict, OutOfTime, Ports, Query, Snapshot, Store
+from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Order
 from signalbox.core.record_values import map_bytes
 
@@ -65,6 +68,13 @@ def due_records(
         if len(page) < page_max:
             return
         after = (_time(page[-1], due_at), page[-1].id)
+
+
+def postpone(ports: Ports, snapshot: Snapshot, due_at: str) -> None:
+    """Queue a record that cannot be read behind those that are due, for some minutes; another commit may be faster."""
+    time = snapshot.read_time + timedelta(seconds=LIMITS.unreadable_pause_seconds)
+    with suppress(Conflict, Unavailable):
+        ports.store.commit([Change(snapshot.path, {(due_at,): time}, snapshot.guard)])
 
 
 def _is_due(snapshot: Snapshot, due_at: str, now: datetime) -> bool:

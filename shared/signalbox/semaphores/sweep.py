@@ -16,7 +16,7 @@ from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Budget, Change, Conflict, Delete, Guard, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import due_records
+from signalbox.core.reads import due_records, postpone
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import settings, wait_queue
 from signalbox.semaphores.machine.transitions import Loaded, clean_up_task
@@ -42,6 +42,10 @@ def _visit(ports: Ports, snapshot: Snapshot) -> None:
     except FAILURES as error:
         ports.log.info("semaphore left to a later sweep", semaphore=snapshot.id, reason=str(error))
         moved = False
+    except Exception as error:  # noqa: BLE001 - a record that cannot be read must not keep the sweeper from the others
+        ports.log.error("semaphore cannot be swept", semaphore=snapshot.id, exception=error)
+        postpone(ports, snapshot, "sweep_at")
+        return
     if not moved:
         _postpone(ports, snapshot)
 

@@ -13,8 +13,9 @@ from signalbox.batches.service import batches
 from signalbox.batches.sweep import sweep
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import OutOfTime
+from signalbox.core.ports import OutOfTime, Put
 from signalbox.core.problems import Unavailable
+from signalbox.core.times import EPOCH
 from signalbox.testing.ports import budget_of
 from tests.unit.batches.batch_harness import BatchHarness, batch
 
@@ -126,3 +127,11 @@ def test_batches_whose_visit_fails_do_not_hide_the_others(
         sweep(harness.ports, budget_of(BATCHES_LIMITS.batches_sweep_page))
     sweep(harness.ports, budget_of(1))
     assert state(harness) == "cancelled"
+
+
+def test_a_header_that_cannot_be_read_does_not_keep_the_sweeper_from_the_others(harness: BatchHarness) -> None:
+    removable(harness, 2)
+    harness.ports.store.commit([Put("batches/bad", {"due_at": None}), Put("batches/worse", {"due_at": EPOCH})])
+    sweep(harness.ports)
+    assert harness.ids("batches") == ["bad", "worse"]
+    assert sweep(harness.ports) == 0

@@ -5,6 +5,8 @@ import pytest
 from signalbox.adapters.meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import Put
+from signalbox.core.times import EPOCH
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
@@ -106,3 +108,12 @@ def test_a_held_semaphore_with_an_end_of_use_is_due_once_after_its_lease(world: 
     world.advance(HOURS - MINUTE + LIMITS.sweep_pause_seconds + 1)
     assert sweep.sweep(world.ports) == 1
     assert world.record("semaphores/s") is None
+
+
+def test_a_record_that_cannot_be_read_does_not_keep_the_sweeper_from_the_others(world: OperationsPlatform) -> None:
+    lose_alarm(world, "door")
+    world.ports.store.commit([Put("semaphores/bad", {"sweep_at": None}), Put("semaphores/worse", {"sweep_at": EPOCH})])
+    world.pass_time(HOURS)
+    assert sweep.sweep(world.ports) == 3
+    assert "eat" in [task.task for task in world.tasks]
+    assert sweep.sweep(world.ports) == 0
