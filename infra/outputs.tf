@@ -31,3 +31,8 @@ output "domain_address" {
   description = "The IP address that an A record of the domain must name, or null."
   value       = one([for address in google_compute_global_address.domain : address.address])
 }
+
+output "deployer" {
+  description = "IAM member that deployed last: a plan to compare with is made as the same one."
+  value       = var.deployer
+}

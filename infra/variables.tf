@@ -45,8 +45,8 @@ variable "prefix" {
     error_message = "prefix must begin with a letter and hold lower case letters and digits, joined by single hyphens. The hyphen behind it is added."
   }
   validation {
-    condition     = length(var.prefix) <= 16 && alltrue([for segment in local.segments_deployed : length(var.prefix) + length(segment) <= 26])
-    error_message = "prefix is too long: an account's id holds 30 characters, and in fn-PREFIX-FUNCTION the longest function leaves ${min(16, [for segment in local.segments_deployed : 26 - length(segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
+    condition     = length(var.prefix) <= 14 && alltrue([for segment in local.segments_deployed : length(var.prefix) + length(segment) <= 26])
+    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(14, [for segment in local.segments_deployed : 26 - length(segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
   }
 }
 

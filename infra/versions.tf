@@ -3,7 +3,7 @@ terraform {
   required_providers {
     google = {
       source  = "hashicorp/google"
-      version = "~> 8.7" # the version whose schema the tests check these files against
+      version = "8.7.0" # the version whose schema the tests check these files against
     }
   }
   backend "gcs" {} # bucket and prefix come with `terraform init -backend-config`: they depend on project and environment

@@ -5,13 +5,38 @@
 locals {
   github = var.github_repository == null ? {} : { repository = var.github_repository }
 
-  # To plan is to read everything that is deployed: resources, the policies on them, and the state.
+  # To plan is to read every resource that is deployed and the policies on them, and no data: no documents, logs, tasks,
+  # images, or objects of buckets but the state and the sources. A pull request's code has these rights.
   reading = [
-    "roles/iam.securityReviewer",
-    "roles/storage.bucketViewer",
-    "roles/storage.objectViewer",
-    "roles/viewer",
+    "artifactregistry.repositories.get",
+    "cloudfunctions.functions.get",
+    "cloudscheduler.jobs.get",
+    "cloudtasks.queues.get",
+    "compute.backendServices.get",
+    "compute.globalAddresses.get",
+    "compute.globalForwardingRules.get",
+    "compute.regionNetworkEndpointGroups.get",
+    "compute.sslCertificates.get",
+    "compute.targetHttpsProxies.get",
+    "compute.urlMaps.get",
+    "datastore.backupSchedules.get",
+    "datastore.databases.getMetadata",
+    "datastore.indexes.get",
+    "iam.serviceAccounts.get",
+    "logging.logMetrics.get",
+    "monitoring.alertPolicies.get",
+    "monitoring.dashboards.get",
+    "monitoring.notificationChannels.get",
+    "resourcemanager.projects.get",
+    "run.services.get",
+    "serviceusage.services.get",
+    "serviceusage.services.list",
+    "storage.buckets.get",
   ]
+  buckets = join(" || ", [
+    "resource.name.startsWith(\"projects/_/buckets/${var.project_id}-signalbox-state\")",
+    "resource.name.extract(\"buckets/{name}/objects/\").startsWith(\"${var.project_id}-\") && resource.name.extract(\"buckets/{name}/objects/\").endsWith(\"sources\")",
+  ])
 }
 
 resource "google_iam_workload_identity_pool" "github" {
@@ -59,9 +84,31 @@ resource "google_service_account_iam_member" "github_plans" {
   member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.github[each.key].name}/attribute.repository/${each.value}"
 }
 
+resource "google_project_iam_custom_role" "planner" {
+  for_each    = local.github
+  role_id     = "signalboxPlanner"
+  title       = "Signalbox planner"
+  description = "Reads what Signalbox deploys, and no data."
+  permissions = local.reading
+}
+
 resource "google_project_iam_member" "planner" {
-  for_each = toset(var.github_repository == null ? [] : local.reading)
+  for_each = var.github_repository == null ? {} : {
+    resources = google_project_iam_custom_role.planner["repository"].id
+    policies  = "roles/iam.securityReviewer"
+  }
+  project = var.project_id
+  role    = each.value
+  member  = google_service_account.planner["repository"].member
+}
+
+resource "google_project_iam_member" "planner_reads" {
+  for_each = local.github
   project  = var.project_id
-  role     = each.key
-  member   = google_service_account.planner["repository"].member
+  role     = "roles/storage.objectViewer"
+  member   = google_service_account.planner[each.key].member
+  condition {
+    title      = "state-and-sources-only"
+    expression = local.buckets
+  }
 }

@@ -6,7 +6,7 @@ terraform {
   required_providers {
     google = {
       source  = "hashicorp/google"
-      version = "~> 8.7"
+      version = "8.7.0"
     }
   }
   backend "gcs" {} # bucket and prefix come with `terraform init -backend-config`, as those of a deployment

@@ -23,11 +23,38 @@ PINNED = re.compile(r"uses: [\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\w.]+")
 REPOSITORY = "ann/signals"
 POOL = r"projects/\d+/locations/global/workloadIdentityPools/signalbox-github"
 PLANNER_ROLES = {
+    "projects/demo-project/roles/signalboxPlanner",
     "roles/iam.securityReviewer",
-    "roles/storage.bucketViewer",
     "roles/storage.objectViewer",
-    "roles/viewer",
 }
+READ_BY = {
+    "google_artifact_registry_repository": "artifactregistry.repositories.get",
+    "google_billing_budget": "",  # a right on the billing account, which only a person has
+    "google_cloud_scheduler_job": "cloudscheduler.jobs.get",
+    "google_cloud_tasks_queue": "cloudtasks.queues.get",
+    "google_cloudfunctions2_function": "cloudfunctions.functions.get",
+    "google_compute_backend_service": "compute.backendServices.get",
+    "google_compute_global_address": "compute.globalAddresses.get",
+    "google_compute_global_forwarding_rule": "compute.globalForwardingRules.get",
+    "google_compute_managed_ssl_certificate": "compute.sslCertificates.get",
+    "google_compute_region_network_endpoint_group": "compute.regionNetworkEndpointGroups.get",
+    "google_compute_target_https_proxy": "compute.targetHttpsProxies.get",
+    "google_compute_url_map": "compute.urlMaps.get",
+    "google_firestore_backup_schedule": "datastore.backupSchedules.get",
+    "google_firestore_database": "datastore.databases.getMetadata",
+    "google_firestore_field": "datastore.indexes.get",
+    "google_firestore_index": "datastore.indexes.get",
+    "google_logging_metric": "logging.logMetrics.get",
+    "google_monitoring_alert_policy": "monitoring.alertPolicies.get",
+    "google_monitoring_dashboard": "monitoring.dashboards.get",
+    "google_monitoring_notification_channel": "monitoring.notificationChannels.get",
+    "google_project": "resourcemanager.projects.get",
+    "google_project_service": "serviceusage.services.list",
+    "google_service_account": "iam.serviceAccounts.get",
+    "google_storage_bucket": "storage.buckets.get",
+    "google_storage_bucket_object": "",  # roles/storage.objectViewer, of two buckets
+}
+"""The right that a plan needs to read a kind of resource; policies are read with roles/iam.securityReviewer."""
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +112,13 @@ def test_the_planner_reads_and_nothing_else(made: Mapping[str, Resource]) -> Non
         each.values["role"] for each in made.values() if "iam_member" in each.kind and each.values["member"] == planner
     }
     assert held == PLANNER_ROLES
+    [role] = [each.values for each in made.values() if each.kind == "google_project_iam_custom_role"]
+    assert {name.rpartition(".")[2] for name in role["permissions"]} == {"get", "getMetadata", "list"}
+    files = "\n".join(path.read_text("utf-8") for path in (*INFRA.glob("*.tf"), *INFRA.glob("modules/*/*.tf")))
+    kinds = set(re.findall(r'^(?:resource|data) "(google_\w+)"', files, re.MULTILINE))
+    assert {READ_BY[kind] for kind in kinds if not kind.endswith("_iam_member")} - {""} <= set(role["permissions"])
+    objects = made['google_project_iam_member.planner_reads["repository"]'].values
+    assert "demo-project-signalbox-state" in objects["condition"][0]["expression"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -147,6 +181,16 @@ def test_the_plan_of_a_workflow_names_variables_that_exist() -> None:
     [planning] = [each for each in parsed("read_only_plan")["jobs"]["plan"]["steps"] if " plan " in each.get("run", "")]
     declared = set(re.findall(r'^variable "(\w+)"', (INFRA / "variables.tf").read_text("utf-8"), re.MULTILINE))
     assert set(re.findall(r"-var=(\w+)=", planning["run"])) <= declared
+
+
+def test_a_plan_of_the_workflow_is_made_as_whoever_deployed_last(deployed: Workspace, tmp_path: Path) -> None:
+    """As another one, it would plan to take that one's right to call the functions."""
+    [planning] = [each for each in parsed("read_only_plan")["jobs"]["plan"]["steps"] if " plan " in each.get("run", "")]
+    choose = planning["run"].partition(";")[0].replace("-chdir=infra", f"-chdir={deployed.infra}")
+    say = f'{choose}; echo "$deployer"'
+    environment = deployed.google.environment() | {"PROJECT": "demo-project"}
+    ended = subprocess.run(["bash", "-ec", say], env=environment, capture_output=True, text=True, check=False)
+    assert ended.stdout.strip() == "user:ann@example.com", ended.stderr
 
 
 def parsed(name: str) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Every variable refuses what cannot work, and its message names the remedy."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.infra.google_provider.facts import NAMES
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Workspace
 
@@ -113,3 +115,10 @@ def validations(path: Path) -> int:
 
 def test_the_modules_own_tests_pass(unapplied: Workspace) -> None:
     assert "0 failed" in unapplied.run("test").stdout
+
+
+def test_the_longest_project_and_prefix_fit_into_a_buckets_name() -> None:
+    [bound] = re.findall(r"length\(var\.prefix\) <= (\d+)", (INFRA / "variables.tf").read_text("utf-8"))
+    [name] = re.findall(r'name += "\$\{var.project_id\}-(.*)"', (INFRA / "storage.tf").read_text("utf-8"))
+    longest = f"{'p' * 30}-{name.replace('${local.begin}', 'x' * int(bound) + '-')}"
+    assert re.fullmatch(NAMES["google_storage_bucket"]["name"], longest)

@@ -64,7 +64,7 @@ resource "google_cloudfunctions2_function" "function" {
     max_instance_count               = local.instances_max
     ingress_settings                 = var.internal ? "ALLOW_INTERNAL_ONLY" : "ALLOW_ALL"
     all_traffic_on_latest_revision   = true
-    environment_variables            = merge(var.environment, {
+    environment_variables = merge(var.environment, {
       THREADS            = tostring(local.concurrency)
       SIGNALBOX_REVISION = terraform_data.revision.output
     })

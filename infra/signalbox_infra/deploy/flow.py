@@ -25,6 +25,7 @@ WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
 FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
+COMMIT = f"Terraform wrote infra/{terraform.LOCK_FILE}: commit this file, so that all deploy with the same provider."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
 that Cloud Functions keeps for sources, and the queues, emptied: a deleted queue's name would be taken for days. The
 next `make deploy` takes them up again. The database stays where Terraform did not create it. Where environment is prod
@@ -163,7 +164,8 @@ class Flow:
     def _terraform(self, account: str) -> terraform.Terraform:
         engine = terraform.of(self.target, account, self.run)
         adoption.clear(engine.folder)
-        engine.init(f"bucket={self.target.state_bucket}", f"prefix={self.target.environment}")
+        if engine.init(f"bucket={self.target.state_bucket}", f"prefix={self.target.environment}"):
+            self.say(COMMIT)
         return engine
 
 

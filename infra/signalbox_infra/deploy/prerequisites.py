@@ -53,7 +53,8 @@ def _programs(facts: Facts) -> Iterator[Missing]:
     elif _version(facts.terraform) < TERRAFORM_MIN:
         yield Missing(
             f"Terraform {facts.terraform} is too old: {'.'.join(map(str, TERRAFORM_MIN))} or newer is needed.",
-            "Install a newer one: https://developer.hashicorp.com/terraform/install",
+            "Install a newer one: https://developer.hashicorp.com/terraform/install (in Cloud Shell: unpack it into "
+            '~/bin, which stays, and export PATH="$HOME/bin:$PATH")',
         )
     if not facts.gcloud:
         yield Missing("gcloud is not on the PATH.", "Install it: https://cloud.google.com/sdk/docs/install")

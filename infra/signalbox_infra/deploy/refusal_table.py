@@ -74,10 +74,31 @@ FOR_A_WHILE = (
     ),
     Refusal(
         "account",
-        r"Service account \S+ does not exist|serviceAccount:\S+ does not exist",
+        r"Service ?account:? ?\S+ (does not exist|was not found)",
         "A service account was made a moment ago, and is not known everywhere yet.",
         "https://cloud.google.com/iam/docs/service-accounts-create",
         APIS,
+    ),
+    Refusal(
+        "field",
+        r"(Creating|Updating|Deleting) (Field|Index).{0,80}(timeout|timed out)",
+        "A setting of Firestore's fields takes longer than Terraform waits for it; Firestore continues with it.",
+        "https://cloud.google.com/firestore/docs/query-data/indexing",
+        SHORT,
+    ),
+    Refusal(
+        "database name",
+        r"Database ID .{1,100} is not available.{0,200}retry in \d+ second",
+        "A database of this name was deleted a few minutes ago: its name is free again then.",
+        "https://cloud.google.com/firestore/docs/manage-databases#delete_a_database",
+        RIGHTS,
+    ),
+    Refusal(
+        "metric",
+        r"Cannot find metric\(s\) that match type",
+        "A metric is known to alerts only minutes after its first value, or after it was declared.",
+        "https://cloud.google.com/monitoring/alerts/using-alerting-api",
+        RIGHTS,
     ),
     Refusal(
         "rights",
@@ -112,6 +133,27 @@ FOR_A_WHILE = (
 )
 
 FOR_GOOD = (
+    Refusal(
+        "account quota",
+        r"Service account limit|Maximum number of service accounts on project reached",
+        "The project has 100 service accounts, its quota. One environment takes 40.",
+        "https://cloud.google.com/iam/quotas",
+        remedy="Deploy each environment into a project of its own, or ask for more at IAM & Admin, Quotas.",
+    ),
+    Refusal(
+        "group",
+        r"(Group|User|group:|user:)\s?\S+ does not exist|Invalid principal|INVALID_MEMBER",
+        "A member of `invokers`, `deployers` or `deployer` does not exist.",
+        "https://cloud.google.com/iam/docs/troubleshoot-policies",
+        remedy="Correct the address in infra/environments/ENV.tfvars, or create the group.",
+    ),
+    Refusal(
+        "start",
+        r"Container Healthcheck failed|failed to start and (then )?listen on the port",
+        "The function was built, and its code fails while it is loaded.",
+        "https://cloud.google.com/run/docs/troubleshooting#container-failed-to-start",
+        remedy="Read the function's log (`make logs PROJECT=…`), correct what its main.py imports, deploy again.",
+    ),
     Refusal(
         "queue name",
         r"queue cannot be created because a queue with this name existed too recently",

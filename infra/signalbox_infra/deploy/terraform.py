@@ -5,6 +5,7 @@ under the environment's name.
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from signalbox_infra.deploy.identity import credentials
 from signalbox_infra.deploy.prerequisites import member
 from signalbox_infra.deploy.target import Target
 
+CACHE = "TF_PLUGIN_CACHE_DIR"
+LOCK_FILE = ".terraform.lock.hcl"
+PLATFORMS = ("darwin_amd64", "darwin_arm64", "linux_amd64", "linux_arm64", "windows_amd64")
 LOCKED = "Error acquiring the state lock"
 LOCK_WAIT = "120s"  # another deployment of the same environment ends in this time, or is dead
 
@@ -37,10 +41,20 @@ class Terraform:
         self._run = run
         self._sign_in = sign_in
 
-    def init(self, *backend: str) -> None:
-        """Fetch the provider and connect to the state."""
+    def init(self, *backend: str) -> bool:
+        """Fetch the provider and connect to the state. Return whether it wrote the providers' lock file.
+
+        The lock file of a first `init` has checksums for all platforms: everybody can use it, once it is committed.
+        """
         self._data.mkdir(parents=True, exist_ok=True)
+        self._data.with_name("plugins").mkdir(exist_ok=True)
+        file = self.folder / LOCK_FILE
+        there = file.exists()
         self._do("init", "-reconfigure", *(f"-backend-config={each}" for each in backend))
+        if there or not file.exists():
+            return False
+        self._run_checked("providers", "lock", "-no-color", *(f"-platform={each}" for each in PLATFORMS))
+        return True
 
     def plan(self, *options: str) -> plans.Plan:
         """Plan, and save the plan for `apply`."""
@@ -94,6 +108,8 @@ class Terraform:
 
     def _environment(self) -> dict[str, str]:
         own = {"TF_DATA_DIR": str(self._data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
+        if CACHE not in os.environ:  # the provider has 100 MB, and each deployment a folder of its own
+            own[CACHE] = str(self._data.with_name("plugins"))
         return own | self._sign_in()
 
 

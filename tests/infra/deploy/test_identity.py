@@ -1,9 +1,12 @@
 """Terraform calls Google as gcloud's account, so one login is enough."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
-from signalbox_infra.deploy import target
-from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy import target, terraform
+from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.identity import GIVEN, credentials
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT
 from tests.infra.deploy.script import Script
@@ -42,3 +45,25 @@ def test_every_command_takes_a_new_token_and_one_that_was_given_stays(monkeypatc
 def test_without_a_token_gclouds_own_message_is_raised() -> None:
     with pytest.raises(CommandFailed, match="refused"):
         credentials(DEV, ACCOUNT, Script(**{"gcloud auth print-access-token": None}))()
+
+
+class FirstInit(Script):
+    """A Terraform that finds no lock file, and writes one."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(**{"terraform providers lock": ""})
+        self.folder = folder
+
+    def __call__(self, command: Sequence[str], **options: object) -> Outcome:
+        if command[1] == "init":
+            (self.folder / terraform.LOCK_FILE).touch()
+        return super().__call__(command, **options)
+
+
+def test_a_first_init_locks_the_provider_for_all_platforms_and_a_later_one_leaves_it(tmp_path: Path) -> None:
+    script = FirstInit(tmp_path)
+    engine = terraform.Terraform(tmp_path, tmp_path / "data", [], script, dict)
+    assert (engine.init("bucket=b"), engine.init("bucket=b")) == (True, False)
+    [locked] = [each for each in script.asked if "providers lock" in each]
+    assert locked.count("-platform=") == len(terraform.PLATFORMS)
+    assert (tmp_path / "plugins").is_dir()

@@ -24,6 +24,12 @@ SAID = {
     'When applying changes to a.b["c"], provider "provider[\\"registry.terraform.io/hashicorp/google\\"]" '
     "produced an unexpected new value: Root object was present, but now absent.",
     "account": "Error 400: Service account kit-build@p.iam.gserviceaccount.com does not exist., badRequest",
+    "field": "Error waiting to create Field: Error waiting for Creating Field: timeout while waiting for state to become",
+    "database name": "Error 400: Database ID 'signalbox-dev' is not available in project 'p'. Retry in 214 seconds.",
+    "metric": 'Error 404: Cannot find metric(s) that match type = "cloudtasks.googleapis.com/queue/depth". If a',
+    "account quota": "googleapi: Error 429: Maximum number of service accounts on project reached., rateLimitExceeded",
+    "group": "Error setting IAM policy: googleapi: Error 400: Group deployers@example.com does not exist., badRequest",
+    "start": "Error code 9, message: Could not create or update Cloud Run service sweep, Container Healthcheck failed.",
     "rights": "googleapi: Error 403: Permission 'iam.serviceAccounts.actAs' denied on service account kit-tasks@p",
     "builds": f"{BUILD} status: EXPIRED",
     "token": "googleapi: Error 401: Request had invalid authentication credentials. Expected OAuth 2 access token",
@@ -77,3 +83,15 @@ def test_many_resources_with_one_reason_are_one_line() -> None:
     printed = "".join(f'Error: {SAID["sources"]}\n\n  with module.function["{name}"].f,\n' for name in "abc")
     [reason] = refusals.reasons(refusals.failures(printed))
     assert reason.endswith('not everywhere yet. (module.function["a"].f and 2 more)')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Service account kit-build@p.iam.gserviceaccount.com was not found.",
+        "serviceAccount:fn-sweep@p.iam.gserviceaccount.com does not exist.",
+    ],
+)
+def test_an_account_that_is_not_known_yet_is_not_a_wrong_member(text: str) -> None:
+    [failure] = refusals.failures(f"Error: googleapi: Error 400: {text}")
+    assert failure.refusal.name == "account"

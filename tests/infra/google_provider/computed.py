@@ -124,6 +124,11 @@ def _member(value: Value, project: str, place: str, name: str) -> dict[str, Any]
     return {"id": "/".join([resource, value["role"], value["member"], *condition]), "etag": "BwY="}
 
 
+def _custom_role(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    path = f"projects/{project}/roles/{value['role_id']}"
+    return {"id": path, "name": path}
+
+
 def _identity_pool(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     pool = f"locations/global/workloadIdentityPools/{value['workload_identity_pool_id']}"
     own = value.get("workload_identity_pool_provider_id")
@@ -159,6 +164,7 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_iam_workload_identity_pool": _identity_pool,
     "google_iam_workload_identity_pool_provider": _identity_pool,
     "google_project": _project,
+    "google_project_iam_custom_role": _custom_role,
     "google_project_iam_member": _member,
     "google_service_account": _service_account,
     "google_service_account_iam_member": _member,
