@@ -24,7 +24,7 @@ SAID = {
     'When applying changes to a.b["c"], provider "provider[\\"registry.terraform.io/hashicorp/google\\"]" '
     "produced an unexpected new value: Root object was present, but now absent.",
     "account": "Error 400: Service account kit-build@p.iam.gserviceaccount.com does not exist., badRequest",
-    "field": "Error waiting to create Field: Error waiting for Creating Field: timeout while waiting for state to become",
+    "field": "Error waiting to create Field: Error waiting for Creating Field: timeout while waiting for state",
     "database name": "Error 400: Database ID 'signalbox-dev' is not available in project 'p'. Retry in 214 seconds.",
     "metric": 'Error 404: Cannot find metric(s) that match type = "cloudtasks.googleapis.com/queue/depth". If a',
     "account quota": "googleapi: Error 429: Maximum number of service accounts on project reached., rateLimitExceeded",
