@@ -24,7 +24,7 @@ locals {
     critical_sections     = []
     entries               = ["average", "count", "max", "min", "sum"]
     failures              = ["failed_at"]
-    flows                 = ["due_at", "state"]
+    flows                 = ["checked_at", "due_at", "state"]
     histories             = []
     log                   = []
     mailbox               = ["since"]
