@@ -66,23 +66,32 @@ FAILED = 500
 
 
 class TaskFailed(AssertionError):
-    """A delivery raised an exception in the function's code, which is the cause, or had an unexpected status."""
+    """A delivery raised an exception in the function's code, which is the cause, or had an unexpected status.
+
+    Or a run of a flow got stuck in it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The outcome of a delivery: HTTP status, cost, and the exception raised (a `Problem`: it was abandoned)."""
+    """The outcome of a delivery: HTTP status, cost, and the exception raised (a `Problem`: it was abandoned).
+
+    `stuck` names the run of a flow that the delivery has marked as stuck, with the reason and its place.
+    """
 
     what: str
     status: int
     cost: Cost
     exception: Exception | None = None
+    stuck: str = ""
 
 
 def succeeded(delivery: Delivery) -> Delivery:
-    """Return the delivery if it was acknowledged. Raises `TaskFailed` otherwise."""
+    """Return the delivery if it was acknowledged. Raises `TaskFailed` otherwise, and if a flow got stuck in it."""
     if not 200 <= delivery.status < 300:
         raise TaskFailed(f"{delivery.what} was answered with {delivery.status}") from delivery.exception
+    if delivery.stuck:
+        raise TaskFailed(delivery.stuck)
     return delivery
 
 

@@ -270,8 +270,8 @@ class Platform:
         """Deliver all events and tasks, and those that follow from them, until nothing waits.
 
         The clock moves to each task's time; with `due_only` it does not move, and later tasks keep waiting. Raises
-        `TaskFailed`, with the traceback, if the function's code raises; without `raise_errors` such a task is retried
-        until it is given up.
+        `TaskFailed`, with the traceback, if the function's code raises, or with the place if a run gets stuck.
+        Without `raise_errors`, a task that raises is retried until it is given up.
         """
         _Run(self, faults or Faults(), raise_errors).all(self.clock.now if due_only else None)
 
@@ -297,7 +297,9 @@ class Platform:
         status = self.call(function, path, method="POST", data=body, headers=headers).status_code
         exceptions = [values.get("exception") for _, values in self.log.errors[lines[1] :]]
         raised = next((exception for exception in reversed(exceptions) if isinstance(exception, Exception)), None)
-        delivery = Delivery(what, status, self._cost(lines[0]), raised)
+        stuck = [values for message, values in self.log.errors[lines[1] :] if message == "flow stuck"]
+        reason = "; ".join(f"the flow {values['flow']}/{values['id']} is stuck: {values['detail']}" for values in stuck)
+        delivery = Delivery(what, status, self._cost(lines[0]), raised, reason)
         if isinstance(raised, Problem):
             self.abandoned.append(delivery)
         return delivery
@@ -364,5 +366,5 @@ class _Run:
     def _is_to_retry(self, delivery: Delivery) -> bool:
         if delivery.status == UNAVAILABLE or (delivery.status == FAILED and not self.raise_errors):
             return True
-        succeeded(delivery)
+        succeeded(delivery if self.raise_errors else replace(delivery, stuck=""))
         return False

@@ -103,3 +103,19 @@ def test_code_without_a_source_is_not_looked_at() -> None:
     namespace: dict[str, Any] = {}
     exec("def flow():\n    yield open('a')", namespace)  # noqa: S102  code without a source
     assert findings(namespace["flow"], is_task) == []
+
+
+def part() -> Iterator[Any]:
+    yield charge.call()
+
+
+def forgets_a_part() -> Iterator[Any]:
+    yield from part()
+    part()
+    yield [part()]
+
+
+def test_a_part_that_is_called_without_yield_from_is_found() -> None:
+    [finding] = findings(forgets_a_part, lambda _: False)
+    assert finding.reason == "part() creates a generator and does not run it: write yield from part(…)"
+    assert finding.line == forgets_a_part.__code__.co_firstlineno + 2

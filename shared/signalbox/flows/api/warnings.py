@@ -18,6 +18,7 @@ from typing import Any
 INSTEAD_OF_CLOCKS = "differs in every replay: use flow.now(), or flow.sleep() to wait"
 INSTEAD_OF_CHANCE = "differs in every replay: use flow.random() or flow.uuid()"
 INSTEAD_OF_IO = "is repeated by every replay: do it in a task, and yield its call"
+INSTEAD_OF_NOTHING = "creates a generator and does not run it: write yield from {name}(…)"
 INSTEAD_OF_A_TASK = "runs the task's code inside the flow: yield {name}.call(…)"
 REASONS: dict[str, str] = {
     "asyncio": INSTEAD_OF_IO,
@@ -94,10 +95,14 @@ def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[F
 
 def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> Iterator[Finding]:
     first = function.__code__.co_firstlineno
-    for call in _calls(function):
+    nodes = _nodes(function)
+    dropped = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    for call in _calls(nodes):
         value, name = _named(call.func, function)
         written = ast.unparse(call.func)
         reason = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name)
+        if call in dropped and inspect.isgeneratorfunction(value):
+            reason = INSTEAD_OF_NOTHING.format(name=written)
         if reason and not _is_seeded(name, call):
             yield Finding(inspect.getfile(function), first + call.lineno - 1, f"{written}() {reason}")
 
@@ -113,19 +118,24 @@ def _is_seeded(name: str, call: ast.Call) -> bool:
     return name == "random.Random" and bool(call.args)
 
 
-def _calls(function: Callable[..., Any]) -> list[ast.Call]:
+def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
+    """Return all parts of a function's body, or none if its source cannot be read."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError):
         return []
     [definition] = tree.body
     body = definition.body if isinstance(definition, ast.FunctionDef) else []
-    return [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    return [node for statement in body for node in ast.walk(statement)]
+
+
+def _calls(nodes: list[ast.AST]) -> list[ast.Call]:
+    return [node for node in nodes if isinstance(node, ast.Call)]
 
 
 def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     """Return the functions of the same module that a function calls."""
-    values = (_named(call.func, function)[0] for call in _calls(function))
+    values = (_named(call.func, function)[0] for call in _calls(_nodes(function)))
     return [value for value in values if isinstance(value, FunctionType) and value.__module__ == function.__module__]
 
 
