@@ -14,15 +14,16 @@ from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import name_of
 from signalbox.core.plain_code import check_plain
-from signalbox.core.problems import NotFound, PermissionDenied
+from signalbox.core.problems import FieldError, InvalidFields, NotFound, PermissionDenied
 from signalbox.core.queries import Operator
+from signalbox.core.values import canonical
 from signalbox.documents.requests import Precondition
 from signalbox.resources import machine, service
 from signalbox.resources.model import items
-from signalbox.resources.model.fields import BOOLEAN, TEXT, Field, as_ids, valid_item_id
+from signalbox.resources.model.fields import BOOLEAN, RESERVED_IDS, TEXT, Field, as_ids, valid_item_id
 from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.requests import ListRequest, Parameters, conditions_of
-from signalbox.resources.service import ItemWrite, StoredItem
+from signalbox.resources.service import ItemWrite, Receipt, StoredItem
 
 Json = dict[str, Any]
 
@@ -54,7 +55,8 @@ _PROBLEMS = {
     "403": "This caller may not do that.",
     "404": "The item does not exist, or this caller may not see it.",
     "405": "The address does not have this method.",
-    "409": "A transform of a reference's field does not produce an object.",
+    "409": "A transform of a reference's field does not produce an object, or the Idempotency-Key has another body.",
+    "410": "The item that was created with this Idempotency-Key was deleted.",
     "412": "The item is not in the state of the precondition.",
     "413": "The request is too large.",
     "503": "The request may or may not have taken effect. Repeat it.",
@@ -239,7 +241,7 @@ class ResourceRoutes:
         narrowed = self.hooks.narrow(request) if self.hooks.narrow else ()
         base = conditions_of(self.resource, self._owner(request), narrowed)
         parameters = {name: request.query.getlist(name) for name in request.query}
-        asked = ListRequest.from_request(self.resource, parameters, base)
+        asked = ListRequest.from_request(self.resource, parameters, base, self._owner(request))
         page = service.list_items(runtime.ports(), self.resource, asked)
         headers = {} if page.total is None else {"X-Total-Count": str(page.total)}
         if page.next_page_token:
@@ -249,8 +251,10 @@ class ResourceRoutes:
     def create(self, request: Request) -> Response:
         """Create an item under an id that the kit chooses. Requests with the same `Idempotency-Key` create it once."""
         owner, key = self._owner(request), request.header("Idempotency-Key")
-        repeatable = name_of("item", self.resource.name, owner or "", key)[:20] if key else ""
-        return self._write(request, repeatable or runtime.ports().store.new_id(), "create")
+        if not key:
+            return self._write(request, runtime.ports().store.new_id(), "create")
+        operation = name_of("item", self.resource.name, owner or "", key)
+        return self._write(request, operation[:20], "create", operation)
 
     def read(self, request: Request, id: str) -> Response:
         stored = self._found(request, id)
@@ -288,7 +292,7 @@ class ResourceRoutes:
 
     # --- a write ---
 
-    def _write(self, request: Request, id_: str, action: Action) -> Response:
+    def _write(self, request: Request, id_: str, action: Action, operation: str = "") -> Response:
         body = request.json_object()
         sent = machine.checked(self.resource.model, body, is_new=action == "create")
 
@@ -298,7 +302,8 @@ class ResourceRoutes:
             return self._changed(request, id_, before, sent)
 
         precondition = Precondition() if action == "create" else Precondition.from_headers(request.entity_tags)
-        asked = ItemWrite(self.resource, id_, self._owner(request), sent, change, precondition)
+        receipt = Receipt(operation, name_of("body", canonical(body))) if operation else None
+        asked = ItemWrite(self.resource, id_, self._owner(request), sent, change, precondition, receipt)
         stored = service.write_item(runtime.ports(), asked)
         return self._answer(request, stored, 201 if stored.created else 200)
 
@@ -307,6 +312,8 @@ class ResourceRoutes:
         action: Action = "create" if before is None else "update"
         if before is None and not (request.method == "POST" or self.hooks.ids_from_clients):
             raise NotFound(f"{self.resource.name} has no item {id_[:100]!r}.", field="id")
+        if before is None and id_ in RESERVED_IDS:
+            raise InvalidFields.of([FieldError("id", f"cannot be {id_!r}, which is an address of the resource itself")])
         if before is not None:
             self._permit(request, action, self._fields(before))
         model = self.resource.model

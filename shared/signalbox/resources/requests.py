@@ -163,6 +163,8 @@ class ListRequest:
     """A page of a resource's items. `base` are the conditions of every list of it, `where` all conditions.
 
     `order_by` is the full order without the id, which is always last. `by_id_descending`: by the id alone, descending.
+    `reads_copies`: a condition or the order is on a field in the copy of a reference, of which only what `owner` may
+    see counts.
     """
 
     base: tuple[Condition, ...]
@@ -173,10 +175,14 @@ class ListRequest:
     after: tuple[Any, ...] = ()
     wants_total: bool = False
     by_id_descending: bool = False
+    reads_copies: bool = False
+    owner: str | None = None
 
     @classmethod
-    def from_request(cls, resource: Resource, parameters: Parameters, base: tuple[Condition, ...]) -> Self:
-        """Parse query parameters. Raises `BadQuery` with the invalid one."""
+    def from_request(
+        cls, resource: Resource, parameters: Parameters, base: tuple[Condition, ...], owner: str | None = None
+    ) -> Self:
+        """Parse the query parameters of a request by `owner`. Raises `BadQuery` with the invalid one."""
         asked = tuple(
             condition_of(resource, *parameter) for parameter in parameters.items() if parameter[0] not in PAGING
         )
@@ -186,7 +192,18 @@ class ListRequest:
         by_id_descending = orders == (Order(ID, descending=True),)
         named = tuple(order for order in orders if order.field != ID)
         wants_total = any(name in parameters for name in ("_end", "_limit", "_page", "_start"))
-        request = cls(base, where, with_implied(named, where), limit, start, (), wants_total, by_id_descending)
+        fields = [*(condition.field for condition in asked), *(order.field for order in named)]
+        request = cls(
+            base,
+            where,
+            with_implied(named, where),
+            limit,
+            start,
+            wants_total=wants_total,
+            by_id_descending=by_id_descending,
+            reads_copies=any(_is_in_a_copy(resource.model, field) for field in fields),
+            owner=owner,
+        )
         token = _one(parameters, "page_token")
         return (
             replace(request, after=listings.read_page_token(token, request.mark, len(request.order_by)))
@@ -206,6 +223,11 @@ class ListRequest:
     def cursor(self, token: str) -> tuple[Any, ...]:
         """Return the position in a page token of this query."""
         return listings.read_page_token(token, self.mark, len(self.order_by))
+
+
+def _is_in_a_copy(model: Model, field: core_Field) -> bool:
+    first, *inner = field
+    return inner not in ([], ["key"]) and first in model.fields and model.fields[first].refers_to is not None
 
 
 def _orders(model: Model, parameters: Parameters) -> tuple[Order, ...]:

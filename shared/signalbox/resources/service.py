@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from signalbox.core import listings
-from signalbox.core.effects import Decision
+from signalbox.core.effects import Decision, receipt_path
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, Writes, pause, perform
-from signalbox.core.ports import Conflict, Ports
-from signalbox.core.problems import BadQuery, NeedsIndex, NotFound, Unavailable
+from signalbox.core.ports import SERVER_TIME, AlreadyExists, Conflict, Must, Ports, Put, RecordMissing, Stale
+from signalbox.core.problems import BadQuery, NeedsIndex, NotFound, OtherBody, Unavailable
 from signalbox.documents.model import Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.service import documents
@@ -33,8 +33,9 @@ from signalbox.documents.storage.writes import put_write
 from signalbox.resources import machine, requests
 from signalbox.resources.limits import LIMITS
 from signalbox.resources.model import items
-from signalbox.resources.model.fields import key_of
+from signalbox.resources.model.fields import key_of, masked
 from signalbox.resources.model.items import Item, Resource, Values
+from signalbox.resources.problems import ItemDeleted
 from signalbox.resources.requests import ListRequest
 
 
@@ -52,6 +53,20 @@ Change = Callable[[Item | None], Values | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Receipt:
+    """The record of a creation that a client may repeat: the name of the operation, and the digest of its body."""
+
+    name: str
+    digest: str
+
+    @property
+    def write(self) -> Put:
+        """The write that creates the record, for the commit of the item."""
+        record = {"digest": self.digest, "written_at": SERVER_TIME}
+        return Put(receipt_path(self.name), record, Must.NOT_EXIST)
+
+
+@dataclass(frozen=True, slots=True)
 class ItemWrite:
     """A write of an item. The targets of references in `set_fields` are read together with the item."""
 
@@ -61,6 +76,7 @@ class ItemWrite:
     set_fields: Values
     change: Change
     precondition: Precondition = UNCONDITIONAL
+    receipt: Receipt | None = None
 
     @property
     def key(self) -> str:
@@ -89,7 +105,37 @@ def own_item(resource: Resource, read: Found, owner: str | None) -> Item | None:
 
 
 def write_item(ports: Ports, request: ItemWrite) -> StoredItem:
-    """Write an item, and return it as stored. Raises a `Problem` if it cannot be stored."""
+    """Write an item, and return it as stored. Raises a `Problem` if it cannot be stored.
+
+    With a receipt, it is created once: a repeat returns the item. Raises `OtherBody` for a repeat with another body,
+    `ItemDeleted` if the item was deleted since, and `Contended`.
+    """
+    if request.receipt is None:
+        return _write(ports, request)
+    try:
+        stored = _write(ports, request)
+    except AlreadyExists:
+        stored = None
+    if stored is None or not stored.created:
+        _check_repeated(ports, request, request.receipt)
+    if stored is not None:
+        return stored
+    try:
+        return get_item(ports, request.resource, request.id, request.owner)
+    except NotFound as error:
+        raise Contended(f"{request.key} is written by many clients at once") from error
+
+
+def _check_repeated(ports: Ports, request: ItemWrite, receipt: Receipt) -> None:
+    """Raise the problem of a repeated creation, if it has one."""
+    done, item = ports.store.read(receipt_path(receipt.name), path_of(request.key))
+    if (done.data or {}).get("digest", receipt.digest) != receipt.digest:
+        raise OtherBody("Another item was created with this `Idempotency-Key`.", field="Idempotency-Key")
+    if done.data is not None and item.data is None:
+        raise ItemDeleted("The item that was created with this `Idempotency-Key` was deleted.", field="Idempotency-Key")
+
+
+def _write(ports: Ports, request: ItemWrite) -> StoredItem:
     needed = reads.input_paths(request.set_fields)
     for _ in range(CORE_LIMITS.rounds_max):
         stored, needed = _attempt(ports, request, needed)
@@ -115,9 +161,11 @@ def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[St
         embedded = read.embed(content)
         _check_references(request, before, read, embedded)
         made = put_write(read.own, embedded, header=read.header)
-        return Decision(made.writes, (_stored(request.resource, made.stored), needed), made.effects)
+        receipts = () if request.receipt is None else (request.receipt.write,)
+        return Decision((*made.writes, *receipts), (_stored(request.resource, made.stored), needed), made.effects)
 
-    return perform(ports, DocumentRead(request.key, paths, content_of), decide)[0]
+    retry_on = (Conflict,) if request.receipt is None else (Stale, RecordMissing)
+    return perform(ports, DocumentRead(request.key, paths, content_of), decide, retry_on=retry_on)[0]
 
 
 def _changed(request: ItemWrite, own: Found) -> tuple[Item | None, Content]:
@@ -172,6 +220,9 @@ def list_items(ports: Ports, resource: Resource, request: ListRequest) -> ItemPa
             field="_sort",
         )
         return _sorted_here(ports, resource, request, refusal)
+    if request.reads_copies:
+        detail = "A list of this size can be neither filtered nor sorted by fields of the items that it refers to."
+        return _sorted_here(ports, resource, request, BadQuery(detail))
     try:
         return _indexed(ports, resource, request)
     except NeedsIndex as refusal:
@@ -204,12 +255,18 @@ def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal
     every = documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
     if every.next_page_token:
         raise refusal
-    found = requests.matching(every.documents, request)
+    found = requests.matching([_masked(resource, document, request.owner) for document in every.documents], request)
     rest = requests.behind(found, request) if request.after else found
     shown = rest[request.start : request.start + request.limit]
     is_last = len(rest) <= request.start + request.limit
     token = "" if is_last or not shown else _token(shown[-1], request)
     return ItemPage(_items(resource, shown), token, len(found) if request.wants_total else None)
+
+
+def _masked(resource: Resource, document: Content, owner: str | None) -> Content:
+    """Return a document whose copies are only those that its reader may see."""
+    references = (field.name for field in resource.model.fields.values() if field.refers_to)
+    return document | {name: masked(document[name], owner) for name in references if name in document}
 
 
 def _token(document: Content, request: ListRequest) -> str:

@@ -63,6 +63,25 @@ def test_a_user_cannot_refer_to_what_another_user_owns(harness: Harness, notes: 
     assert harness.get("notes/x", headers=ANN).json["about"] == {"id": his["id"], "link_missing": True}
 
 
+def test_no_filter_or_order_reads_what_another_user_owns(harness: Harness, notes: Function) -> None:
+    add_resource(notes, Note, each_user=True)
+    harness.add(notes, auth="firebase")
+    his = harness.post("notes", json={"text": "secret"}, headers=BOB).json
+    own = harness.post("notes", json={"text": "open"}, headers=ANN).json
+    about_own = harness.post("notes", json={"text": "b", "about": own["id"]}, headers=ANN).json
+    documents.put("notes~x", {"text": "forged", "about": {"key": f"notes~{his['id']}"}, "_resource": _meta("ann")})
+
+    def found(query: str) -> list[str]:
+        listed = harness.get(f"notes?_start=0&{query}", headers=ANN)
+        assert listed.headers["X-Total-Count"] == str(len(listed.json))
+        return [each["id"] for each in listed.json]
+
+    for query in ("about.text=secret", "about.text_gte=s", "about.text_ne=open", "_sort=about.text&about=" + his["id"]):
+        assert found(query) == []
+    assert found("about.text=open") == found("_sort=about.text") == [about_own["id"]]
+    assert found("about=" + his["id"]) == ["x"]
+
+
 def _meta(owner: str) -> dict[str, Any]:
     time = "2026-01-01T00:00:00.000000Z"
     return {"name": "notes", "created": time, "modified": time, "owner": owner}

@@ -289,9 +289,28 @@ def test_entity_tags_guard_changes_and_spare_reads(harness: Harness) -> None:
 
 def test_a_post_that_is_repeated_under_its_idempotency_key_creates_one_item(harness: Harness) -> None:
     first = harness.post("todos", json={"text": "a"}, headers={"Idempotency-Key": "k"})
-    again = harness.post("todos", json={"text": "b"}, headers={"Idempotency-Key": "k"})
+    again = harness.post("todos", json={"text": "a"}, headers={"Idempotency-Key": "k"})
     assert (first.status, again.status, again.json) == (201, 200, first.json)
     assert len(harness.get("todos").json) == 1
+
+
+def test_an_idempotency_key_is_of_one_body_and_of_one_life_of_its_item(harness: Harness) -> None:
+    key = {"Idempotency-Key": "k"}
+    first = harness.post("todos", json={"text": "a"}, headers=key)
+    other = harness.post("todos", json={"text": "b"}, headers=key)
+    assert (other.status, other.json["type"]) == (409, "urn:signalbox:problem:other-body")
+    assert texts(harness.get("todos")) == ["a"]
+    assert harness.delete(f"todos/{first.json['id']}").status == 204
+    late = harness.post("todos", json={"text": "a"}, headers=key)
+    assert (late.status, late.json["type"]) == (410, "urn:signalbox:problem:item-deleted")
+    assert harness.get("todos").json == []
+
+
+@pytest.mark.parametrize("id_", ["meta", "openapi.json"])
+def test_an_item_cannot_have_the_id_of_another_address(harness: Harness, id_: str) -> None:
+    answer = harness.put(f"atlas/countries/{id_}", json={"name": "France"})
+    assert (answer.status, answer.json["field"]) == (400, "id")
+    assert harness.get("atlas/countries").json == []
 
 
 def test_with_ids_from_clients_a_put_creates(harness: Harness) -> None:

@@ -234,6 +234,10 @@ def valid_item_id(resource: str, id_: str) -> str:
     return id_
 
 
+RESERVED_IDS = frozenset({"meta", "openapi.json"})
+"""The last parts of addresses below a resource that are not items."""
+
+
 def reference_to(resource: str) -> FieldType:
     """Return the type of references to items of a resource."""
 
@@ -265,6 +269,17 @@ def is_visible(content: dict[str, Any], owner: str | None) -> bool:
     """Return whether an owner's item may show another item: one without an owner, or of the same owner."""
     meta = content.get(RESOURCE_META)
     return not isinstance(meta, dict) or meta.get("owner") in (None, owner)
+
+
+def masked(value: Any, owner: str | None) -> Any:
+    """Return a stored reference with a mark in place of each copy that its reader may not see."""
+    if isinstance(value, list):
+        return [masked(part, owner) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("key"), str) and not is_visible(value, owner):
+        return {"key": value["key"], "link_missing": True}
+    return {name: masked(part, owner) for name, part in value.items()}
 
 
 def as_ids(value: Any) -> Any:
