@@ -1,6 +1,6 @@
 """The routes and renderings of flows: start a run, look at it and its log, send events, cancel, end, resume, delete."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from signalbox.adapters import runtime
@@ -58,7 +58,8 @@ class FlowRoutes:
     def get(self, request: Request, flow: str, id: str) -> Response:
         """Return the status of a run, now or once it has ended."""
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
-        return Response(200, shown_status(service.wait(runtime.ports(), address, seconds)))
+        header = service.wait(runtime.ports(), address, seconds)
+        return Response(200, shown_status(header, service.stuck_below(runtime.ports().store, header)))
 
     def log(self, request: Request, flow: str, id: str) -> Response:
         """Return a page of the log of a run."""
@@ -130,15 +131,17 @@ def _next_page(token: str) -> dict[str, str]:
 
 # --- renderings ---
 
+NONE: Mapping[str, FlowHeader] = {}
 
-def shown_status(header: FlowHeader) -> dict[str, Any]:
-    """Return the status of a run."""
+
+def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> dict[str, Any]:
+    """Return the status of a run. `stuck` are stuck sub-flows, by the paths of the waits that they hold up."""
     outcome = header.end.outcome.to_json() | {"ended_at": header.end.at} if header.end else {}
     return {
         **header.address.to_json(),
         "state": header.state,
         **outcome,
-        "waiting_for": shown_waits(header),
+        "waiting_for": shown_waits(header, stuck),
         "log_length": header.log.length,
         "generation": header.generation,
         "progress": header.progress,
@@ -146,10 +149,11 @@ def shown_status(header: FlowHeader) -> dict[str, Any]:
     }
 
 
-def shown_waits(header: FlowHeader) -> list[dict[str, Any]]:
+def shown_waits(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> list[dict[str, Any]]:
     """Return the pending commands of a run, by path."""
     return [
         {"path": path, "command": wait.signature, "attempt": wait.attempt, "asked_at": wait.scheduled_at or None}
+        | ({"stuck": {**stuck[path].address.to_json(), **dict(stuck[path].stuck or {})}} if path in stuck else {})
         for path, wait in sorted(header.pending.items())
     ]
 

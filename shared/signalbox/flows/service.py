@@ -7,7 +7,7 @@ If replay fails in a turn, the flow is marked stuck. Its messages stay in the ma
 is fixed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,7 +23,7 @@ from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import check_event_name
+from signalbox.flows.machine.commands import SubFlow, check_event_name
 from signalbox.flows.machine.failures import Stuck, json_text, too_large
 from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
@@ -36,6 +36,8 @@ from signalbox.flows.model import (
     Flows,
     Message,
     Result,
+    Wait,
+    child_id,
     message_from_record,
     message_to_record,
     new_header,
@@ -224,6 +226,32 @@ def get(ports: Ports, address: FlowAddress) -> FlowHeader:
     """Return a flow. Raises `NoFlow`."""
     header, _ = _read(ports.store, address)
     return header
+
+
+def stuck_below(store: Store, header: FlowHeader) -> dict[str, FlowHeader]:
+    """Return a stuck sub-flow for each wait of a flow that has one below it, by the wait's path.
+
+    It reads the sub-flows level by level, up to a page of each level, and nothing if there are none.
+    """
+    found: dict[str, FlowHeader] = {}
+    level = [(wait.path, child) for wait, child in _sub_flows(header)]
+    while level := level[: LIMITS.flows_listed_max]:
+        reads = store.read(*(header_path(address.base) for _, address in level))
+        below: list[tuple[str, FlowAddress]] = []
+        for (path, address), read in zip(level, reads, strict=True):
+            if (child := header_of(read, address)) and not child.end:
+                below += [(path, inner) for _, inner in _sub_flows(child)]
+                if child.stuck:
+                    found.setdefault(path, child)
+        level = below
+    return found
+
+
+def _sub_flows(header: FlowHeader) -> Iterator[tuple[Wait, FlowAddress]]:
+    for wait in header.pending.values():
+        kind, _, name = wait.signature.partition(" ")
+        if kind == SubFlow.kind:
+            yield wait, FlowAddress(name, child_id(header.address, wait))
 
 
 def wait(ports: Ports, address: FlowAddress, seconds: float) -> FlowHeader:

@@ -393,3 +393,26 @@ def test_a_parameter_of_a_flow_may_be_named_id_but_not_as_an_option_of_start(har
         @app.flow
         def follows(on_complete: int) -> Any:
             yield pack.call(item=str(on_complete))
+
+
+def test_the_status_of_a_run_names_a_stuck_sub_flow_at_any_depth(harness: Harness) -> None:
+    @app.flow
+    def grandchild() -> Any:
+        yield flow.sleep(1)
+        raise KeyError("a bug")
+
+    @app.flow
+    def middle() -> Any:
+        yield grandchild.call()
+
+    @app.flow
+    def top() -> Any:
+        yield [flow.event("x"), middle.call()]
+
+    run = top.start("t")
+    harness.run(raise_errors=False)
+    [event, sub_flow] = run.status().waiting_for
+    assert (run.status().state, "stuck" in event) == ("running", False)
+    assert (sub_flow["stuck"]["flow"], sub_flow["stuck"]["type"]) == ("grandchild", "flow-failed")
+    shown = harness.get("shop/flows/top/t").json["waiting_for"]
+    assert [each.get("stuck", {}).get("detail", "")[:8] for each in shown] == ["", "KeyError"]

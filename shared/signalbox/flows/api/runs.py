@@ -56,7 +56,7 @@ class FlowStatus:
 
     @classmethod
     def of(cls, header: FlowHeader) -> Self:
-        """Return the status of a run from its header."""
+        """Return the status of a run from its header, with the stuck sub-flows below it."""
         outcome = header.end.outcome.to_json() if header.end else {}
         return cls(
             header.address.key,
@@ -64,7 +64,7 @@ class FlowStatus:
             outcome.get("result"),
             outcome.get("error", {}),
             header.progress,
-            http.shown_waits(header),
+            http.shown_waits(header, service.stuck_below(runtime.ports().store, header)),
             header.log.length,
             dict(header.stuck or {}),
         )
