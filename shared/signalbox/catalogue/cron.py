@@ -5,7 +5,9 @@ days of the week may be names.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 ITEM = re.compile(r"(?P<all>\*)(/(?P<step_of_all>\d+))?|(?P<first>\w+)(-(?P<last>\w+)(/(?P<step>\d+))?)?")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -38,6 +40,18 @@ class Field:
         step = found["step_of_all"] or found["step"] or "1"
         return "" if int(step) else f"the step of {item!r} must be at least 1"
 
+    def numbers(self, text: str) -> frozenset[int]:
+        """Return the numbers that the field's text, which is valid, stands for."""
+        return frozenset(number for item in text.split(",") for number in self._numbers_of_item(item))
+
+    def _numbers_of_item(self, item: str) -> range:
+        found = ITEM.fullmatch(item)
+        assert found, "the text is valid"
+        if found["all"]:
+            return range(self.least, self.greatest + 1, int(found["step_of_all"] or 1))
+        first = self._number(found["first"]) or 0
+        return range(first, (self._number(found["last"] or found["first"]) or 0) + 1, int(found["step"] or 1))
+
     def _number(self, text: str) -> int | None:
         """Return the number that a text is or names, or None if the field has no such number."""
         number = int(text) if text.isdecimal() and len(text) < 3 else None
@@ -61,3 +75,21 @@ def cron_error(cron: str) -> str:
     if len(texts) != len(FIELDS):
         return "it takes five fields: minute, hour, day of the month, month, day of the week"
     return next(filter(None, (field.wrong_in(text) for field, text in zip(FIELDS, texts, strict=True))), "")
+
+
+def times(cron: str, after: datetime, until: datetime) -> Iterator[datetime]:
+    """Iterate over the times of a valid cron expression, later than `after` and at most `until`.
+
+    A time fits either the day of the month or the day of the week where both are restricted, as in Unix.
+    """
+    minutes, hours, days, months, weekdays = (
+        field.numbers(text) for field, text in zip(FIELDS, cron.split(), strict=True)
+    )
+    restricted = [text != "*" for text in (cron.split()[2], cron.split()[4])]
+    day = after.replace(hour=0, minute=0, second=0, microsecond=0)
+    while day <= until:
+        fitting = [day.day in days, (day.weekday() + 1) % 7 in weekdays]
+        if day.month in months and (any(fitting) if all(restricted) else all(fitting)):
+            every = (day.replace(hour=hour, minute=minute) for hour in sorted(hours) for minute in sorted(minutes))
+            yield from (time for time in every if after < time <= until)
+        day += timedelta(days=1)

@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 from werkzeug.datastructures import Headers
 
 from signalbox import Function
+from signalbox.adapters import settings
 from signalbox.testing.platform import Platform
 
 
@@ -66,6 +67,7 @@ class Harness(Platform):
         accepts the tokens of `user_token`.
         """
         self.functions.add(function, auth, exposes if auth or public else None)
+        settings.bind(self.functions.settings())
 
     def load(
         self, folder: Path, name: str | None = None, signature_type: Literal["http", "cloudevent"] = "http"

@@ -29,6 +29,7 @@ from signalbox.adapters.meter import Cost, metered
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.batches.api import liveness
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.cron import times
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, Schedule
 from signalbox.core.effects import Effect
 from signalbox.core.ports import DocumentEvent, Ports, Query, Snapshot
@@ -94,11 +95,14 @@ class FunctionTable:
         return self._apps[name]
 
     def settings(self) -> Settings:
-        """Return the settings of these functions: the environment's, with the origins and users of the catalogue."""
+        """Return the settings of these functions: the environment's, with what follows from the catalogue."""
         auth = {**self._catalogue.auth, **self._auth}
         origins, opened = self._catalogue.origins, {**self._catalogue.open_functions, **self._open}
         history = json.dumps([rule.to_json() for rule in self._catalogue.history_rules])
         chosen = replace(settings.settings(), origins=origins, history=history, tokens_unsigned=True)
+        classes, flows = self._catalogue.object_classes, self._catalogue.flow_functions
+        tasks = {**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}}
+        chosen = replace(chosen, object_classes=classes, flow_functions=flows, task_functions=tasks)
         return replace(chosen, auth=auth, open_functions=opened)
 
     def add(self, function: Function, auth: str = "", exposes: Collection[str] | None = None) -> None:
@@ -121,6 +125,11 @@ class FunctionTable:
     def scheduled(self, schedule: str) -> Schedule:
         """Return a schedule of the catalogue. Raises `KeyError`."""
         return self._catalogue.schedules[schedule]
+
+    def schedule_times(self, after: datetime, until: datetime) -> list[tuple[datetime, str]]:
+        """Return the times of the schedules that name a task, with the schedules' names, in order."""
+        schedules = [schedule for schedule in self._catalogue.schedules.values() if schedule.task]
+        return sorted((time, each.name) for each in schedules for time in times(each.cron, after, until))
 
     def _load(self, name: str) -> flask.Flask:
         entries = self._catalogue.functions
@@ -278,10 +287,16 @@ class Platform:
     def travel(self, seconds: float, faults: Faults | None = None, *, raise_errors: bool = True) -> None:
         """Advance the clock by `seconds`, and deliver each task that becomes due at its time. Raises as `run` does.
 
-        A month of a flow passes in milliseconds: ``harness.travel(30 * 86_400)``.
+        A month of a flow passes in milliseconds: ``harness.travel(30 * 86_400)``. The schedules of the catalogue that
+        name a task are run at their times, in UTC; those of the kit itself by `run_schedule` only.
         """
         end = self.clock.now + timedelta(seconds=seconds)
-        _Run(self, faults or Faults(), raise_errors).all(end)
+        run = _Run(self, faults or Faults(), raise_errors)
+        for time, schedule in self.functions.schedule_times(self.clock.now, end):
+            run.all(time)
+            self.advance((time - self.clock.now).total_seconds())
+            self.run_schedule(schedule)
+        run.all(end)
         self.advance(max(0.0, (end - self.clock.now).total_seconds()))
 
     # --- what both need ---

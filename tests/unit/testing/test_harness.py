@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from signalbox import DocumentEvent, Function, Problem, Request, Unit, batch, documents
+from signalbox import DocumentEvent, Function, Problem, Request, Unit, batch, documents, objects
 from signalbox.core.problems import Unavailable
+from signalbox.flows.api.runs import function_of
 from signalbox.testing import Faults, Harness, TaskFailed
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.platform import UnknownFunction
@@ -233,3 +234,88 @@ def test_a_test_delivers_a_task_twice_and_later_than_others(harness: Harness, pr
     assert harness.deliver_task(first).status == 204
     harness.run()
     assert outcome() == ["completed", 2, 0]
+
+
+CATALOGUE = """
+functions:
+  tasks: {folder: TASKS, invoked_by: [people, schedule], enqueues: [tasks]}
+  reports:
+    {folder: reports, invoked_by: [queue], enqueues: [tasks, objects, flows], tasks: [send], flows: [year],
+     objects: [Book]}
+queues:
+  tasks: QUEUE
+  objects: QUEUE
+  flows: QUEUE
+schedules:
+  weekly: {function: reports, task: send, arguments: {pages: 3}, cron: "0 6 * * mon", local_every_seconds: 60}
+"""
+QUEUE = (
+    "{dispatches_per_second: 1, concurrent_max: 1, attempts_max: -1, backoff_min_seconds: 1, "
+    "backoff_max_seconds: 1, doublings_max: 0}"
+)
+REPORTS = """
+from signalbox import Function, documents, flow
+
+app = Function("reports")
+
+@app.task
+def send(pages: int) -> None:
+    documents.put(flow_key(), {"pages": pages})
+
+@app.object
+class Book:
+    pages: int = 0
+
+    def add(self, pages: int) -> None:
+        self.pages += pages
+
+@app.flow
+def year(n: int):
+    yield flow.sleep(n)
+
+def flow_key():
+    from signalbox.adapters import runtime
+    return f"report-{runtime.ports().clock.now:%d}"
+
+reports = app.entry_point()
+"""
+
+
+@pytest.fixture
+def reporting(tmp_path: Path) -> Harness:
+    """A harness on a catalogue with a function that no test has loaded."""
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "reports").mkdir()
+    text = CATALOGUE.replace("QUEUE", QUEUE).replace("TASKS", str(ROOT / "functions/tasks"))
+    (tmp_path / "infra/catalogue.yaml").write_text(text)
+    (tmp_path / "reports/main.py").write_text(REPORTS)
+    return Harness(tmp_path / "infra/catalogue.yaml")
+
+
+def test_travel_runs_the_schedules_of_tasks_at_their_times(reporting: Harness) -> None:
+    with reporting as harness:  # it starts on Thursday, 1 January 2026
+        harness.travel(14 * 86_400)
+        assert harness.ids("documents") == ["report-05", "report-12"]
+
+
+def test_flows_and_objects_of_other_functions_are_those_of_the_catalogue(reporting: Harness) -> None:
+    with reporting as harness:
+        objects("Book", "1").add(pages=2)
+        assert [task.function for task in harness.tasks] == ["reports"]
+        with pytest.raises(Problem, match=r"The catalogue has no .*Boko"):
+            objects("Boko", "1").add(pages=2)
+        assert function_of("year") == "reports"
+
+
+def test_a_call_that_the_stack_refuses_is_refused(reporting: Harness) -> None:
+    refused = {"function": "reports", "task": "sned", "payload": {}}
+    with reporting as harness:
+        assert harness.post("tasks", json=refused).json["detail"].startswith("The catalogue has no task of reports")
+        assert harness.post("tasks", json={**refused, "task": "send", "payload": {"pages": 1}}).status == 202
+        other = Function("printer")
+
+        @other.task
+        def print_page() -> None: ...
+
+        harness.add(other)
+        print_page.call().enqueue()
