@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 
 from signalbox.core.effects import Effect, Json
 from signalbox.core.limits import LIMITS
-from signalbox.core.names import TASKS_QUEUE
+from signalbox.core.names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.problems import BadCall, TooLarge
 from signalbox.core.request_fields import RequestFields
 from signalbox.core.times import rfc3339
@@ -68,8 +68,15 @@ class Call:
         return replace(self, delay_seconds=_delay(delay_seconds, "delay_seconds"))
 
     def shown(self) -> dict[str, str]:
-        """Return the function and the task, as lists show a call; its payload may be large."""
-        return {"function": self.function, "task": self.task}
+        """Return the function and the task, as lists show a call; its payload may be large.
+
+        The kit's task that posts a result to a flow names the run (``checkout/order-7``) and the place in its log, too.
+        """
+        shown = {"function": self.function, "task": self.task}
+        if self.task != FLOW_RESULT_TASK or "flow" not in self.payload:
+            return shown
+        run = str(self.payload["flow"]).partition("/")[2].replace("~", "/", 1)
+        return shown | {"flow": run, "step": str(self.payload.get("path", ""))}
 
     def to_record(self) -> dict[str, Any]:
         """Return the call as stored: its payload as text, so that any JSON fits."""

@@ -75,6 +75,13 @@ class Trigger:
         return same_length and fitting and self.kind in ("written", kind_of(event))
 
 
+class _KnownTasks(dict[str, frozenset[str]]):
+    """The tasks of each function. A test may add one later, so a call of an unknown function raises when it arrives."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 class FunctionTable:
     """Functions by name. One of the catalogue is loaded when it is first called, once a process."""
 
@@ -101,7 +108,7 @@ class FunctionTable:
         history = json.dumps([rule.to_json() for rule in self._catalogue.history_rules])
         chosen = replace(settings.settings(), origins=origins, history=history, tokens_unsigned=True)
         classes, flows = self._catalogue.object_classes, self._catalogue.flow_functions
-        tasks = {**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}}
+        tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})
         chosen = replace(chosen, object_classes=classes, flow_functions=flows, task_functions=tasks)
         return replace(chosen, auth=auth, open_functions=opened)
 

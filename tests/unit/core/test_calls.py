@@ -109,3 +109,9 @@ def test_a_call_made_in_code_is_checked_like_one_that_arrived() -> None:
         Call("kitchen", "../cook", {}).checked("cook")
     with pytest.raises(TooLarge):
         Call("kitchen", "cook", {"x": "a" * LIMITS.task_bytes_max}).checked("cook")
+
+
+def test_the_task_that_resumes_a_flow_is_shown_with_its_run_and_step() -> None:
+    call = Call("shop", "flow_result", {"flow": "flows/checkout~order~7", "path": "2.1", "life": "x", "attempt": 1})
+    assert call.shown() == {"function": "shop", "task": "flow_result", "flow": "checkout/order~7", "step": "2.1"}
+    assert Call("shop", "pay", {"flow": "flows/checkout~7"}).shown() == {"function": "shop", "task": "pay"}

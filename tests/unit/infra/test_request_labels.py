@@ -55,9 +55,19 @@ def task(body: object, **headers: str) -> dict[str, Any]:
             task({"operation": "o1", "task": "t", "payload": {"n": 1}}),
             {"kind": "task", "function": "albums", "task_name": "t", "id": "o1", "attempt": 1},
         ),
+        (
+            task(
+                {"operation": "o1", "task": "pay", "payload": {}, "step": {"flow": "flows/checkout~7", "path": "2"}},
+            ),
+            {"kind": "task", "function": "albums", "task_name": "pay", "id": "checkout/7 step 2", "attempt": 1},
+        ),
+        (
+            task({"operation": "o1", "task": "turn", "payload": {"mailbox": "objects/Counter~a"}}),
+            {"kind": "task", "function": "albums", "task_name": "turn", "id": "Counter/a", "attempt": 1},
+        ),
         (task([]), {"kind": "task", "function": "albums", "task_name": "", "id": "", "attempt": 1}),
     ],
-    ids=["request", "console", "event", "schedule", "unit", "task", "no envelope"],
+    ids=["request", "console", "event", "schedule", "unit", "task", "step of a flow", "turn", "no envelope"],
 )
 def test_a_request_is_labelled_by_what_it_is(environ: dict[str, Any], labels: dict[str, Any]) -> None:
     assert labels_of(environ) == labels

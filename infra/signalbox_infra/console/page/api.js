@@ -152,5 +152,8 @@ export function since(moment) {
   return passed >= 0 ? `${duration(passed)} ago` : `in ${duration(-passed)}`;
 }
 
-/** Return a task of the API as `function.task`. */
-export const taskName = (task) => (task ? `${task.function}.${task.task}` : "");
+/** Return a task of the API as `function.task`, or as the run and the step of the flow for which it waits. */
+export const taskName = (task) => {
+  if (!task) return "";
+  return task.flow ? `${task.flow} step ${task.step}` : `${task.function}.${task.task}`;
+};

@@ -82,8 +82,10 @@ def _task(environ: "WSGIEnvironment") -> dict[str, str]:
 
 
 def _about(envelope: Mapping[str, Any]) -> str:
-    """Return the subject of a task: its unit, lease or batch, else a key in its payload, else its operation."""
+    """Return the subject of a task: its unit, flow, lease or batch, else a key in its payload, else its operation."""
     payload = envelope["payload"]
+    if flow := _flow(envelope.get("step"), payload):
+        return flow
     if isinstance(unit := envelope.get("unit"), dict):
         return f"{unit.get('batch')}/{unit.get('index')}"
     work = payload.get("work")  # of the kit's own link tasks
@@ -91,6 +93,14 @@ def _about(envelope: Mapping[str, Any]) -> str:
         if isinstance(about, dict) and (named := next((str(about[name]) for name in ID_FIELDS if name in about), "")):
             return named
     return " ".join(f"{name}={value}" for name, value in (work or {}).items()) or str(envelope["operation"])[:12]
+
+
+def _flow(step: object, payload: Mapping[str, Any]) -> str:
+    """Return the run of a flow, and the place in its log, that a task belongs to; of an object, its class and key."""
+    place = step if isinstance(step, dict) else payload
+    mailbox = str(place.get("flow") or payload.get("mailbox") or "")
+    named = mailbox.partition("/")[2].replace("~", "/", 1)
+    return f"{named} step {place['path']}" if named and "path" in place else named
 
 
 def _number(digits: str) -> int:
