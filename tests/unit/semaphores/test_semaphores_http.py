@@ -319,7 +319,7 @@ def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_i
 def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_others_go_on(world: World) -> None:
     world.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
     lease = world.ask("POST", "semaphore-wait/fork", {"permits": 2})[1]["lease"]["id"]
-    late = {"function": "philosophers", "task": "leave"}
+    late = {"function": "philosophers", "task": "wait_for_second_fork"}
     wide = {"continuation": CALL, "permits": 2, "on_timeout": late}
     for id_, body in (("a", wide), ("b", wide), ("c", {"continuation": CALL}), ("d", wide)):
         world.ask("POST", "semaphore-wait/fork", body | {"id": id_})
@@ -328,7 +328,7 @@ def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_o
         while refusing := [task for task in world.tasks if task.task == "refuse"]:
             world.tasks.remove(refusing[0])
             tasks.TASKS["refuse"](runtime.ports(), refusing[0].payload)
-    assert [task.context for task in world.tasks if task.task == "leave"] == [{"reason": "permits"}] * 3
+    assert [task.context for task in world.tasks if task.task == late["task"]] == [{"reason": "permits"}] * 3
     assert world.ask("POST", WAIT, wide | {"id": "a"})[1] == {"acquired": False, "ended": True}
     assert world.ask("POST", "semaphore-signal/fork", {"lease": lease}) == (200, {"released": True})
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["c"]
