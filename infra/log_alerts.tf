@@ -18,7 +18,7 @@ locals {
     }, local.job_names == "" ? {} : {
     schedules = {
       title  = "A schedule's call failed" # Cloud Scheduler publishes no metric, only its log
-      filter = "resource.type=\"cloud_scheduler_job\" AND resource.labels.job_id=(${local.job_names}) AND severity>=\"ERROR\""
+      filter = "resource.type=\"cloud_scheduler_job\" AND resource.labels.job_id=(${local.job_names}) AND severity>=\"ERROR\" AND NOT httpRequest.status=503"
     }
   })
 }
@@ -45,6 +45,11 @@ resource "google_monitoring_alert_policy" "logged" {
     condition_matched_log {
       filter = each.value.filter
     }
+  }
+  documentation {
+    subject   = "${local.begin}signalbox: ${each.value.title}"
+    mime_type = "text/markdown"
+    content   = format(local.runbook, each.value.title, lookup(local.first, each.key, "logs"))
   }
   alert_strategy {
     auto_close = "3600s"

@@ -13,11 +13,21 @@ locals {
   thresholds = merge({
     failures = {
       title   = "Functions fail"
-      filter  = "${local.of_services} AND ${local.requests} AND metric.labels.response_code_class=\"5xx\""
+      filter  = "${local.of_services} AND ${local.requests} AND metric.labels.response_code_class=\"5xx\" AND metric.labels.response_code!=\"503\""
+      among   = "${local.of_services} AND ${local.requests}"
       aligner = "ALIGN_RATE"
       reducer = "REDUCE_SUM"
       group   = "resource.label.service_name"
-      above   = 0.1 # a second: transient contention also responds 503
+      above   = 0.01 # of the function's requests
+    }
+    unavailable = {
+      title   = "Functions are unavailable"
+      filter  = "${local.of_services} AND ${local.requests} AND metric.labels.response_code=\"503\""
+      among   = "${local.of_services} AND ${local.requests}"
+      aligner = "ALIGN_RATE"
+      reducer = "REDUCE_SUM"
+      group   = "resource.label.service_name"
+      above   = 0.25 # of the function's requests: contention is transient, and answered with 503 so that it is tried again
     }
     depth = {
       title   = "Queue depth is high"
@@ -46,6 +56,11 @@ locals {
     }
   })
 
+  # What the alert's message says to do: the heading of docs/operations.md, and the command to run first.
+  of_which = "PROJECT=${var.project_id} ENV=${var.environment} REGION=${var.region}"
+  runbook  = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `make %s ${local.of_which}`."
+  first    = { depth = "status", delay = "status", events = "status", schedules = "status" } # of all others the log
+
   channels = [for channel in google_monitoring_notification_channel.email : channel.id]
 }
 
@@ -72,17 +87,32 @@ resource "google_monitoring_alert_policy" "alert" {
   conditions {
     display_name = each.value.title
     condition_threshold {
-      filter          = each.value.filter
-      comparison      = "COMPARISON_GT"
-      threshold_value = each.value.above
-      duration        = "300s"
+      filter             = each.value.filter
+      denominator_filter = lookup(each.value, "among", null)
+      comparison         = "COMPARISON_GT"
+      threshold_value    = each.value.above
+      duration           = "300s"
       aggregations {
         alignment_period     = "60s"
         per_series_aligner   = each.value.aligner
         cross_series_reducer = each.value.reducer
         group_by_fields      = [each.value.group]
       }
+      dynamic "denominator_aggregations" {
+        for_each = contains(keys(each.value), "among") ? [each.value] : []
+        content {
+          alignment_period     = "60s"
+          per_series_aligner   = denominator_aggregations.value.aligner
+          cross_series_reducer = denominator_aggregations.value.reducer
+          group_by_fields      = [denominator_aggregations.value.group]
+        }
+      }
     }
+  }
+  documentation {
+    subject   = "${local.begin}signalbox: ${each.value.title}"
+    mime_type = "text/markdown"
+    content   = format(local.runbook, each.value.title, lookup(local.first, each.key, "logs"))
   }
   depends_on = [module.function, google_cloud_tasks_queue.queue]
 }
@@ -122,6 +152,11 @@ resource "google_monitoring_alert_policy" "no_sweeps" {
         cross_series_reducer = "REDUCE_SUM"
       }
     }
+  }
+  documentation {
+    subject   = "${local.begin}signalbox: Sweeps have stopped"
+    mime_type = "text/markdown"
+    content   = format(local.runbook, "No sweep succeeds", "status")
   }
   depends_on = [module.function]
 }

@@ -38,6 +38,7 @@ def test_every_alert_has_a_title_of_its_own(conditions: Mapping[str, Any]) -> No
     assert set(conditions) == {
         "A schedule's call failed",
         "Events are not delivered",
+        "Functions are unavailable",
         "Functions fail",
         "No sweep is reported",
         "No sweep succeeds",
@@ -51,6 +52,35 @@ def test_every_alert_has_a_title_of_its_own(conditions: Mapping[str, Any]) -> No
 def test_every_metric_exists(conditions: Mapping[str, Any]) -> None:
     named = {name for each in conditions.values() for name in re.findall(r'metric\.type="([^"]+)"', each["filter"])}
     assert named == METRICS
+
+
+def test_failures_are_a_share_of_the_requests_and_contention_is_none(conditions: Mapping[str, Any]) -> None:
+    """0.1 failures a second are one in a thousand of a busy function's requests, and all of a quiet one's."""
+    fails, unavailable = conditions["Functions fail"], conditions["Functions are unavailable"]
+    assert 'response_code!="503"' in fails["filter"]
+    assert 'response_code="503"' in unavailable["filter"]
+    for each in (fails, unavailable):
+        assert "response_code" not in each["denominator_filter"]
+        assert 0 < each["threshold_value"] < 1
+        assert each["denominator_aggregations"] == each["aggregations"]
+
+
+def test_one_unavailable_answer_to_a_schedule_is_no_alert(conditions: Mapping[str, Any]) -> None:
+    """Cloud Scheduler calls again, and of sweeps that never succeed another alert says so."""
+    assert conditions["A schedule's call failed"]["filter"].endswith("AND NOT httpRequest.status=503")
+
+
+def test_every_alert_says_where_to_read_and_what_to_run(resources: Mapping[str, Resource]) -> None:
+    page = (INFRA.parent / "docs" / "operations.md").read_text("utf-8")
+    makefile = (INFRA.parent / "Makefile").read_text("utf-8")
+    for policy in (each.values for each in resources.values() if each.kind == POLICY):
+        [said] = policy["documentation"]
+        [row] = re.findall(r'row "([^"]+)"', said["content"])
+        assert f"| {row} |" in page
+        [target, arguments] = re.findall(r"`make (\w+) ([^`]+)`", said["content"])[0]
+        assert f"\n{target}:" in makefile
+        assert arguments == "PROJECT=demo-project ENV=prod REGION=us-central1"
+        assert said["subject"] == policy["display_name"]
 
 
 def test_sweeps_that_fail_every_minute_are_noticed_in_ten(conditions: Mapping[str, Any]) -> None:

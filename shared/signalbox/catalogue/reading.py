@@ -86,6 +86,7 @@ class Catalogue:
             refuse(by_queue, f"functions.{function.name}: no queue may call it: name one in its queues")
             loses = set(function.queues) - self._forever if function.tasks else set()
             refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} give up tasks: say attempts_max: -1 there")
+        self._no_queue_exceeds_its_functions()
         called = {name: each.function for name, each in self.triggers.items()}
         self._callers_agree("triggers", called, "event")
         self._scheduled_tasks_exist()
@@ -169,6 +170,19 @@ class Catalogue:
     @property
     def _kits_own(self) -> Iterator[Function]:
         return (each for each in self.functions.values() if self.root / "functions" in each.folder.parents)
+
+    def _no_queue_exceeds_its_functions(self) -> None:
+        """Check that a queue runs no more tasks at once than its functions handle: Cloud Run refuses more."""
+        handled = dict.fromkeys(self.queues, 0)
+        for name, calling in self.calling_queues.items():
+            for queue in calling & self.queues.keys():
+                handled[queue] += self.functions[name].instances_max * self.functions[name].concurrency
+        for name, at_once in handled.items():
+            refuse(
+                0 < at_once < self.queues[name].concurrent_max,
+                f"queues.{name}: concurrent_max is {self.queues[name].concurrent_max}, and the functions that it calls "
+                f"handle {at_once} requests at once: lower it, or raise their instances_max or concurrency",
+            )
 
     def _callers_agree(self, kind: str, callers: Mapping[str, str], invoker: str) -> None:
         """Check the functions that are called, by the names of their callers."""

@@ -370,6 +370,7 @@ def index(**changes: Any) -> dict[str, Any]:
         (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
         (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must lie between"),
         (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
+        (queue(concurrent_max=161), r"queues\.later: concurrent_max is 161, and the functions .* handle 160 requests"),
         (queue(attempts_max=0), r"queues\.later: attempts_max must be -1"),
         (queue(backoff_min_seconds=61), r"queues\.later: backoff_max_seconds is below"),
         (index(fields=["city"]), r"indexes\.by-city: an index has 2 to 100 fields"),
