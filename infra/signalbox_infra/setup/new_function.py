@@ -6,11 +6,13 @@ The entry comes last and in one step. A folder without one that holds nothing bu
 was left by a run that was killed, and is completed.
 """
 
+import os
 import sys
 from pathlib import Path
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.entries import NAME, url_segment
+from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.packaging.imports import LEFT_BEHIND, LIBRARY
 
 HEADING = "\nfunctions:\n"
@@ -60,8 +62,8 @@ ENTRY = """  {name}:
 NEXT = """Made {name}/main.py, {name}/test_{name}.py and an entry in infra/catalogue.yaml. Now try:
 
   make dev                                            a running one has loaded it already
-  curl -X POST http://127.0.0.1:8080/{segment}/a
-  curl http://127.0.0.1:8080/{segment}/a
+  curl -X POST {base}{segment}/a
+  curl {base}{segment}/a
   make test ARGS={name}
 
 Change {name}/main.py and save it: `make dev` reloads it. docs/README.md lists every name of the kit.
@@ -84,7 +86,15 @@ def make(name: str, root: Path) -> str:
     newer = catalogue.with_suffix(".new")
     newer.write_text(text.replace(HEADING, HEADING + ENTRY.format(**values), 1), "utf-8")
     newer.replace(catalogue)
-    return NEXT.format(**values)
+    return NEXT.format(**values, base=_base_url(root))
+
+
+def _base_url(root: Path) -> str:
+    """Return the address of the stack that runs, else the one of the next: its ``PORT``, or 8080."""
+    try:
+        return RunningStack.of(root / ".local").base_url
+    except (NoStack, OSError):
+        return f"http://127.0.0.1:{os.environ.get('PORT', '8080')}/"
 
 
 def _files(name: str) -> dict[str, str]:

@@ -1,10 +1,12 @@
 """`make new` makes a function that passes every check, and refuses names that cannot be one."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from signalbox.catalogue import reading as catalogues
+from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.packaging.checks import check
 from signalbox_infra.packaging.sources import own_files
 from signalbox_infra.setup.new_function import CannotMake, make
@@ -30,6 +32,15 @@ def test_a_new_function_is_in_the_catalogue_and_passes_the_checks_of_the_cloud(p
     check(entry, project)
     assert own_folders(catalogue) == ["ink_levels"]
     assert "curl -X POST http://127.0.0.1:8080/ink-levels/a" in told
+
+
+def test_the_calls_to_try_are_of_the_port_that_is_served(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORT", "8123")
+    assert "curl -X POST http://127.0.0.1:8123/ink-levels/a" in make("ink_levels", project)
+    (project / ".local").mkdir()
+    running = RunningStack(str(project / ".local"), os.getpid(), "http://127.0.0.1:8081/", "embedded", "", "", {})
+    running.announce()
+    assert "curl -X POST http://127.0.0.1:8081/paper-levels/a" in make("paper_levels", project)
 
 
 def test_its_test_lies_beside_it_and_in_no_zip(project: Path) -> None:
