@@ -122,7 +122,7 @@ class FlowsWorld:
         self.purged = kind not in UNSOUND and Random(f"{seed}-purge").random() < PURGED_SHARE
         if self.purged:
             self.acts.insert(min(len(self.acts), 2), Act("purge", self._purge))
-        self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED)
+        self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED, self.purged)
         service.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
 
     def _purge(self) -> bool:
