@@ -38,5 +38,5 @@ def test_a_task_that_this_code_does_not_know_is_retried_for_some_minutes() -> No
         with pytest.raises(Unavailable):
             runs.wait_for_newer_code(world.ports, attempt)
     assert world.record(repeated.record_path)["starts"] == 0
-    world.pass_time(LIMITS.deployment_seconds)
+    world.pass_time(LIMITS.deployment_seconds + 1)
     runs.wait_for_newer_code(world.ports, repeated)
