@@ -92,10 +92,7 @@ def count(amount: int = 1) -> Any:
 
 def application() -> DispatcherMiddleware:
     """Return the functions of the catalogue, and one with objects and flows."""
-    app = mounted(load())
-    assert isinstance(app, DispatcherMiddleware)
-    app.mounts["/counters"] = platform.application(counters)
-    return app
+    return DispatcherMiddleware(mounted(load()), {"/counters": platform.application(counters)})
 
 
 APP = application()
