@@ -170,8 +170,8 @@ def _operation(random: Random, depth: int, left: list[int]) -> list[Any]:
 
 def _crowded(random: Random) -> Program:
     """Return a program whose events and steps lead to more than one commit has room for, if they come together."""
-    items = [["both", one(random), ["burst", 14]] for _ in range(random.choice((2, 3)))]
-    items += [["both", ["event", random.choice(EVENTS)], ["burst", 14]]]
+    items = [["both", one(random), ["burst", 18]] for _ in range(random.choice((2, 3)))]
+    items += [["both", ["event", random.choice(EVENTS)], ["burst", 18]]]
     return [["all", [step(random), *items]], step(random)]
 
 

@@ -20,7 +20,7 @@ from tests.simulation.worlds.flows.kinds import Kind
 from tests.simulation.worlds.flows.program import LEASE_SECONDS
 from tests.simulation.worlds.flows.world import PAGE, SMALL, FlowsWorld
 
-COMMIT_BYTES = (None, 7_000, 8_000)
+COMMIT_BYTES = (None, 8_500, 9_000)
 """Bytes of a turn's commit: room for any one message of a nested program, and for few together."""
 
 ENVELOPE_BYTES = 2_000
