@@ -14,7 +14,14 @@ class HistoryLimits(Limits):
     """The largest `days_max` in a catalogue: a hundred years."""
 
     history_text_letters_max: int = 20_000
-    """Characters of a patch that is stored uncompressed. A longer one is compressed, to fit into a record."""
+    """Characters of a patch that is stored uncompressed. A longer one is compressed."""
+
+    history_part_bytes_max: int = 700_000
+    """Bytes of a compressed patch in one record. A longer one is stored in parts: in base64 this many bytes fit into a
+    record, and compressed content may be larger than the document."""
+
+    history_delete_page: int = 100
+    """Versions that are deleted by one commit."""
 
 
 LIMITS = HistoryLimits()

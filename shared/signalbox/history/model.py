@@ -25,6 +25,7 @@ from typing import Any, Literal, Self
 
 from signalbox.core import values
 from signalbox.core.limits import DECLARED
+from signalbox.core.record_values import BYTES, raw_bytes
 from signalbox.core.values import same
 from signalbox.history.limits import LIMITS
 
@@ -193,17 +194,28 @@ class Entry:
     whole: bool
 
     @classmethod
-    def from_record(cls, entry_id: str, data: Mapping[str, Any]) -> Self:
-        text = _unpacked(data["patch"]) if data.get("packed") else data["patch"]
-        return cls(version_of(entry_id), data["action"], data["author"], json.loads(text), data["whole"])
+    def from_record(cls, entry_id: str, data: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Self:
+        """Parse a record and the records of its parts, if it has any (`part_paths`)."""
+        return cls(version_of(entry_id), data["action"], data["author"], json.loads(_text(data, parts)), data["whole"])
 
-    def to_record(self) -> dict[str, Any]:
-        """Return the record. The patch is text, so that it can be any JSON; a long one is compressed."""
+    def to_records(self, path: str) -> Mapping[str, dict[str, Any]]:
+        """Return the entry's record at `path`, and those of its parts, by path.
+
+        The patch is text, so that it can be any JSON. A long one is compressed, and a very long one is stored in parts.
+        """
         text = values.canonical(self.patch)
         record = {"action": self.action, "author": self.author, "whole": self.whole, "patch": text}
         if len(text) <= LIMITS.history_text_letters_max:
-            return record
-        return {**record, "patch": _packed(text), "packed": True}
+            return {path: record}
+        packed, size = zlib.compress(text.encode()), LIMITS.history_part_bytes_max
+        if len(packed) <= size:
+            return {path: {**record, "patch": base64.b64encode(packed).decode(), "packed": True}}
+        parts = [packed[first : first + size] for first in range(0, len(packed), size)]
+        first = {**record, "patch": "", "parts": len(parts)}
+        paths = part_paths(path, first)
+        return {path: first} | {
+            at: {"data": {BYTES: base64.b64encode(part).decode()}} for at, part in zip(paths, parts, strict=True)
+        }
 
 
 def digest(content: Content) -> str:
@@ -217,12 +229,19 @@ def mark_after(mark: Mark, version: int) -> Mark:
     return Mark(version, "", (*closed, Segment(last.first, last.count + 1)))
 
 
-def _packed(text: str) -> str:
-    return base64.b64encode(zlib.compress(text.encode())).decode()
+def part_paths(path: str, data: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the parts of an entry.
+
+    Their collection has the name of that of entries, so that the same settings of indexes apply to it.
+    """
+    return [f"{path}/versions/{number:03}" for number in range(data.get("parts", 0))]
 
 
-def _unpacked(text: str) -> str:
-    return zlib.decompress(base64.b64decode(text)).decode()
+def _text(data: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> str:
+    patch: str = data["patch"]
+    if parts:
+        return zlib.decompress(b"".join(raw_bytes(part["data"][BYTES]) for part in parts)).decode()
+    return zlib.decompress(base64.b64decode(patch)).decode() if data.get("packed") else patch
 
 
 # --- declarations ---

@@ -26,6 +26,7 @@ from signalbox.history.model import (
     header_path,
     id_of,
     mark_after,
+    part_paths,
     patch_to_nothing,
     version_of,
 )
@@ -100,7 +101,7 @@ def find_versions(ports: Ports, key: str, listing: Listing) -> VersionsPage:
     )
     page = ports.store.query(query)
     token = listings.write_page_token(listing.mark, [], page[-1].id) if page and is_full(query, page) else ""
-    return VersionsPage([Version.from_snapshot(record, _entry(record)) for record in page], token)
+    return VersionsPage([Version.from_snapshot(record, _entry_without_patch(record)) for record in page], token)
 
 
 def read_version(ports: Ports, key: str, reference: Reference) -> VersionContent:
@@ -108,13 +109,15 @@ def read_version(ports: Ports, key: str, reference: Reference) -> VersionContent
     entries: list[Entry] = []
     found: Version | None = None
     for snapshot in _back_from(ports, key, reference.latest):
-        entry = _entry(snapshot)
-        version = Version.from_snapshot(snapshot, entry)
+        version = Version.from_snapshot(snapshot, _entry_without_patch(snapshot))
         if found is None and not reference.fits(version.version, version.at):
             if reference.is_time:
                 continue
             break
         found = found or version
+        entry = _entry(ports, snapshot)
+        if entry is None:
+            break
         entries.append(entry)
         if entry.whole:
             return VersionContent(found, machine.content_of(entries))
@@ -147,26 +150,43 @@ def compare_versions(ports: Ports, key: str, before: Reference, after: Reference
     return Changes(old.version.version, new.version.version, machine.difference(old.content, new.content))
 
 
-def _entry(snapshot: Snapshot) -> Entry:
-    return Entry.from_record(snapshot.id, snapshot.data or {})
+def _entry_without_patch(snapshot: Snapshot) -> Entry:
+    return Entry.from_record(snapshot.id, {**(snapshot.data or {}), "patch": "[]", "packed": False})
+
+
+def _entry(ports: Ports, snapshot: Snapshot) -> Entry | None:
+    """Return an entry with its parts; None if it was deleted since it was read."""
+    data = snapshot.data or {}
+    paths = part_paths(snapshot.path, data)
+    parts = [part.data for part in ports.store.read(*paths) if part.data is not None] if paths else []
+    return Entry.from_record(snapshot.id, data, parts) if len(parts) == len(paths) else None
 
 
 # --- deletion ---
 
-GROUP = 100
-"""Versions that are read and deleted at once."""
-
 
 def delete_before(ports: Ports, key: str, version: int) -> None:
-    """Delete the versions before one. A repeated call finds none."""
+    """Delete the versions before one, the oldest first: then no earlier version seems valid at a later time.
+
+    A repeated call finds none.
+    """
+    deletes = [[Delete(path) for path in paths] for paths in _paths_before(ports, key, version)]
+    size = LIMITS.history_delete_page
+    for last in range(len(deletes), 0, -size):
+        ports.store.commit([delete for group in deletes[max(0, last - size) : last] for delete in group])
+
+
+def _paths_before(ports: Ports, key: str, version: int) -> Iterator[list[str]]:
+    """Iterate over the versions before one, the latest first: the paths of each one's records."""
     older = (Condition(ID, ">", id_of(version)),)
-    query = Query(collection_of(key), older, (), GROUP, (), CORE_LIMITS.read_bytes_max)
+    after: tuple[str, ...] = ()
     while True:
+        query = Query(collection_of(key), older, (), LIMITS.history_delete_page, after, CORE_LIMITS.read_bytes_max)
         page = ports.store.query(query)
-        if page:
-            ports.store.commit([Delete(record.path) for record in page])
+        yield from ([record.path, *part_paths(record.path, record.data or {})] for record in page)
         if not is_full(query, page):
             return
+        after = (page[-1].id,)
 
 
 def forget(ports: Ports, key: str) -> None:
@@ -185,8 +205,8 @@ def note_deletion(ports: Ports, key: str, path: str, mark: Mark) -> None:
     found, header = ports.store.read(path, header_path(key))
     if found.data is None:
         gone = Entry(mark.version + 1, "delete", "", patch_to_nothing(), whole=True)
-        at = f"{collection_of(key)}/{id_of(gone.version)}"
+        entry = gone.to_records(f"{collection_of(key)}/{id_of(gone.version)}")
         after = mark_after(mark, gone.version)
         kept = Put(header.path, after.in_header().to_record(), header.guard)
         with suppress(Conflict):
-            ports.store.commit([Put(at, gone.to_record(), Must.NOT_EXIST), kept])
+            ports.store.commit([*(Put(path, data, Must.NOT_EXIST) for path, data in entry.items()), kept])

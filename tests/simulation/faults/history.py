@@ -95,7 +95,21 @@ def _check_precondition_before_the_put(ports: Ports, request: PutRequest, action
 put = original("documents.put")
 
 
+def _latest_first(*given: Any) -> list[list[str]]:
+    return list(reversed(list(paths_before(*given))))
+
+
+def _entries_alone(*given: Any) -> list[list[str]]:
+    """Delete versions without their parts."""
+    return [paths[:1] for paths in paths_before(*given)]
+
+
+paths_before = original("history._paths_before")
+
+
 FAULTS = (
+    _fault("history-4", "deleting the oldest version first", "history._paths_before", _latest_first),
+    _fault("history-7", "deleting the parts of a version", "history._paths_before", _entries_alone),
     _fault("history-1", "the version in the commit of its change", "core.commit", _versions_afterwards),
     _fault("history-2", "comparing the document with the log", "history.record", _as_if_known),
     _fault("history-2", "recording what another client wrote", "history.record", _without_what_was_found),

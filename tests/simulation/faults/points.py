@@ -169,6 +169,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.run_turn": "signalbox.flows.tasks:run_turn",
     "flows.step_effect": "signalbox.flows.storage:step_effect",
     "flows.taken_messages": "signalbox.flows.storage:taken_messages",
+    "history._paths_before": "signalbox.history.service:_paths_before",
     "history.kept_segments": "signalbox.history.machine:kept_segments",
     "history.note_deletion": "signalbox.history.service:note_deletion",
     "history.record": "signalbox.history.machine:record",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from random import Random
 from typing import Any
 
 from greenlet import getcurrent, greenlet
@@ -28,7 +29,7 @@ from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondit
 from signalbox.documents.service import bulk, documents, patches
 from signalbox.documents.storage.reads import etag_of
 from signalbox.history import service
-from signalbox.history.model import HISTORY, HistoryRule
+from signalbox.history.model import HISTORY, HistoryRule, collection_of, part_paths
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import Version
 from signalbox.links import tasks
@@ -47,6 +48,8 @@ SEGMENT, VERSIONS_MAX = 2, 3
 OPERATIONS_MAX = 14
 TEXT = "as long as it takes for a patch to be shorter than the whole"
 NOTHING = "null"
+PARTS_RATE = 0.2
+"""Worlds in which versions are stored in parts, are deleted one by one, and are read by their times meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,19 @@ class HistoryWorld:
         self.world.sweeper = outbox.sweep
         self.world.observers.append(self._observe)
         self.changes: dict[str, list[Change]] = {key: [] for key in KEYS}
+        self.parts: dict[str, set[str]] = {key: set() for key in KEYS}
         self._restoring: dict[greenlet, tuple[str, str]] = {}
         self.foreign = False
         self.has_another_client = self.world.random.random() < 0.5
         self.puts = 0
+        self.own = Random(f"{seed}-parts")
+        self.has_parts = self.own.random() < PARTS_RATE
 
     def run(self) -> None:
         rules = [HistoryRule(keys=frozenset(KEYS), versions_max=VERSIONS_MAX)]
-        with replaced(history_segment_versions=SEGMENT), HISTORY.replaced(rules):
+        sizes = {"history_text_letters_max": 20, "history_part_bytes_max": 40, "history_delete_page": 1}
+        small = sizes if self.has_parts else {}
+        with replaced(history_segment_versions=SEGMENT, **small), HISTORY.replaced(rules):
             random = self.world.random
             self.world.run([self._act for _ in range(random.randint(3, operations_max(OPERATIONS_MAX)))])
             self.world.fault_rates.left = 0
@@ -100,6 +108,9 @@ class HistoryWorld:
     # --- the oracle ---
 
     def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        for key in KEYS:
+            if path.startswith(f"{collection_of(key)}/") and path.count("/") > collection_of(key).count("/") + 1:
+                self.parts[key].add(path)
         changes = self.changes.get(path.removeprefix("documents/"))
         if changes is None:
             return
@@ -153,10 +164,26 @@ class HistoryWorld:
         documents.delete(self.world.ports, key)
 
     def _look(self, key: str) -> None:
-        """Read the latest version; it holds what the document held at some time."""
+        """Read the latest version; it holds what the document held at some time. Or read one by its time."""
+        if self.has_parts and self.own.random() < 0.5:
+            self._look_back(key)
+            return
         found = service.read_version(self.world.ports, key, LATEST).content
         if _text(found) not in {change.content for change in self.changes[key]}:
             raise Violation(f"{key} never held {found}")
+
+    def _look_back(self, key: str) -> None:
+        """Read the version of a time at which a user had made it; it may have been deleted since."""
+        known = [change for change in self.changes[key] if not change.foreign]
+        if self.has_another_client or not known:
+            return
+        change = self.own.choice(known)
+        try:
+            read = service.read_version(self.world.ports, key, Reference(moment=change.at))
+        except NotFound:
+            return
+        if _text(read.content) != change.content:
+            raise Violation(f"{key} at {change.at} was {change.content}, and was read as {read.content}")
 
     def _restore(self, key: str) -> None:
         """Restore some version on condition that the document is what it was; checked at the write itself."""
@@ -213,7 +240,16 @@ class HistoryWorld:
         if not self.has_another_client and len(kept) > VERSIONS_MAX + SEGMENT:
             raise Violation(f"{key} has {len(kept)} versions")
         REACHED[SHORTENED] += bool(lost)
+        self._check_parts(key)
         self._check_times(key, [(changes[index], one) for index, one in zip(matched.indexes, kept, strict=True)])
+
+    def _check_parts(self, key: str) -> None:
+        """Every part is one of a version that was not deleted."""
+        entries = {record.path: record for record in self.world.store.query(Query(collection_of(key)))}
+        known = {path for record in entries.values() for path in part_paths(record.path, record.data or {})}
+        stray = {path for path in self.parts[key] if self.world.store.read(path)[0].data is not None} - known
+        if stray:
+            raise Violation(f"parts of deleted versions of {key} are left: {sorted(stray)}")
 
     def _check_times(self, key: str, pairs: list[tuple[Change, Version]]) -> None:
         ports = self.world.reliable_ports()

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from random import Random
+from string import printable
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from signalbox.adapters.meter import Cost
 from signalbox.core.identity import acting, author_of_user
 from signalbox.core.listings import Listing
-from signalbox.core.ports import Delete
+from signalbox.core.ports import Delete, Ports
 from signalbox.core.times import rfc3339
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model import path_of
@@ -20,7 +23,7 @@ from signalbox.documents.service.bulk import put_each
 from signalbox.documents.service.documents import restore
 from signalbox.documents.service.transactions import Transaction
 from signalbox.history import service as history_service
-from signalbox.history.model import HISTORY, HistoryRule
+from signalbox.history.model import HISTORY, HistoryRule, version_of
 from signalbox.history.requests import Reference
 from signalbox.testing.limits import replaced
 from signalbox.transforms import service
@@ -293,6 +296,48 @@ def test_many_lives_of_a_document_are_shortened_too(at: Front) -> None:
             at.world.settle()
             assert min(2 * n + 2, 5) <= len(versions(at, "c-1")) <= 9
         assert held(at, "c-1")[-2:] == [{"n": 19}, None]
+
+
+def incompressible(seed: int, letters: int = 990_000) -> str:
+    """Return a text of nearly all the bytes that a document may have, which hardly compresses."""
+    return "".join(Random(seed).choices(printable[:94], k=letters))
+
+
+def test_a_document_that_fits_can_be_put_patched_and_deleted_with_a_history(at: Front) -> None:
+    with HISTORY.replaced(RULES[:1]):
+        for number in range(2):
+            at.world.put("c-1", text=incompressible(number))
+        patches.patch(at.world.ports, PatchRequest.from_request("c-1", {"n": 1}))
+        documents.delete(at.world.ports, "c-1")
+        at.world.settle()
+        first, second = ({"text": incompressible(number)} for number in range(2))
+        assert held(at, "c-1") == [first, second, {**second, "n": 1}, None]
+        history_service.forget(at.world.ports, "c-1")
+        assert all(at.world.ids(f"histories/c-1/versions/{n}/versions") == [] for n in at.world.ids("histories"))
+        assert versions(at, "c-1") == []
+
+
+def test_a_large_document_that_the_log_lacks_can_be_deleted(at: Front) -> None:
+    at.world.write_past("c-1", {"text": incompressible(1)})
+    documents.delete(at.world.ports, "c-1")
+    assert held(at, "c-1") == [{"text": incompressible(1)}, None]
+
+
+def test_a_log_is_shortened_from_its_oldest_version(at: Front) -> None:
+    for number in range(6):
+        at.world.put("c-1", n=number)
+    latest = versions(at, "c-1")[1]["version"]
+    deleted: list[int] = []
+    commit = at.world.store.commit
+
+    def note(writes: Any) -> Any:
+        deleted.extend(version_of(write.path.rpartition("/")[2]) for write in writes)
+        return commit(writes)
+
+    with replaced(history_delete_page=1), mock.patch.object(at.world.store, "commit", note):
+        history_service.delete_before(Ports(at.world.store, at.world, at.world, at.world), "c-1", latest)
+    assert deleted == sorted(deleted)
+    assert len(deleted) == 4
 
 
 def test_a_long_version_is_stored_compressed(at: Front) -> None:

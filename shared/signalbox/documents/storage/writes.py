@@ -128,8 +128,9 @@ def version_writes(key: str, recorded: Recorded, header: Snapshot | None = None)
     """Return the writes of new versions, which must not exist, and of the header that they continue from."""
     collection = history_model.collection_of(key)
     writes = [
-        Put(f"{collection}/{history_model.id_of(entry.version)}", entry.to_record(), Must.NOT_EXIST)
+        Put(path, data, Must.NOT_EXIST)
         for entry in recorded.entries
+        for path, data in entry.to_records(f"{collection}/{history_model.id_of(entry.version)}").items()
     ]
     if header is not None and recorded.mark is not None:
         writes.append(Put(header.path, recorded.mark.in_header().to_record(), header.guard))
