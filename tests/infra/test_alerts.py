@@ -83,6 +83,13 @@ def test_every_alert_says_where_to_read_and_what_to_run(resources: Mapping[str, 
         assert said["subject"] == policy["display_name"]
 
 
+def test_addresses_of_requests_that_succeeded_are_not_kept(resources: Mapping[str, Resource]) -> None:
+    """They hold the values of queries. Warnings, errors and the functions' own lines are kept: alerts rest on them."""
+    excluded = resources["google_logging_project_exclusion.requests"].values["filter"]
+    assert excluded.endswith('log_id("run.googleapis.com/requests") AND severity<WARNING')
+    assert '"documents"' in excluded
+
+
 def test_sweeps_that_fail_every_minute_are_noticed_in_ten(conditions: Mapping[str, Any]) -> None:
     absent, zero = conditions["No sweep is reported"], conditions["No sweep succeeds"]
     assert absent["kind"] == "condition_absent"

@@ -37,6 +37,7 @@ IDS: Mapping[str, str] = {
         "/providers/{workload_identity_pool_provider_id}"
     ),
     "google_logging_metric": "{name}",
+    "google_logging_project_exclusion": "projects/{project}/exclusions/{name}",
     "google_project_iam_custom_role": "projects/{project}/roles/{role_id}",
     "google_service_account": "projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com",
     "google_storage_bucket": "{name}",

@@ -124,6 +124,10 @@ def _member(value: Value, project: str, place: str, name: str) -> dict[str, Any]
     return {"id": "/".join([resource, value["role"], value["member"], *condition]), "etag": "BwY="}
 
 
+def _exclusion(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    return {"id": f"projects/{project}/exclusions/{name}"}
+
+
 def _custom_role(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     path = f"projects/{project}/roles/{value['role_id']}"
     return {"id": path, "name": path}
@@ -161,6 +165,7 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_firestore_field": _field,
     "google_firestore_index": _index,
     "google_logging_metric": _metric,
+    "google_logging_project_exclusion": _exclusion,
     "google_iam_workload_identity_pool": _identity_pool,
     "google_iam_workload_identity_pool_provider": _identity_pool,
     "google_project": _project,

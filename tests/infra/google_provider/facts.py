@@ -98,6 +98,7 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_monitoring_notification_channel": frozenset({"project"}),
     "google_project_iam_member": frozenset({"project", "role", "member", "condition"}),
     "google_project_service": frozenset({"project", "service"}),
+    "google_logging_project_exclusion": frozenset({"name", "project"}),
     "google_project_iam_custom_role": frozenset({"role_id", "project"}),
     "google_service_account": frozenset({"account_id", "project"}),
     "google_service_account_iam_member": frozenset({"service_account_id", "role", "member"}),
