@@ -39,7 +39,7 @@ existed in between.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import values
@@ -63,6 +63,9 @@ from signalbox.history.model import (
     patch_to_nothing,
     patched,
 )
+
+COMMIT_TIME_MAX = timedelta(hours=1)
+"""The longest time from the read of a document to the commit of its write: no request takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +178,14 @@ def content_of(entries: Sequence[Entry]) -> Content | None:
 
 
 def valid_from(entry: Entry, create_time: datetime) -> datetime:
-    """Return the time from which a version was valid: its commit, or the write of another client."""
-    return instant(entry.version) if entry.action == "found" else create_time
+    """Return the time from which a version was valid: its commit, or the write of another client.
+
+    Records that were imported have the time of the import as their create time. Then it is the time at which the write
+    read the document, which is the version's number.
+    """
+    written_at = instant(entry.version)
+    is_imported = create_time - written_at > COMMIT_TIME_MAX
+    return written_at if entry.action == "found" or is_imported else create_time
 
 
 def compaction_task(key: str, recorded: Recorded) -> tuple[Effect, ...]:

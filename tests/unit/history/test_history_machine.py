@@ -93,3 +93,10 @@ def test_versions_of_one_write_grow() -> None:
 def test_a_patch_that_is_not_shorter_is_stored_whole() -> None:
     recorded = machine.record(state("logged", "open"), {"x": 1}, "put", "ann", RULE)
     assert [entry.whole for entry in recorded.entries] == [True]
+
+
+def test_an_imported_version_has_the_time_at_which_it_was_written() -> None:
+    entry = Entry(version(3), "put", "", [], whole=True)
+    commit = NOW - timedelta(days=3) + timedelta(seconds=2)
+    assert machine.valid_from(entry, commit) == commit
+    assert machine.valid_from(entry, NOW) == NOW - timedelta(days=3)
