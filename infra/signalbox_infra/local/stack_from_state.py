@@ -24,6 +24,7 @@ from signalbox_infra.applied_state import AppliedState
 from signalbox_infra.local.stack import Stack
 
 OF_ONE_FUNCTION = (
+    "SIGNALBOX_REVISION",
     "THREADS",
     "SIGNALBOX_SIGNATURES",
     "SIGNALBOX_TIMEOUT_SECONDS",
