@@ -181,10 +181,11 @@ def valid_from(entry: Entry, create_time: datetime) -> datetime:
     """Return the time from which a version was valid: its commit, or the write of another client.
 
     Records that were imported have the time of the import as their create time. Then it is the time at which the write
-    read the document, which is the version's number.
+    read the document, which is the version's number. A deletion by another client is recorded when its event arrives,
+    perhaps a day later, so deletions keep their create time.
     """
     written_at = instant(entry.version)
-    is_imported = create_time - written_at > COMMIT_TIME_MAX
+    is_imported = entry.action != "delete" and create_time - written_at > COMMIT_TIME_MAX
     return written_at if entry.action == "found" or is_imported else create_time
 
 

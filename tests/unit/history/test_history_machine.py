@@ -100,3 +100,5 @@ def test_an_imported_version_has_the_time_at_which_it_was_written() -> None:
     commit = NOW - timedelta(days=3) + timedelta(seconds=2)
     assert machine.valid_from(entry, commit) == commit
     assert machine.valid_from(entry, NOW) == NOW - timedelta(days=3)
+    noted_late = Entry(version(1), "delete", "", [], whole=True)
+    assert machine.valid_from(noted_late, NOW) == NOW
