@@ -113,7 +113,8 @@ def _sweep_silent(ports: Ports, out_of_time: OutOfTime) -> int:
             ports.log.info("flow left to a later sweep", flow=listing.path, reason=str(error))
         except Exception as error:  # noqa: BLE001 - a record that cannot be read must not keep the sweeper from the others
             ports.log.error("flow cannot be swept", flow=listing.path, exception=error)
-            _set_checked(ports, listing, listing.read_time)
+            with suppress(Conflict, Unavailable):
+                _set_checked(ports, listing, listing.read_time)
     return visits
 
 

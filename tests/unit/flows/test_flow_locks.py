@@ -8,7 +8,7 @@ from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from tests.unit.flows.shops import Shop, flows_of, step
+from tests.unit.flows.shops import Shop, flows_of, raising, step
 
 
 def long_work() -> Any:
@@ -166,3 +166,75 @@ def test_a_renewal_has_a_bound(seconds: Any) -> None:
     shop.start("greedy")
     shop.settle()
     assert "`lease_seconds`" in shop.status("greedy")["problem"]["detail"]
+
+
+def printer() -> Any:
+    return flow.lock("printer", lease_seconds=600)
+
+
+def both() -> Any:
+    return (yield [printer(), step("ok")])
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        lambda: [printer()],
+        lambda: flow.any(printer(), flow.event("x")),
+        lambda: [[printer(), step("ok")], step("ok")],
+        lambda: flow.settled([printer(), step("ok")]),
+        both,
+    ],
+)
+def test_a_lock_in_a_nested_result_that_the_code_never_receives_is_released(group: Any) -> None:
+    def failing() -> Any:
+        try:
+            yield [group(), step("fails")]
+        except Problem:
+            yield flow.event("never")
+
+    shop = shop_of(failing)
+    shop.tasks["fails"] = raising("no")
+    shop.start("failing")
+    fails = shop.take("fails")
+    shop.settle()
+    assert service.get(shop.ports, "printer").free == 0
+    shop.deliver(fails)
+    shop.settle()
+    assert shop.status("failing")["state"] == "running"
+    assert free(shop)
+
+
+def test_the_locks_in_an_abandoned_groups_results_are_released() -> None:
+    def first() -> Any:
+        yield flow.any([[printer(), step("ok")], flow.event("x")], flow.event("go"))
+        yield flow.event("never")
+
+    shop = shop_of(first)
+    shop.start("first")
+    shop.settle()
+    assert service.get(shop.ports, "printer").free == 0
+    shop.event("first", "go")
+    shop.settle()
+    assert free(shop)
+
+
+def test_a_lock_that_changed_code_does_not_hold_any_more_is_released() -> None:
+    def keeps() -> Any:
+        yield printer()
+        yield flow.event("go")
+        yield flow.event("never")
+
+    def releases() -> Any:
+        (yield printer()).release()
+        yield flow.event("go")
+        yield flow.event("never")
+
+    shop = shop_of(keeps)
+    shop.start("keeps")
+    shop.settle()
+    releases.__name__ = "keeps"
+    shop.flows = flows_of(releases)
+    shop.event("keeps", "go")
+    shop.settle()
+    assert free(shop)

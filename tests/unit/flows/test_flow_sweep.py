@@ -1,11 +1,12 @@
 """The flows' part of the sweeper: all that are due, stuck ones first, within a budget, whatever one record contains."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from signalbox.core.ports import OutOfTime, Put
+from signalbox.core.ports import OutOfTime, Put, Stale
 from signalbox.flows import service, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
@@ -135,3 +136,51 @@ def test_a_removal_ends_when_its_time_is_over_and_a_stuck_flow_does_not_wait_for
     assert [task.payload["mailbox"] for task in shop.world.tasks] == ["flows/broken~b"]
     assert len(spent) == 2
     assert len(shop.world.ids("flows/talkative~large/log")) > 3
+
+
+class Losing:
+    """A store whose guarded changes of one record lose their race."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self._store, self._path = store, path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, writes: Any) -> Any:
+        if any(write.path == self._path for write in writes):
+            raise Stale(self._path)
+        return self._store.commit(writes)
+
+
+def test_a_silent_flow_that_cannot_be_read_and_that_changes_meanwhile_does_not_end_the_sweep() -> None:
+    shop = shop_of(charging)
+    for number in range(2):
+        shop.start("charging", str(number))
+    shop.world.tasks.clear()
+    shop.world.pass_time(LIMITS.flow_silent_seconds + 1)
+    shop.ports.store.commit([Put("flows/charging~0/mailbox/!", {"incarnation": 7})])
+    store = Losing(shop.ports.store, "flows/charging~0")
+    assert sweep.sweep(replace(shop.ports, store=store)) == 2
+    assert [task.payload["mailbox"] for task in shop.world.tasks] == ["flows/charging~1"]
+
+
+def charging() -> Any:
+    yield step("charge")
+
+
+def patient() -> Any:
+    yield [flow.event("never"), flow.sleep(1_000_000)]
+
+
+def test_a_flow_that_waits_for_a_step_is_looked_at_every_hour_and_a_patient_one_once_a_day() -> None:
+    shop = shop_of(charging, patient)
+    shop.start("charging")
+    shop.start("patient")
+    visits = []
+    for _ in range(4):
+        shop.world.tasks.clear()
+        shop.world.pass_time(LIMITS.flow_silent_seconds + 1)
+        sweep.sweep(shop.ports)
+        visits.append(sorted(task.payload["mailbox"].split("/")[1] for task in shop.world.tasks))
+    assert visits == [["charging~1", "patient~1"], *[["charging~1"]] * 3]

@@ -313,10 +313,24 @@ class Group:
 
     def _release_locks(self) -> None:
         """Release the locks among the results, which the code never receives."""
-        for result in self._results:
-            held = result.result if isinstance(result, Settled) else result
-            if isinstance(held, HeldLock):
-                held.release()
+        for lock in _locks_in(self._results):
+            lock.release()
+
+
+def _locks_in(results: list[Any]) -> Iterator[HeldLock]:
+    """Iterate over the locks in results: those of groups contain results in turn."""
+    waiting: list[Any] = [results]
+    seen = set()
+    while waiting:
+        value = waiting.pop()
+        match value:
+            case HeldLock():
+                yield value
+            case Settled():
+                waiting.append(value.result)
+            case list() | tuple() | dict() if id(value) not in seen:
+                seen.add(id(value))
+                waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
 def _settled(outcome: CallOutcome) -> Settled:
