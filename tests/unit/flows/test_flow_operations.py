@@ -1096,3 +1096,40 @@ def test_a_run_that_ignores_its_cancel_is_terminated_and_holds_and_runs_nothing_
     assert [child["state"] for child in flows_service.list_flows(shop.ports, "inner").flows] == ["cancelled"]
     [batch_id] = {record.id for record in shop.ports.store.query(Query("batches"))}
     assert get_batch(shop.ports, batch_id).state == "cancelled"
+
+
+def test_a_call_of_an_object_whose_outcome_was_lost_is_asked_for_its_outcome_again() -> None:
+    def counting() -> Any:
+        return (yield ObjectCall("counters", ObjectAddress("Counter", "a"), "add", {"who": "x"}))
+
+    shop = Shop(flows_of(counting))
+    shop.start("counting")
+    shop.deliver(shop.take("turn"))
+    assert [task.task for task in shop.world.tasks] == ["flow_result"]
+    purge(shop)
+    shop.world.pass_time(LIMITS.flow_silent_seconds + 1)
+    sweep.sweep(shop.ports)
+    shop.settle()
+    assert shop.status("counting")["state"] == "completed"
+
+
+def test_a_removal_does_not_delete_the_log_of_a_new_run_under_the_same_id() -> None:
+    def eventful() -> Any:
+        yield flow.event("go")
+        yield flow.event("never")
+
+    shop = Shop(flows_of(eventful))
+    address = FlowAddress("eventful", "1")
+    shop.start("eventful")
+    sweep.terminate(shop.ports, address)
+    [ended] = shop.ports.store.read(header_path(address.base))
+    sweep.delete(shop.ports, address)
+    with replaced(flow_tail_bytes_max=10):
+        shop.start("eventful")
+        shop.event("eventful", "go")
+        shop.settle()
+    log = shop.world.ids(f"{address.base}/log")
+    with mock.patch.object(sweep, "_messages", return_value=[]), pytest.raises(Conflict):  # it deleted them before
+        sweep.remove(shop.ports, address, ended)
+    assert log
+    assert shop.world.ids(f"{address.base}/log") == log
