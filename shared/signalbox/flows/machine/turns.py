@@ -155,7 +155,7 @@ class FlowTurn:
             self._compare()
             self.before = dict(self.driver.pending)
             self.pending = dict(self.header.pending)
-        self.leases = dict(self.header.leases)
+        self.leases = {path: dict(lease) for path, lease in self.header.leases.items()}
         self._update_pending()
         return self
 
