@@ -281,7 +281,7 @@ def _unguarded(path: str, data: dict[str, object], guard: Guard) -> Put:
         (storage, "Put", _unguarded),
         (service, "renew", lambda *_: EPOCH),
         (service, "end_by_hand", lambda *_: True),
-        (waits, "cancel", lambda _: None),
+        (waits, "cancel", lambda *_: None),
         (sweep, "delete", lambda *_: None),
         (settings, "change_settings", lambda loaded, _: unchanged(loaded, loaded.semaphore)),
     ],
