@@ -68,6 +68,7 @@ def _sources_as_they_were() -> Replacements:
     plan = patches._Plan.__init__
 
     def noting(self: Any, request: Any, snapshots: Any) -> None:
+        read.append({})
         plan(self, request, snapshots)
         read.append(self._inputs.sources)
 
