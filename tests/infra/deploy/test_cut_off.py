@@ -18,12 +18,17 @@ KEPT = {"google_project_service", "google_cloud_tasks_queue"}  # APIs stay enabl
 
 def test_what_was_made_before_ctrl_c_is_in_the_state(clone: Clone, own_google: GoogleProvider) -> None:
     deploying = clone.start("deploy", f"PROJECT={PROJECT}", "YES=1")
-    while len(own_google.cloud.existing) < MADE and deploying.poll() is None:
+    while not _has_made_enough(own_google) and deploying.poll() is None:
         time.sleep(0.005)
     os.killpg(deploying.pid, signal.SIGINT)
     said, _ = deploying.communicate(timeout=60)
     assert "Interrupted. What was made is in the state" in said
-    assert {kind for kind, _ in own_google.cloud.existing} > KEPT
+    assert deploying.returncode != 0
     destroyed = clone.make("destroy", f"PROJECT={PROJECT}", "CONFIRM=dev")
     assert destroyed.returncode == 0, destroyed.stdout
     assert {kind for kind, _ in own_google.cloud.existing} <= KEPT
+
+
+def _has_made_enough(google: GoogleProvider) -> bool:
+    made = list(google.cloud.existing)
+    return len(made) >= MADE and {kind for kind, _ in made} > KEPT
