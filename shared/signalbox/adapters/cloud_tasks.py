@@ -38,7 +38,7 @@ RETRY_PAUSES_SECONDS = (0.05, 0.25)
 DEFAULT_DATABASE = "(default)"
 
 DATABASE_DIGITS = 8
-"""Hexadecimal digits that tell the tasks of a database from those of the one it was restored from."""
+"""Hexadecimal digits that distinguish a database's tasks from those of the database it was restored from."""
 
 
 DISPATCH_SECONDS_MAX = 600
@@ -157,7 +157,7 @@ def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, An
 
 
 def _suffix(database: str) -> str:
-    """Return what tells the tasks of a database from those of others; nothing for the project's default one."""
+    """Return digits that distinguish a database's tasks from other databases'; empty for the project's default one."""
     return "" if database == DEFAULT_DATABASE else f"-{name_of(database)[:DATABASE_DIGITS]}"
 
 

@@ -1,4 +1,4 @@
-"""The entries of a catalogue, as values that refuse what cannot work.
+"""The entries of a catalogue, as values that refuse settings that cannot work.
 
 Each entry checks itself; `signalbox.catalogue.reading` checks that they agree with each other.
 The names and limits are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
@@ -166,7 +166,7 @@ class Function:
 
     @property
     def open_to_all(self) -> bool:
-        """Return whether the platform admits everybody: the function checks its callers itself, if at all."""
+        """Return whether the platform admits every caller: the function checks its callers itself, if at all."""
         return self.public or bool(self.auth)
 
     @property

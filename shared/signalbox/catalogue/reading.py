@@ -59,7 +59,7 @@ OBJECTS_QUEUE = "objects"
 """Carries the wake-ups of objects, and nothing else."""
 
 FLOWS_QUEUE = "flows"
-"""Carries the wake-ups of flows and what the kit does for them, and nothing else."""
+"""Carries only the wake-ups of flows and the kit's own tasks for them."""
 
 ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
 
@@ -324,7 +324,7 @@ def _mapping(where: str, value: object) -> Mapping[str, Any]:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice, where the plain loader keeps the last one in silence."""
+    """A YAML loader that refuses a duplicate key. The plain loader keeps the last value silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]

@@ -159,7 +159,7 @@ class NoteCreated(Protocol):
     """Record that a command was created, if a flow runs: one that is neither yielded nor sent is an error."""
 
     def __call__(self, command: object, name: str, instead_of: object = None, /) -> None:
-        """`instead_of` is the command that this one is made from, which needs not be yielded any more."""
+        """`instead_of` is the command that this one is made from, which no longer needs to be yielded."""
         ...
 
 

@@ -38,7 +38,7 @@ Rule = Callable[[Access], Any]
 
 
 class AccessRules:
-    """The rules of one function, by the name of the flow or class."""
+    """A function's access rules, by the name of the flow or class."""
 
     def __init__(self, function: str) -> None:
         self._function = function

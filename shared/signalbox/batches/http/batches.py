@@ -154,7 +154,7 @@ HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": 
 """No proxy may buffer events. The last header is for nginx."""
 
 RETRY_MILLISECONDS = 1_000
-"""The time after which a browser connects again."""
+"""The time after which a browser reconnects."""
 
 
 # --- feeds ---

@@ -35,7 +35,7 @@ class FirstRuns:
     is_reached: bool = True
 
     def to_record(self) -> dict[str, Any]:
-        """Return the chain for a task's envelope: it has come to the unit."""
+        """Return the chain for a task's envelope: it has reached the unit."""
         return {"concurrency": self.concurrency}
 
 

@@ -48,7 +48,7 @@ FAILURES = ("failures",)
 """The field of a counter with the number of its units that failed."""
 
 AHEAD = "ahead"
-"""The field of a unit that was completed from outside before its chain came to it."""
+"""The field of a unit that was completed from outside before its chain reached it."""
 
 
 # --- outcomes ---
@@ -106,7 +106,7 @@ def _complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> Non
 
 
 def _reach(ports: Ports, unit: PlacedUnit, held: Data) -> None:
-    """Record that its chain has come to a unit with an outcome, so that a page that is loaded later continues it."""
+    """Record that a chain has reached a unit with an outcome, so that a page that is loaded later continues it."""
     if held.get(AHEAD) and isinstance(unit.chain, FirstRuns) and unit.chain.is_reached:
         ports.store.commit([Change(unit.path, {(AHEAD,): False})])
 
@@ -196,7 +196,7 @@ def placed_ahead(ports: Ports, unit: PlacedUnit) -> PlacedUnit:
 
 
 def is_followed(record: Snapshot) -> bool:
-    """Return whether a unit has an outcome and its chain has come to it, so that the next unit may run."""
+    """Return whether a unit has an outcome and its chain has reached it, so that the next unit may run."""
     return record.data is not None and not record.data.get(AHEAD)
 
 
