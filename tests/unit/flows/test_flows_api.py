@@ -25,7 +25,7 @@ class TornBox(Problem):
 
 
 @app.object
-class Shelf:
+class Rack:
     left: int = 3
 
     def take(self, count: int) -> int:
@@ -58,7 +58,7 @@ def tell(id: str) -> None:  # noqa: A002  as a caller names it
 def parcel(item: str, count: int = 1) -> Any:
     flow.progress({"item": item})
     packed = yield pack.call(item=item)
-    left = yield objects("Shelf", "a").take(count=count)
+    left = yield objects("Rack", "a").take(count=count)
     signed = yield flow.event("signed")
     return {"packed": packed, "left": left, "signed": signed}
 
@@ -94,8 +94,8 @@ def cleans_up(item: str) -> Any:
         yield flow.event("signed")
     finally:
         for act in (
-            lambda: objects("Shelf", "a").take(count=1),
-            lambda: objects("Shelf", "a").with_(delay_seconds=5).take(count=1),
+            lambda: objects("Rack", "a").take(count=1),
+            lambda: objects("Rack", "a").with_(delay_seconds=5).take(count=1),
             lambda: documents.put("d", {}),
             lambda: pack.call(item=item).enqueue(),
             lambda: flows("parcel", "p").event("signed"),
@@ -106,7 +106,7 @@ def cleans_up(item: str) -> Any:
             with contextlib.suppress(BaseException):
                 act()
         with contextlib.suppress(BaseException):
-            yield objects("Shelf", "a").take(count=1)
+            yield objects("Rack", "a").take(count=1)
 
 
 @app.flow
@@ -248,7 +248,7 @@ def test_the_clean_up_of_a_flow_that_only_waits_changes_nothing(harness: Harness
     run.event("other")
     harness.run()
     replay(cleans_up, run.log())
-    left = objects("Shelf", "a").take(count=0)
+    left = objects("Rack", "a").take(count=0)
     harness.run()
     assert (ran, left.result()) == ([], 2)
     with pytest.raises(NotFound):
@@ -291,7 +291,7 @@ def test_a_flow_is_started_by_its_name_from_anywhere(harness: Harness) -> None:
 def test_an_object_s_call_in_a_flow_takes_no_options(harness: Harness) -> None:
     @app.flow
     def optioned() -> Any:
-        yield objects("Shelf", "a").with_(delay_seconds=5).take(count=1)
+        yield objects("Rack", "a").with_(delay_seconds=5).take(count=1)
 
     run = optioned.start("o")
     harness.run(raise_errors=False)
@@ -337,7 +337,7 @@ def test_new_code_replays_the_log_of_a_running_flow(harness: Harness) -> None:
     def same_until_there(item: str, count: int = 1) -> Any:
         flow.progress("other")
         yield pack.call(item=item)
-        yield objects("Shelf", "a").take(count=count)
+        yield objects("Rack", "a").take(count=count)
         yield flow.event("signed")
         return (yield flow.sleep(5))
 
@@ -349,11 +349,11 @@ def test_new_code_replays_the_log_of_a_running_flow(harness: Harness) -> None:
     @newer.flow
     def waits_for_another(item: str, count: int = 1) -> Any:
         yield pack.call(item=item)
-        yield objects("Shelf", "a").take(count=count)
+        yield objects("Rack", "a").take(count=count)
         yield flow.event("delivered")
 
     replay(same_until_there, log)
-    for code, text in ((asks_for_less, "object Shelf.take"), (waits_for_another, "event delivered")):
+    for code, text in ((asks_for_less, "object Rack.take"), (waits_for_another, "event delivered")):
         with pytest.raises(AssertionError, match=text) as failed:
             replay(code, log)
         assert code.name in str(failed.value)
