@@ -519,6 +519,17 @@ def test_what_one_request_does_not_delete_is_left_to_tasks(harness: Harness) -> 
     assert harness.get("atlas/cities").json == harness.get("atlas/sights").json == []
 
 
+def test_the_task_of_a_deletion_is_not_due_while_its_request_deletes_the_dependents(harness: Harness) -> None:
+    harness.put("atlas/countries/FR", json={"name": "France"})
+    city = new(harness, "atlas/cities", name="Paris", country="FR")
+    new(harness, "atlas/sights", city=city["id"])
+    harness.run()
+    harness.delete("atlas/countries/FR")
+    tasks = [task for task in harness.tasks if task.task == "dependents"]
+    assert len(tasks) == 2
+    assert not [task for task in harness.queue.due() if task in tasks]
+
+
 @pytest.mark.parametrize("tag", ['"another"', None])
 def test_a_delete_that_is_refused_deletes_no_dependents(harness: Harness, tag: str | None) -> None:
     app = Function("shelves")

@@ -3,7 +3,9 @@
 The document is deleted first, in one guarded commit, and its dependents afterwards: a deletion that is refused, or that
 loses the race for its precondition, deletes nothing. The commit of a document with dependents contains a task that
 deletes them. The process that committed deletes them at once, up to a limit; the task deletes what is left, if that
-process dies or there are more. A dependent with dependents of its own is deleted in the same way.
+process dies or there are more. It is due some seconds later: if both ran at once, the process would miss the dependents
+of what the task deletes, and answer before they are deleted. A dependent with dependents of its own is deleted in the
+same way.
 
 A dependent is deleted only if the document that it depends on is absent after the dependent was read: the document may
 have been created again since, with new dependents. So a dependent of the deleted document survives if the document is
@@ -12,6 +14,7 @@ created again before its dependents are deleted.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
@@ -53,10 +56,11 @@ def delete_dependents(ports: Ports, event_id: str, key: str, part: int) -> None:
         ports.queue.create([dependents_task(event_id, key, part + 1)])
 
 
-def dependents_task(event_id: str, key: str, part: int = 0) -> Effect:
+def dependents_task(event_id: str, key: str, part: int = 0, not_before: datetime | None = None) -> Effect:
     """Return the task that deletes what depends on a document whose deletion is the event."""
     payload = {"event": event_id, "work": {"dependents": key, "part": part}}
-    return Effect(name_of("dependents", event_id, part), LINKS_QUEUE, LINK_REFRESH, "dependents", payload)
+    name = name_of("dependents", event_id, part)
+    return Effect(name, LINKS_QUEUE, LINK_REFRESH, "dependents", payload, not_before=not_before)
 
 
 class _Cascade:
@@ -86,7 +90,9 @@ class _Cascade:
         if not self._going_with(found.key, 1):
             return ()
         assert found.record.update_time is not None, "the document exists"
-        return (dependents_task(name_of(found.record.path, microseconds(found.record.update_time)), found.key),)
+        event_id = name_of(found.record.path, microseconds(found.record.update_time))
+        due_at = found.record.read_time + timedelta(seconds=LIMITS.cascade_task_delay_seconds)
+        return (dependents_task(event_id, found.key, not_before=due_at),)
 
     def _going_with(self, key: str, limit: int) -> tuple[Snapshot, ...]:
         where = (Condition(GOES_WITH, "array_contains", key),)
