@@ -8,6 +8,7 @@ from functools import cache
 
 from signalbox.core.effects import Backoff
 from signalbox.core.limits import DECLARED
+from signalbox.core.names import ANYONE, WRITERS
 from signalbox.core.queries import Index, parse
 
 EMBEDDED = "embedded"
@@ -54,6 +55,7 @@ class Settings:
     - ``object_classes``: the function that has the code of a class of objects; ``flow_functions``: that of a flow.
     - ``revision``: the time of the deployment of this function's code, as a number; 0 if there is none.
     - ``history``: the documents whose versions are kept, as JSON.
+    - ``document_writers``: who writes documents, ``anyone`` or only the ``kit``.
     """
 
     project: str
@@ -87,6 +89,7 @@ class Settings:
     flow_functions: Mapping[str, str] = field(default_factory=dict)
     revision: int = 0
     history: str = "[]"
+    document_writers: str = ANYONE
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -149,12 +152,19 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         flow_functions=json.loads(get("SIGNALBOX_FLOW_FUNCTIONS") or "{}"),
         revision=0 if get("SIGNALBOX_PART") == "people" else int(get("SIGNALBOX_REVISION") or 0),
         history=get("SIGNALBOX_HISTORY") or "[]",
+        document_writers=_writers(get("SIGNALBOX_DOCUMENT_WRITERS") or ANYONE),
     )
 
 
 def _signatures(chosen: str) -> str:
     if chosen not in SIGNATURES:
         raise ValueError(f"SIGNALBOX_SIGNATURES says {chosen!r}; choose from {', '.join(SIGNATURES)}")
+    return chosen
+
+
+def _writers(chosen: str) -> str:
+    if chosen not in WRITERS:
+        raise ValueError(f"SIGNALBOX_DOCUMENT_WRITERS says {chosen!r}; choose from {', '.join(WRITERS)}")
     return chosen
 
 
@@ -187,7 +197,7 @@ def settings() -> Settings:
 @cache
 def _of_this_process() -> Settings:
     chosen = from_environment(os.environ)
-    DECLARED["history"] = chosen.history
+    _declare(chosen)
     return chosen
 
 
@@ -195,5 +205,11 @@ def bind(chosen: Settings | None) -> Settings | None:
     """Use these settings from now on; None: those of the environment. For tests. Return the settings bound before."""
     global _bound
     before, _bound = _bound, chosen
-    DECLARED["history"] = chosen.history if chosen else "[]"
+    _declare(chosen)
     return before
+
+
+def _declare(chosen: Settings | None) -> None:
+    """Set what decisions read of the settings."""
+    DECLARED["history"] = chosen.history if chosen else "[]"
+    DECLARED["document_writers"] = chosen.document_writers if chosen else ANYONE

@@ -30,3 +30,6 @@ FLOW_COMMAND_TASK = "flow_command"
 
 FLOW_RESULT_TASK = "flow_result"
 """Posts the result of a command to a flow's mailbox."""
+
+ANYONE, KIT = WRITERS = ("anyone", "kit")
+"""Who writes documents, as the catalogue declares it: any client, or only the kit."""

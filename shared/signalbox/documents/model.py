@@ -50,8 +50,17 @@ GOES_WITH = (RESOURCE_META, "goes_with")
 RESOURCE_SEPARATOR = "~"
 
 
+WANTED = "wanted"
+"""The collection of notes that a document embeds a key under which there is no document."""
+
+
 def path_of(key: str) -> str:
     return f"{COLLECTION}/{key}"
+
+
+def wanted_path(key: str) -> str:
+    """Return the path of the note that some document embeds a missing key."""
+    return f"{WANTED}/{key}"
 
 
 # --- documents ---

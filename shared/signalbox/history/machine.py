@@ -189,6 +189,12 @@ def valid_from(entry: Entry, create_time: datetime) -> datetime:
     return written_at if entry.action == "found" or is_imported else create_time
 
 
+def ended_elsewhere(mark: Mark) -> Recorded:
+    """Return what is recorded of a deletion if only the mark of the document is known."""
+    gone = Entry(mark.version + 1, "delete", "", patch_to_nothing(), whole=True)
+    return Recorded((gone,), mark_after(mark, gone.version))
+
+
 def compaction_task(key: str, recorded: Recorded) -> tuple[Effect, ...]:
     """Return the task that deletes versions that are no longer kept, if there are any."""
     if not recorded.obsolete_before:

@@ -25,9 +25,7 @@ from signalbox.history.model import (
     collection_of,
     header_path,
     id_of,
-    mark_after,
     part_paths,
-    patch_to_nothing,
     version_of,
 )
 from signalbox.history.requests import Reference
@@ -204,9 +202,10 @@ def note_deletion(ports: Ports, key: str, path: str, mark: Mark) -> None:
         return
     found, header = ports.store.read(path, header_path(key))
     if found.data is None:
-        gone = Entry(mark.version + 1, "delete", "", patch_to_nothing(), whole=True)
+        recorded = machine.ended_elsewhere(mark)
+        [gone], after = recorded.entries, recorded.mark
+        assert after is not None, "the log continues from its mark"
         entry = gone.to_records(f"{collection_of(key)}/{id_of(gone.version)}")
-        after = mark_after(mark, gone.version)
         kept = Put(header.path, after.in_header().to_record(), header.guard)
         with suppress(Conflict):
             ports.store.commit([*(Put(path, data, Must.NOT_EXIST) for path, data in entry.items()), kept])

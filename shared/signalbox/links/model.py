@@ -17,18 +17,10 @@ LINK_KEYS = (RESERVED, "link_keys")
 LINK_FIELDS = (RESERVED, "link_fields")
 LINKED = (RESERVED, "linked")
 
-WANTED = "wanted"
-"""The collection of notes that a document embeds a key under which there is no document."""
-
 VERIFICATIONS = "verifications"
 
 CURRENT = "walks/verification"
 """The record with the id of the verification that began last, so that two do not begin at once."""
-
-
-def wanted_path(key: str) -> str:
-    """Return the path of the note that some document embeds a missing key."""
-    return f"{WANTED}/{key}"
 
 
 def verification_path(run: str) -> str:

@@ -12,9 +12,9 @@ from signalbox.core.ports import AlreadyExists, Change, Must, Outcome, Ports, Pu
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Condition
 from signalbox.core.reads import snapshot_bytes
-from signalbox.documents.model import COLLECTION, Document, path_of
+from signalbox.documents.model import COLLECTION, Document, path_of, wanted_path
 from signalbox.links.limits import LIMITS
-from signalbox.links.model import LINK_FIELDS, LINK_KEYS, LINKED, wanted_path
+from signalbox.links.model import LINK_FIELDS, LINK_KEYS, LINKED
 
 # --- queries ---
 

@@ -5,7 +5,8 @@ Tasks of `link_refresh` have the id of the event or change that caused them, and
     page        refresh a page of the documents that embed a key
     copy        refresh one document's copy of a key
     walk        refresh a page of the documents that have links in a transform's field
-    written     do what the event of a write calls for; it is so large that its event may not arrive
+    written     do what the event of a write calls for, if it has none, or one so large that it may not arrive; with
+                `targets`: only compare the copies of these with their targets
     compact     delete the versions that the log of a document no longer needs
     dependents  delete the documents that depend on a deleted one
 
@@ -75,6 +76,8 @@ def walk(ports: Ports, payload: Payload) -> None:
 
 def written(ports: Ports, payload: Payload) -> None:
     match payload:
+        case {"event": str(event_id), "work": {"written": str(key)}, "targets": [*targets]}:
+            refreshes.verify_written(ports, event_id, key, [target for target in targets if isinstance(target, str)])
         case {"event": str(event_id), "work": {"written": str(key)}}:
             refreshes.fan_out(ports, DocumentEvent(event_id, COLLECTION, key, path_of(key), None, None))
         case _:

@@ -165,7 +165,8 @@ def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[St
         return Decision((*made.writes, *receipts), (_stored(request.resource, made.stored), needed), made.effects)
 
     retry_on = (Conflict,) if request.receipt is None else (Stale, RecordMissing)
-    return perform(ports, DocumentRead(request.key, paths, content_of), decide, retry_on=retry_on)[0]
+    reading = DocumentRead(request.key, paths, content_of, note=request.receipt is not None)
+    return perform(ports, reading, decide, retry_on=retry_on)[0]
 
 
 def _changed(request: ItemWrite, own: Found) -> tuple[Item | None, Content]:

@@ -51,6 +51,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_OBJECT_CLASSES": '{"Counter": "counters"}',
             "SIGNALBOX_FLOW_FUNCTIONS": '{"checkout": "shop"}',
             "SIGNALBOX_HISTORY": '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
+            "SIGNALBOX_DOCUMENT_WRITERS": "kit",
         }
     )
     assert dataclasses.astuple(settings) == (

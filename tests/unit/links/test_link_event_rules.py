@@ -3,9 +3,9 @@
 import pytest
 
 from signalbox.documents import model
+from signalbox.documents.machine import reactions
+from signalbox.documents.machine.reactions import Reaction
 from signalbox.documents.model import Author, Content, Document, Stamp
-from signalbox.links import machine
-from signalbox.links.machine import Reaction
 
 
 def document(content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False) -> Document:
@@ -52,7 +52,7 @@ CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", model.digest_of({"n
     ],
 )
 def test_reaction_to_the_kits_own_write(before: Document | None, after: Document | None, reaction: Reaction) -> None:
-    assert machine.react(before, after) == reaction
+    assert reactions.react(before, after) == reaction
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_reaction_to_the_kits_own_write(before: Document | None, after: Document
 def test_the_targets_of_copies_that_a_put_changed_are_verified(
     before: Document, after: Document, verified: tuple[str, ...]
 ) -> None:
-    assert machine.react(before, after).verify_targets == verified
+    assert reactions.react(before, after).verify_targets == verified
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_targets_of_copies_that_a_put_changed_are_verified(
     ],
 )
 def test_another_clients_write_is_normalized(before: Document | None, after: Document, reaction: Reaction) -> None:
-    assert machine.react(before, after) == reaction
+    assert reactions.react(before, after) == reaction
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_another_clients_write_is_normalized(before: Document | None, after: Doc
     ids=["nothing there", "a document", "an embedded one", "another client's"],
 )
 def test_an_event_without_data_counts_as_a_change_of_everything(after: Document | None, reaction: Reaction) -> None:
-    assert machine.react_to_unknown(after) == reaction
+    assert reactions.react_to_unknown(after) == reaction

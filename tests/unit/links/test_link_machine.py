@@ -1,4 +1,4 @@
-"""Each row of the tables in the docstring of `links/machine.py`, run in every state that it covers."""
+"""Each row of the tables in the docstrings of `reactions.py` and `links/machine.py`, run in every state."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,14 +9,16 @@ from itertools import product
 import pytest
 
 from signalbox.core.effects import Decision
+from signalbox.documents.machine import reactions
+from signalbox.documents.machine.reactions import Reaction
 from signalbox.documents.model import Author, Content, Document, Stamp, digest_of
 from signalbox.links import machine
 from signalbox.links.limits import LIMITS
-from signalbox.links.machine import Reaction
 from signalbox.links.model import Finding, Verification
 from tests.unit.transition_tables import Row, tables, values
 
-[EVENTS, VERIFICATIONS] = tables(machine.__doc__)
+[EVENTS] = tables(reactions.__doc__)
+[VERIFICATIONS] = tables(machine.__doc__)
 
 # --- events ---
 
@@ -83,7 +85,7 @@ def test_an_event_calls_for_what_its_row_says(row: Row) -> None:
     for old_state, new_state, write, content in cases(row):
         for old in before(old_state):
             for new in after(old, new_state, write, CHANGED if content == "changed" else BEFORE):
-                assert words(machine.react(old, new)) == row["calls for"], (old, new)
+                assert words(reactions.react(old, new)) == row["calls for"], (old, new)
                 reached += 1
     assert reached
 
@@ -91,7 +93,7 @@ def test_an_event_calls_for_what_its_row_says(row: Row) -> None:
 @pytest.mark.parametrize("row", [row for row in EVENTS if row not in KNOWN], ids=lambda row: row["after"])
 def test_an_event_without_its_data_calls_for_what_its_row_says(row: Row) -> None:
     for now in before(row["after"]):
-        assert words(machine.react_to_unknown(now)) == row["calls for"]
+        assert words(reactions.react_to_unknown(now)) == row["calls for"]
 
 
 def test_every_event_has_exactly_one_row() -> None:
@@ -111,7 +113,7 @@ def test_a_new_document_at_the_last_hop_counts_as_changed() -> None:
     old = written(BEFORE, "refresh", linked=True)
     assert old.stamp
     last = replace(old, stamp=replace(old.stamp, version=6, hops=10_000))
-    assert words(machine.react(old, last)) == "start"
+    assert words(reactions.react(old, last)) == "start"
 
 
 # --- verifications ---

@@ -12,6 +12,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Change, Outcome, Put, Snapshot, Write
 from signalbox.core.problems import BadValue, TooLarge, Unavailable
 from signalbox.core.queries import Field
+from signalbox.documents.machine import reactions
 from signalbox.documents.model import RESERVED
 from signalbox.documents.service.dependents import dependents_task
 from signalbox.documents.storage.writes import follow_up
@@ -256,7 +257,7 @@ def test_an_invalid_payload_is_a_permanent_error(task: str, payload: dict[str, A
 
 
 BUILT = {
-    "page": machine.page_task("e", "t", "p", 7),
+    "page": reactions.page_task("e", "t", "p", 7),
     "copy": machine.copy_task("e", "t", "p"),
     "walk": machine.next_walk_task("e", "x", "p"),
     "written": follow_up(Snapshot("documents/t", {RESERVED: {"large": True}}, datetime.now(UTC)), None)[0],

@@ -108,7 +108,7 @@ class _BulkPut:
         read = self._ports.store.read_some((), list(inputs), CORE_LIMITS.read_bytes_max) if inputs else ()
         embedding = reads.embedding_from(read)
         records = [record for record in (*replaced, *read) if record.path in own]
-        self._found |= {own[record.path]: Found.of(_metadata_of(record)) for record in records}
+        self._found |= {own[record.path]: Found.of(_metadata_of(record), whole=False) for record in records}
         self._sources |= embedding.sources
         self._transforms |= embedding.transforms
 
@@ -123,6 +123,7 @@ class _BulkPut:
                 return
             pause(self._ports, attempt)
             self._read(losers)
+            self._found |= {key: reads.noted(self._ports.store, self._found[key], again=True) for key in losers}
             losers = self._write(losers)
         self._outcomes |= {key: Unavailable(f"{key} is written by many clients at once") for key in losers}
 

@@ -20,11 +20,12 @@ from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
-from signalbox.core.ports import Conflict, Delete, Ports, Query, Snapshot, WriteResult
+from signalbox.core.ports import Conflict, Delete, Must, Ports, Query, Snapshot, WriteResult
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Condition
 from signalbox.core.times import microseconds
 from signalbox.documents.limits import LIMITS
+from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import COLLECTION, GOES_WITH, RESOURCE_SEPARATOR, path_of
 from signalbox.documents.storage.reads import Found, log_header
 from signalbox.documents.storage.writes import Deletion, deletion
@@ -135,15 +136,15 @@ def _deletion(ports: Ports, found: Found) -> Deletion:
 
 
 def _deletions(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
-    """Iterate over the deletions of documents. Only those that may have versions are read."""
-    logged = [path_of(key) for key in keys if HISTORY.may_apply(key)]
-    records = ports.store.read(*logged) if logged else ()
+    """Iterate over the deletions of documents. Only those that may have versions, or without an event, are read."""
+    needed = [path_of(key) for key in keys if HISTORY.may_apply(key) or WRITERS.only_the_kit]
+    records = ports.store.read(*needed) if needed else ()
     read = {record.id: Found.of(record) for record in records if record.data is not None}
     for key in keys:
         if found := read.get(key):
             yield _deletion(ports, found)
         else:
-            yield Deletion((Delete(path_of(key)),), ())
+            yield Deletion((Delete(path_of(key), Must.NOT_EXIST if WRITERS.only_the_kit else None),), ())
 
 
 def _commit(ports: Ports, deletions: Sequence[Deletion], effects: Sequence[Effect]) -> None:

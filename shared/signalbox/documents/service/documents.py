@@ -16,6 +16,7 @@ from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snap
 from signalbox.core.problems import NotFound, TooLarge
 from signalbox.core.reads import is_full
 from signalbox.documents.limits import LIMITS
+from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import COLLECTION, Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.storage import reads
@@ -89,10 +90,10 @@ def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -
     Without a precondition the document is deleted without a read. So if it was so large that the event of the deletion
     does not arrive, its copies stay until the nightly verification. With a precondition, also `If-Match: *`, the commit
     contains the task that the event would cause. A document that may have a history is read first, since its deletion
-    is a version.
+    is a version; so is each document if only the kit writes documents, since a deletion then has no event.
     """
     path = path_of(check_key(key))
-    if precondition != UNCONDITIONAL or HISTORY.may_apply(key):
+    if precondition != UNCONDITIONAL or HISTORY.may_apply(key) or WRITERS.only_the_kit:
         _delete_if(ports, path, precondition)
         return
     try:

@@ -32,7 +32,7 @@ from signalbox.documents.model import Content, StoredDocument, path_of
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service.documents import check_precondition
 from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, is_transform, needs_header, read_whole
+from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, is_transform, needs_header, noted, read_whole
 from signalbox.documents.storage.writes import DocumentWrite, put_write
 from signalbox.history import model
 
@@ -81,8 +81,8 @@ def write_back(ports: Ports, request: PatchRequest) -> StoredDocument:
 
 
 def _write_back(ports: Ports, request: PatchRequest, paths: list[str]) -> Outcome:
-    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Outcome]:
-        plan = _Plan(request, read)
+    def decide(loaded: tuple[Found, Sequence[Snapshot]]) -> Decision[Writes, Outcome]:
+        plan = _Plan(request, *loaded)
         check_precondition(request.precondition, plan.found(request.key))
         plan.add(request.key, request.patch)
         if plan.missing:
@@ -97,7 +97,10 @@ def _write_back(ports: Ports, request: PatchRequest, paths: list[str]) -> Outcom
 
 @dataclass(frozen=True, slots=True)
 class _WholeRead:
-    """A read of records at one instant, the document first. Raises `TooLarge` if they exceed a request's memory."""
+    """A read of records at one instant, the document first. Raises `TooLarge` if they exceed a request's memory.
+
+    The document is also returned with its wanted note, if its write needs that.
+    """
 
     paths: Sequence[str]
 
@@ -105,19 +108,21 @@ class _WholeRead:
     def path(self) -> str:
         return self.paths[0]
 
-    def load(self, store: Store, attempt: int) -> tuple[Snapshot, ...]:  # noqa: ARG002  each attempt reads the same
-        return read_whole(store, self.paths)
+    def load(self, store: Store, attempt: int) -> tuple[Found, Sequence[Snapshot]]:
+        read = read_whole(store, self.paths)
+        return noted(store, Found.of(read[0]), again=attempt > 0), read
 
 
 class _Plan:
     """The new contents of a request's documents, made from one read. `missing` are paths that the read lacks."""
 
-    def __init__(self, request: PatchRequest, read: Iterable[Snapshot]) -> None:
+    def __init__(self, request: PatchRequest, own: Found, read: Iterable[Snapshot]) -> None:
         self.missing: list[str] = []
         self._request = request
         self._read = {record.path: record for record in read}
         records = [record for record in self._read.values() if not record.path.startswith(model.COLLECTION)]
-        self._found = {record.id: Found.of(record) for record in records if not is_transform(record)}
+        others = [record for record in records if record.path != own.record.path and not is_transform(record)]
+        self._found = {own.key: own, **{record.id: Found.of(record) for record in others}}
         sources = {key: found.content for key, found in self._found.items()}
         self._inputs = Embedding(sources, reads.embedding_from(filter(is_transform, records)).transforms)
         self._patches: dict[str, list[Content]] = {}

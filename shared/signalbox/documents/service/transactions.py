@@ -21,6 +21,7 @@ from signalbox.core.perform import Contended, pause
 from signalbox.core.ports import SERVER_TIME, Change, Conflict, Delete, Must, Ports, Put, Snapshot, Write
 from signalbox.core.problems import OtherBody, TooLarge, Unavailable
 from signalbox.documents.limits import LIMITS
+from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import Content, path_of
 from signalbox.documents.problems import BadTransaction
 from signalbox.documents.requests import PutRequest
@@ -45,6 +46,7 @@ class Transaction:
         self._follow_ups: list[Effect] = []
         self._replaced: dict[str, Found] = {}
         self._headers: Mapping[str, Snapshot] = {}
+        self._attempt = 0
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return a document as it will be if this transaction commits, or None if there is none."""
@@ -91,8 +93,12 @@ class Transaction:
 
     # --- commit ---
 
-    def commit(self, receipt: Put | None) -> None:
-        """Commit the writes and tasks. Raises `Conflict` if a document has changed since, or the receipt exists."""
+    def commit(self, receipt: Put | None, attempt: int = 0) -> None:
+        """Commit the writes and tasks. Raises `Conflict` if a document has changed since, or the receipt exists.
+
+        From the second `attempt` on, counted from 0, the wanted notes of new documents are read.
+        """
+        self._attempt = attempt
         writes = [*self._writes(), *([receipt] if receipt else [])]
         effects = (*self._effects(), *self._follow_ups)
         if writes or effects:
@@ -110,16 +116,18 @@ class Transaction:
     def _inputs(self) -> tuple[Snapshot, ...]:
         """Return the inputs of the links of all puts, read at one instant with the documents that were not read yet.
 
-        A document that is deleted is read only if it may have a history.
+        A document that is deleted is read only if it may have a history, or if its deletion has no event.
         """
         puts = {key: content for key, content in self._contents.items() if content is not None}
         unread = [key for key in self._contents if key not in self._read]
-        own = [path_of(key) for key in unread if key in puts or HISTORY.may_apply(key)]
+        own = [path_of(key) for key in unread if key in puts or HISTORY.may_apply(key) or WRITERS.only_the_kit]
         inputs = [path for content in puts.values() for path in reads.input_paths(content)]
         paths = list(dict.fromkeys([*own, *inputs]))
         records = read_whole(self._ports.store, paths)
         self._read |= {record.id: record for record in records if record.path in own}
-        self._replaced = {key: Found.of(self._read[key]) for key in self._contents if key in self._read}
+        store, again = self._ports.store, self._attempt > 0
+        replaced = (key for key in self._contents if key in self._read)
+        self._replaced = {key: reads.noted(store, Found.of(self._read[key]), again=again) for key in replaced}
         self._headers = self._log_headers()
         return tuple(record for record in records if record.path in inputs)
 
@@ -137,7 +145,7 @@ class Transaction:
             self._follow_ups += put.effects
             return put.writes
         if found is None or found.document is None:
-            return (Delete(path_of(key)),)
+            return (Delete(path_of(key), Must.NOT_EXIST if WRITERS.only_the_kit else None),)
         deleted = deletion(found, header)
         self._follow_ups += deleted.effects
         return deleted.writes
@@ -181,7 +189,7 @@ def run_transaction(
         transaction = kind(ports, name or ports.store.new_id())
         returned = code(transaction)
         try:
-            transaction.commit(_receipt(name, returned, digest) if name else None)
+            transaction.commit(_receipt(name, returned, digest) if name else None, attempt)
         except Conflict:
             pause(ports, attempt)
         except Unavailable:

@@ -13,7 +13,7 @@ written is found by the event of that write, as after any put.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self
 
@@ -33,6 +33,7 @@ from signalbox.documents.machine.copies import (
     nested_to,
     sizes_by_depth,
 )
+from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import (
     Content,
     Document,
@@ -41,6 +42,7 @@ from signalbox.documents.model import (
     content_of,
     document_json,
     path_of,
+    wanted_path,
 )
 from signalbox.history.model import HISTORY, header_path
 from signalbox.transforms.model import TRANSFORMS, transform_from_record, transform_path, valid_transform_name
@@ -50,14 +52,20 @@ from signalbox.transforms.model import TRANSFORMS, transform_from_record, transf
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A document's record as it was read, and the document in it, decoded once. It is None if there is no record."""
+    """A document's record as it was read, and the document in it, decoded once. It is None if there is no record.
+
+    `whole` is false if only the record's metadata was read. `wanted` is true if there is no document, and a note was
+    read that some document embeds its key.
+    """
 
     record: Snapshot
     document: Document | None
+    whole: bool = True
+    wanted: bool = False
 
     @classmethod
-    def of(cls, record: Snapshot) -> Self:
-        return cls(record, Document.from_record(record.data))
+    def of(cls, record: Snapshot, *, whole: bool = True) -> Self:
+        return cls(record, Document.from_record(record.data), whole)
 
     @property
     def key(self) -> str:
@@ -93,6 +101,18 @@ def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
     if len(read) < len(paths):
         raise TooLarge(f"The documents that are read at once take more than {LIMITS.read_bytes_max:,} bytes.")
     return read
+
+
+def noted(store: Store, found: Found, *, again: bool) -> Found:
+    """Return what was read of a document, with its wanted note if the write of a new document needs it.
+
+    Only the kit's own writes need it, if they have no events, and only if they read `again`: the first attempt of a
+    write is guarded, and fails if there is a note.
+    """
+    if found.document is not None or not again or not WRITERS.only_the_kit:
+        return found
+    [note] = store.read(wanted_path(found.key))
+    return replace(found, wanted=note.data is not None)
 
 
 def needs_header(found: Found, content: Content | None) -> bool:
@@ -185,16 +205,18 @@ class DocumentRead:
     content_of: Callable[[Found], Content]
     hops: int = 0
     refuse: bool = True
+    note: bool = False
+    """Whether the first attempt, too, reads the wanted note of a new document."""
 
     @property
     def path(self) -> str:
         return path_of(self.key)
 
-    def load(self, store: Store, attempt: int) -> Loaded:  # noqa: ARG002  each attempt reads the same
+    def load(self, store: Store, attempt: int) -> Loaded:
         """Return the document and the inputs. Raises a `Problem` if the content cannot be embedded."""
         others = [path for path in self.input_paths if path != self.path]
         record, *inputs = store.read_some([self.path], others, LIMITS.read_bytes_max)
-        own = Found.of(record)
+        own = noted(store, Found.of(record), again=self.note or attempt > 0)
         header = log_header(store, own, self.content_of(own)) if HISTORY.rules else None
         if len(inputs) == len(others):
             if len(others) < len(self.input_paths):  # it links to itself

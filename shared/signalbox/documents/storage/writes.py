@@ -4,10 +4,14 @@ All operations that write documents make their writes here. Each write is guarde
 the catalogue declares a history, the new versions are writes of the same commit. If the document is so large that the
 event of the write may not arrive, the commit contains a task that does what the event would call for (`follow_up`). The
 task may run in addition to the event.
+
+If only the kit writes documents, writes have no events. The commit contains the tasks that the event would cause, and
+for a new document the guard that no document wants it: then the write is lost, and the next attempt reads the note.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from signalbox.core import outbox
@@ -16,10 +20,13 @@ from signalbox.core.identity import AUTHOR
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.ports import Conflict, Delete, Must, Outcome, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.record_values import map_bytes
 from signalbox.core.times import microseconds
 from signalbox.documents import model
+from signalbox.documents.machine import reactions
 from signalbox.documents.machine.links import bare, link_fields, link_keys
-from signalbox.documents.model import RESERVED, Author, Content, StoredDocument, document_json
+from signalbox.documents.machine.reactions import WRITERS
+from signalbox.documents.model import RESERVED, Author, Content, Document, StoredDocument, document_json, wanted_path
 from signalbox.documents.storage.reads import Found
 from signalbox.history import machine as history
 from signalbox.history import model as history_model
@@ -31,8 +38,9 @@ from signalbox.history.model import HISTORY, Action, HistoryRule, Mark
 class DocumentWrite:
     """A guarded write, the content that it stores, and the document as callers see it after the commit.
 
-    `versions` are written in the same commit, `effects` are committed with it. There are no effects unless the write's
-    event is so large that it may not arrive, or a history is to be shortened.
+    `versions` are written in the same commit, `effects` are committed with it. `guards` write nothing. There are no
+    effects unless the write has no event, or one that is so large that it may not arrive, or a history is to be
+    shortened.
     """
 
     write: Put
@@ -40,11 +48,12 @@ class DocumentWrite:
     stored: StoredDocument
     effects: tuple[Effect, ...] = ()
     versions: tuple[Write, ...] = ()
+    guards: tuple[Write, ...] = ()
 
     @property
     def writes(self) -> tuple[Write, ...]:
         """All writes, the document first."""
-        return (self.write, *self.versions)
+        return (self.write, *self.versions, *self.guards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ def put_write(
 
     `header` is that of the document's log, if the write needs it (`reads.needs_header`).
     """
-    linked = model.linked_after_put(before.document)
+    linked = model.linked_after_put(before.document) or before.wanted
     return document_write(before, embedded, "put", linked=linked, action=action, header=header)
 
 
@@ -90,9 +99,10 @@ def document_write(
         after = replace(after, history=recorded.mark)
     record = after.to_record(link_keys(content), link_fields(content))
     stored = StoredDocument(document_json(before.key, content), etag, created=document is None)
-    effects = (*follow_up(read, record), *history.compaction_task(before.key, recorded))
+    effects = (*_link_tasks(before, after, record), *history.compaction_task(before.key, recorded))
     write = Put(read.path, record, read.guard)
-    return DocumentWrite(write, content, stored, effects, version_writes(before.key, recorded, header))
+    versions = version_writes(before.key, recorded, header)
+    return DocumentWrite(write, content, stored, effects, versions, _unwanted(before))
 
 
 def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
@@ -102,14 +112,26 @@ def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
     """
     write = Delete(before.record.path, before.record.guard)
     rule = HISTORY.rule_of(before.key, before.content)
+    tasks = _link_tasks(before, None, None)
     if rule is None:
-        return Deletion((write,), follow_up(before.record, None))
+        return Deletion((write, *_end_of_log(before)), tasks)
     recorded = _recorded(before, None, "delete", rule, header)
     assert recorded.mark, "a deletion is a version"
     kept = recorded.mark.in_header().to_record()
     last = () if header else (Put(history_model.header_path(before.key), kept),)
     writes = (write, *version_writes(before.key, recorded, header), *last)
-    return Deletion(writes, (*follow_up(before.record, None), *history.compaction_task(before.key, recorded)))
+    return Deletion(writes, (*tasks, *history.compaction_task(before.key, recorded)))
+
+
+def _end_of_log(before: Found) -> tuple[Write, ...]:
+    """Return the writes that note a deletion in a log that is no longer kept. Otherwise its event notes it."""
+    mark = before.document.history if before.document else None
+    if mark is None or not WRITERS.only_the_kit:
+        return ()
+    recorded = history.ended_elsewhere(mark)
+    assert recorded.mark, "the log continues from its mark"
+    header = Put(history_model.header_path(before.key), recorded.mark.in_header().to_record())
+    return (*version_writes(before.key, recorded), header)
 
 
 def _recorded(
@@ -137,6 +159,33 @@ def version_writes(key: str, recorded: Recorded, header: Snapshot | None = None)
     return tuple(writes)
 
 
+def _link_tasks(before: Found, after: Document | None, record: Mapping[str, Any] | None) -> tuple[Effect, ...]:
+    """Return the tasks of a write that leaves `after`, stored as `record`, or of a deletion."""
+    if not WRITERS.only_the_kit:
+        return follow_up(before.record, record)
+    return own_tasks(before, after, record)
+
+
+def own_tasks(before: Found, after: Document | None, record: Mapping[str, Any] | None) -> tuple[Effect, ...]:
+    """Return the tasks that carry out what a write calls for, if it has no event."""
+    reaction = reactions.react_to_own_write(before.document, after, whole=before.whole)
+    return reactions.reaction_tasks(_event_id(before.record, record), before.key, reaction)
+
+
+def _unwanted(before: Found) -> tuple[Write, ...]:
+    """Return the guard that no document wants a new one. Without it, the event of the new document looks."""
+    if before.document is not None or before.wanted or not WRITERS.only_the_kit:
+        return ()
+    return (Delete(wanted_path(before.key), Must.NOT_EXIST),)
+
+
+def _event_id(before: Snapshot, after: Mapping[str, Any] | None) -> str:
+    """Return an id of the write that leaves `after`, or of a deletion. No other write of any document has it."""
+    version = "deleted" if after is None else after[RESERVED]["version"]
+    replaced = "" if before.update_time is None else microseconds(before.update_time)
+    return name_of("follow up", before.path, replaced, version)
+
+
 def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect, ...]:
     """Return the tasks of the write that leaves `after`, or of a deletion. A small document needs none.
 
@@ -144,25 +193,64 @@ def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect
     """
     if not model.is_large(before.data) and not model.is_large(after):
         return ()
-    version = "deleted" if after is None else after[RESERVED]["version"]
-    replaced = "" if before.update_time is None else microseconds(before.update_time)
-    event_id = name_of("follow up", before.path, replaced, version)
+    event_id = _event_id(before, after)
     payload = {"event": event_id, "work": {"written": before.id}}
     return (Effect(name_of("links", event_id), LINKS_QUEUE, LINK_REFRESH, "written", payload),)
+
+
+GROUP_MAX = 100
+"""Documents that are written in one commit: their tasks fit into one outbox record."""
+
+GROUP_BYTES_MAX = 1_000_000
+"""The bytes of the documents that are written in one commit, or of one document if it is larger."""
 
 
 def write_each(ports: Ports, made: Sequence[DocumentWrite]) -> tuple[Outcome, ...]:
     """Write each document on its own, and return the outcomes in order.
 
-    A document with versions or effects takes a commit, all others take one call together.
+    Documents without versions, effects and guards take one call together. Each other document takes a commit. If only
+    the kit writes documents, most have effects or guards: then they are committed in groups.
     """
     together = [each.write for each in made if not _has_more(each)]
     outcomes = iter(ports.store.write_each(together) if together else ())
-    return tuple(_committed(ports, each) if _has_more(each) else next(outcomes) for each in made)
+    rest = [each for each in made if _has_more(each)]
+    groups = _groups(rest) if WRITERS.only_the_kit else ([each] for each in rest)
+    committed = iter([outcome for group in groups for outcome in _committed_group(ports, group)])
+    return tuple(next(committed) if _has_more(each) else next(outcomes) for each in made)
 
 
 def _has_more(made: DocumentWrite) -> bool:
-    return bool(made.effects or made.versions)
+    return bool(made.effects or made.versions or made.guards)
+
+
+def _groups(made: Sequence[DocumentWrite]) -> Iterator[list[DocumentWrite]]:
+    """Iterate over groups of writes that one commit may contain."""
+    group: list[DocumentWrite] = []
+    total = 0
+    for each in made:
+        size_bytes = map_bytes(each.write.data)
+        if group and (len(group) == GROUP_MAX or total + size_bytes > GROUP_BYTES_MAX):
+            yield group
+            group, total = [], 0
+        group.append(each)
+        total += size_bytes
+    if group:
+        yield group
+
+
+def _committed_group(ports: Ports, group: Sequence[DocumentWrite]) -> list[Outcome]:
+    """Commit some documents together or, if that fails for one of them, each on its own."""
+    if len(group) == 1:
+        return [_committed(ports, group[0])]
+    writes = [write for each in group for write in each.writes]
+    try:
+        results = outbox.commit(ports, writes, [effect for each in group for effect in each.effects]).results
+    except (Conflict, Problem):
+        return [_committed(ports, each) for each in group]
+    except Unavailable as error:
+        return [error for _ in group]
+    firsts = accumulate((len(each.writes) for each in group[:-1]), initial=0)
+    return [results[first] for first in firsts]
 
 
 def _committed(ports: Ports, made: DocumentWrite) -> Outcome:

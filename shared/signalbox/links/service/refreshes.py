@@ -31,16 +31,24 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import is_full
 from signalbox.core.record_values import map_bytes
 from signalbox.documents import model as documents
-from signalbox.documents.machine import links
+from signalbox.documents.machine import links, reactions
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import COLLECTION, Content, Document, contents_of, digest_of, hops_of, path_of
+from signalbox.documents.model import (
+    COLLECTION,
+    Content,
+    Document,
+    contents_of,
+    digest_of,
+    hops_of,
+    path_of,
+    wanted_path,
+)
 from signalbox.documents.storage import reads
 from signalbox.documents.storage.reads import DocumentRead, Found, Loaded
 from signalbox.documents.storage.writes import DocumentWrite, document_write, write_each
 from signalbox.history import service as history
 from signalbox.links import machine, storage
 from signalbox.links.limits import LIMITS
-from signalbox.links.model import wanted_path
 
 Landed = set[tuple[str, datetime | None]]
 """Paths of writes, and the times of their commits."""
@@ -271,9 +279,9 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
     if event.partial:
         [snapshot] = ports.store.read(path_of(event.key))
         after = Document.from_record(snapshot.data)
-        reaction = machine.react_to_unknown(after)
+        reaction = reactions.react_to_unknown(after)
     else:
-        reaction = machine.react(before, after)
+        reaction = reactions.react(before, after)
     if reaction.normalize:
         normalize_or_report(ports, event.key, hops=0)
     can_be_linked = valid_key(event.key)  # another client may have used a key that no link can have
@@ -283,7 +291,24 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
     else:
         read = ports.store.read(*notes) if notes else ()
     if (reaction.start_fan_out and can_be_linked) or storage.has_wanted_note(read):
-        ports.queue.create([machine.page_task(event.id, event.key)])
+        ports.queue.create([reactions.page_task(event.id, event.key)])
+
+
+def verify_written(ports: Ports, event_id: str, key: str, targets: Sequence[str]) -> None:
+    """Compare copies that a put changed, those of `targets`, with their targets now; for a put that has no event.
+
+    The document is compared as it is now: a later write that changed a copy has a task of its own. If another client
+    has written it since, it is normalized.
+    """
+    document = Document.from_record(ports.store.read(path_of(key))[0].data)
+    if document is None:
+        return
+    if not document.stamp_matches:
+        normalize_or_report(ports, key, hops=0)
+        return
+    embedded = set(links.link_keys(document.content))
+    if compared := [target for target in targets if target in embedded]:
+        verify_copies(ports, event_id, key, document, compared)
 
 
 def verify_copies(
@@ -322,7 +347,7 @@ def refresh_page(ports: Ports, event_id: str, key: str, cursor: str, limit: int 
     page = ports.store.query(query)
     if is_full(query, page):
         copies = storage.next_limit(page)
-        ports.queue.create([machine.page_task(event_id, key, page[-1].id, copies)])
+        ports.queue.create([reactions.page_task(event_id, key, page[-1].id, copies)])
     for first in range(0, len(page), LIMITS.group_copies_max):
         group = page[first : first + LIMITS.group_copies_max]
         inputs = storage.mark_linked(ports, [key], transform_paths_in(group, [key]))

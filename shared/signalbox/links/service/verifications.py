@@ -32,7 +32,7 @@ from signalbox.core.queries import Order
 from signalbox.core.reads import is_full, snapshot_bytes
 from signalbox.documents import model as documents
 from signalbox.documents.machine import links
-from signalbox.documents.model import COLLECTION, Document, contents_of, hops_of, path_of
+from signalbox.documents.model import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
 from signalbox.documents.storage import reads
 from signalbox.links import machine, storage
 from signalbox.links.limits import LIMITS
@@ -43,7 +43,6 @@ from signalbox.links.model import (
     Verification,
     run_of,
     verification_path,
-    wanted_path,
 )
 from signalbox.links.service import refreshes
 

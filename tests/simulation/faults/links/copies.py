@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from signalbox.core import keys as core_keys
@@ -17,15 +16,15 @@ from signalbox.documents import model
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import copies, links
 from signalbox.documents.machine.copies import Embedding, fits_with_any_marks
+from signalbox.documents.machine.reactions import Reaction, page_task
 from signalbox.documents.model import Content, Document, Size, path_of, size_of
 from signalbox.documents.storage import reads
-from signalbox.links import machine, storage
+from signalbox.links import storage
 from signalbox.links.service import refreshes
 from signalbox.testing.limits import replaced
 from tests.simulation.faults.fault import Fault
-from tests.simulation.faults.links.planting import in_links
+from tests.simulation.faults.links.planting import in_links, in_world
 from tests.simulation.faults.points import Replacements, original, planted
-from tests.simulation.worlds.links import world as links_world
 from tests.simulation.worlds.links.kinds import (
     CHAIN,
     CROWDED,
@@ -98,7 +97,7 @@ is_linked = original("links._is_linked")
 def _refresh_page_without_mark(ports: Ports, event_id: str, key: str, cursor: str, _limit: int = 0) -> None:
     found = ports.store.query(storage.linking_documents(key, cursor, PAGE_COPIES))
     if len(found) == PAGE_COPIES:
-        ports.queue.create([machine.page_task(event_id, key, found[-1].id)])
+        ports.queue.create([page_task(event_id, key, found[-1].id)])
     if found:
         inputs = ports.store.read(path_of(key), *refreshes.transform_paths_in(found, [key]))
         refreshes.refresh(ports, key, found, inputs)
@@ -214,12 +213,12 @@ FAULTS = (
         "link-1",
         "reading the inputs again after nothing was written",
         _check_again_only_after_writing,
-        partial(links_world.run, kinds=NARROW),
+        in_world(NARROW),
     ),
     in_links(
         "link-2",
         "verifying changed copies, not only new links",
-        "links._changed_copies",
+        "documents._changed_copies",
         _verify_gained_links_only,
     ),
     in_links("link-3", "marking a target before it is read", "links.mark_linked", _mark_after_reading, WIDE),
@@ -238,12 +237,12 @@ FAULTS = (
         lambda one: bool(one and one.linked),
         FOREIGN,
     ),
-    in_links("link-5", "reacting to an event without data", "links.react_to_unknown", lambda _: machine.Reaction()),
+    in_links("link-5", "reacting to an event without data", "documents.react_to_unknown", lambda _: Reaction()),
     in_links("link-5", "the retry of an event", "links.fan_out", _acknowledge_always),
     in_links(
         "link-6",
         "the event in a task's name",
-        "links.link_task_name",
+        "documents.link_task_name",
         lambda _, work: name_of("links", *sorted(work.items())),
     ),
     in_links("link-6", "the time in a version", "documents.stamped", _count_versions),
@@ -256,12 +255,12 @@ FAULTS = (
         _retry_permanent_errors,
         CROWDED,
     ),
-    Fault("link-10", "choosing by contents, not by hops", _choose_by_hops, partial(links_world.run, kinds=CHAIN)),
+    Fault("link-10", "choosing by contents, not by hops", _choose_by_hops, in_world(CHAIN)),
     in_links("link-10", "an end to the copies in a copy", "documents.cut", _cut_for_room_alone, CHAIN),
     Fault(
         "link-9",
         "keys that a query can name",
         _keys_as_long_as_ids,
-        partial(links_world.run, kinds=LENGTHY),
+        in_world(LENGTHY),
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from signalbox.core.ports import Ports
@@ -15,9 +14,8 @@ from signalbox.documents.storage import writes
 from signalbox.documents.storage.reads import Found, etag_of
 from signalbox.documents.storage.writes import DocumentWrite
 from tests.simulation.faults.fault import Fault
-from tests.simulation.faults.links.planting import in_links
+from tests.simulation.faults.links.planting import in_links, in_world
 from tests.simulation.faults.points import Replacements, original
-from tests.simulation.worlds.links import world as links_world
 from tests.simulation.worlds.links.kinds import FOREIGN, VERSATILE
 
 
@@ -98,7 +96,7 @@ FAULTS = (
         "bulk-1",
         "embedding what is stored, not what the call brings",
         _embed_what_the_call_brings,
-        partial(links_world.run, kinds=VERSATILE),
+        in_world(VERSATILE),
     ),
     in_links(
         "bulk-2",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -18,9 +17,8 @@ from signalbox.links import machine, storage
 from signalbox.links.service import refreshes
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.copies import differs
-from tests.simulation.faults.links.planting import in_links
+from tests.simulation.faults.links.planting import in_links, in_world
 from tests.simulation.faults.points import Replacements, always, original
-from tests.simulation.worlds.links import world as links_world
 from tests.simulation.worlds.links.kinds import (
     FIELDS,
     LOOSE,
@@ -99,7 +97,7 @@ FAULTS = (
         "transform-2",
         "documents of a walk that are also its inputs",
         always(("links._read_both", _read_both_once), ("links._count_attempt", lambda *_: None)),
-        partial(links_world.run, kinds=MUTUAL),
+        in_world(MUTUAL),
     ),
     in_links(
         "link-3",
@@ -122,6 +120,6 @@ FAULTS = (
         "transform-3",
         "an end to growth round a cycle",
         _transform_at_any_hop,
-        partial(links_world.run, kinds=ROUND),
+        in_world(ROUND),
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from signalbox.core import perform
@@ -15,9 +14,8 @@ from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.service import patches
 from signalbox.documents.storage.writes import DocumentWrite
 from tests.simulation.faults.fault import Fault
-from tests.simulation.faults.links.planting import in_links
+from tests.simulation.faults.links.planting import in_links, in_world
 from tests.simulation.faults.points import Replacements, original
-from tests.simulation.worlds.links import world as links_world
 from tests.simulation.worlds.links.kinds import WRITES_BACK
 
 
@@ -67,9 +65,9 @@ def _sources_as_they_were() -> Replacements:
     read: list[Any] = []
     plan = patches._Plan.__init__
 
-    def noting(self: Any, request: Any, snapshots: Any) -> None:
+    def noting(self: Any, *loaded: Any) -> None:
         read.append({})
-        plan(self, request, snapshots)
+        plan(self, *loaded)
         read.append(self._inputs.sources)
 
     return [
@@ -92,6 +90,6 @@ FAULTS = (
         "write-back-3",
         "embedding what is written with it",
         _sources_as_they_were,
-        partial(links_world.run, kinds=WRITES_BACK),
+        in_world(WRITES_BACK),
     ),
 )

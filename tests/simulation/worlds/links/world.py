@@ -15,11 +15,14 @@ from random import Random
 
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.names import ANYONE, KIT
+from signalbox.core.names import WRITERS as CHOICES
 from signalbox.core.ports import DocumentEvent, Query, Snapshot
 from signalbox.core.record_values import map_bytes
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
+from signalbox.documents.machine.reactions import WRITERS
 from signalbox.links import tasks
-from signalbox.links.service import refreshes
+from signalbox.links.service import refreshes, verifications
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
@@ -42,9 +45,19 @@ from tests.simulation.worlds.links.kinds import (
 OPERATIONS_MAX = 7
 
 
-def run(seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS) -> None:
-    """Run one seed until nothing is left to do. Raises `Violation` when a property does not hold."""
-    LinksWorld(seed, trace, kinds).run()
+def run(
+    seed: int, trace: Callable[[str], None] | None = None, kinds: Kinds = KINDS, writers: str | None = None
+) -> None:
+    """Run one seed until nothing is left to do. Raises `Violation` when a property does not hold.
+
+    `writers` is who writes documents, by the catalogue; by default the seed decides.
+    """
+    LinksWorld(seed, trace, kinds, writers or drawn_writers(seed)).run()
+
+
+def drawn_writers(seed: int) -> str:
+    """Return who writes documents in the world of a seed. No other choice of the seed depends on it."""
+    return Random(f"{seed}-writers").choice(CHOICES)
 
 
 def _is_too_large(event: DocumentEvent) -> bool:
@@ -55,12 +68,13 @@ def _is_too_large(event: DocumentEvent) -> bool:
 class LinksWorld:
     """A few keys, a few contents (so that earlier contents recur), users who put, delete and write past the kit."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds) -> None:
+    def __init__(self, seed: int, trace: Callable[[str], None] | None, kinds: Kinds, writers: str = ANYONE) -> None:
+        self.writers = writers
         self.kind = Random(seed).choice(kinds)
         self.world = World(seed, replace(UNLUCKY) if self.kind.unlucky else FaultRates(), trace)
         self.keys = self.kind.names
         self.document_bytes = SMALL_DOCUMENT_BYTES if self.kind.crowded else 1_000_000
-        self.world.events.handler = refreshes.fan_out
+        self.world.events.handler = refreshes.fan_out if writers == ANYONE else None
         self.world.events.too_large = _is_too_large if self.kind.large else None
         self.world.sweeper = outbox.sweep
         self.world.task_handlers["link_refresh"] = lambda ports, effect: tasks.run_link_task(
@@ -71,22 +85,39 @@ class LinksWorld:
         self.users = Users(self.world, self.kind, self.checks)
 
     def run(self) -> None:
-        with replaced(
-            page_copies_max=PAGE_COPIES,
-            walk_documents_max=len(self.keys) if self.kind.round else PAGE_COPIES,
-            hops_max=HOPS_MAX,
-            link_levels_max=LINK_LEVELS_MAX,
-            document_bytes_max=self.document_bytes,
-            index_entries_max=FEW_INDEX_ENTRIES if self.kind.indexed else DOCUMENTS_LIMITS.index_entries_max,
-            event_record_bytes_max=EVENT_RECORD_BYTES if self.kind.large else DOCUMENTS_LIMITS.event_record_bytes_max,
-            read_bytes_max=DIVIDED_BYTES if self.kind.divided else CORE_LIMITS.read_bytes_max,
+        with (
+            WRITERS.replaced(self.writers),
+            replaced(
+                page_copies_max=PAGE_COPIES,
+                walk_documents_max=len(self.keys) if self.kind.round else PAGE_COPIES,
+                hops_max=HOPS_MAX,
+                link_levels_max=LINK_LEVELS_MAX,
+                document_bytes_max=self.document_bytes,
+                index_entries_max=FEW_INDEX_ENTRIES if self.kind.indexed else DOCUMENTS_LIMITS.index_entries_max,
+                event_record_bytes_max=EVENT_RECORD_BYTES
+                if self.kind.large
+                else DOCUMENTS_LIMITS.event_record_bytes_max,
+                read_bytes_max=DIVIDED_BYTES if self.kind.divided else CORE_LIMITS.read_bytes_max,
+            ),
         ):
             random = self.world.random
             if (self.kind.narrow and not self.kind.same) or random.random() < 0.5:
                 self._settle_first()
             self.world.run([self.users.act for _ in range(random.randint(2, operations_max(OPERATIONS_MAX)))])
             self._let_the_sweeper_finish()
+            if self.kind.foreign and self.writers == KIT:
+                self._verify_foreign_writes()
             self._check_rest()
+
+    def _verify_foreign_writes(self) -> None:
+        """Verify all documents, without faults: only that finds the writes of other clients, which have no events."""
+        self.world.handlers["link_verify"] = tasks.verify
+        with self._no_misfortune():
+            self.world.start("verify", self._ask_for_verification)
+            self.world.run()
+
+    def _ask_for_verification(self) -> None:
+        verifications.begin(self.world.ports, "tonight")
 
     def _let_the_sweeper_finish(self) -> None:
         """Run the sweeper until the outbox is empty: a process that crashed may have left records in it."""
