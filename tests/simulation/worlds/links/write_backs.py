@@ -89,19 +89,14 @@ class WriteBacks:
 
     @staticmethod
     def _check_shown(patch: Content, before: Content, written: Content) -> None:
-        """Check that the written document shows the edits of its copies, unless two edit one source differently."""
-        texts: dict[str, set[str]] = {}
-        for source, text in _edits_of_sources(before, patch):
-            texts.setdefault(source, set()).add(text)
-        if any(len(several) > 1 for several in texts.values()):
-            return
+        """Check that the written document shows the edits of its copies: what changed what the document showed."""
         edits: list[CopyEdit] = []
         patches.patched(before, patch, Null.IS_A_VALUE, edits.append)
         for edit in edits:
             now = written
             for step in edit.at:
                 now = now[step]  # type: ignore[index]  # the path leads through maps and lists
-            if patches.would_change(now, edit.patch, Null.IS_A_VALUE):
+            if patches.would_change(now, _changing(edit.copy, edit.patch), Null.IS_A_VALUE):
                 raise Violation(f"an edit {edit.patch} of a copy was answered by {written}")
 
 
@@ -115,14 +110,15 @@ def _copies_in(shown: Content, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]
                 yield from _copies_in(copy, (name,))
 
 
-def _edits_of_sources(shown: Any, patch: Content) -> Iterator[tuple[str, str]]:
-    """Iterate over the sources of the copies that a patch edits, each with the text that its copy is to show."""
-    for name, edit in patch.items():
-        copy = shown.get(name) if isinstance(shown, dict) else None
-        if isinstance(edit, dict) and isinstance(copy, dict):
-            if "n" in edit and "key" in copy:
-                yield copy["key"], edit["n"]
-            yield from _edits_of_sources(copy, edit)
+def _changing(shown: Any, patch: Content) -> Content:
+    """Return the part of a patch that changes what was shown."""
+    held = shown if isinstance(shown, dict) else {}
+    parts = {
+        name: _changing(held.get(name), edit) if isinstance(edit, dict) else edit
+        for name, edit in patch.items()
+        if held.get(name) != edit
+    }
+    return {name: part for name, part in parts.items() if part != {}}
 
 
 def _edit_at(at: tuple[str, ...], letter: str) -> Content:
