@@ -65,6 +65,7 @@ def read(
             schedules=MappingProxyType({each.name: each for each in _schedules(state, local_every_seconds)}),
             indexes=MappingProxyType({index.name: index for index in map(_index, state.of(INDEX))}),
             history=MappingProxyType({each.name: each for each in _histories(state)}),
+            document_writers=state.environment["SIGNALBOX_DOCUMENT_WRITERS"],
         ),
         MappingProxyType(
             {name: _service(each)["environment_variables"] for name, each in state.functions.items()}

@@ -66,7 +66,8 @@ def settings_of(applied: AppliedState) -> Settings:
 def written(catalogue: Catalogue) -> str:
     """Write a catalogue so that it can be loaded: as JSON, which is YAML."""
     sections = {kind: {name: _entry(each) for name, each in getattr(catalogue, kind).items()} for kind in SECTIONS}
-    return json.dumps(sections, default=str, indent=1)
+    documents = {"written_by": catalogue.document_writers}
+    return json.dumps({**sections, "documents": documents}, default=str, indent=1)
 
 
 def _entry(entry: Any) -> dict[str, Any]:

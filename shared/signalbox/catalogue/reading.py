@@ -33,7 +33,7 @@ from signalbox.catalogue.entries import (
     refuse,
     url_segment,
 )
-from signalbox.core.names import CALL_OBJECT, TASKS_QUEUE
+from signalbox.core.names import ANYONE, CALL_OBJECT, KIT, LINK_FAN_OUT, TASKS_QUEUE, WRITERS
 from signalbox.history.model import HistoryRule
 
 __all__ = [
@@ -75,6 +75,8 @@ class Catalogue:
     schedules: Mapping[str, Schedule]
     indexes: Mapping[str, Index]
     history: Mapping[str, History] = field(default_factory=dict)
+    document_writers: str = ANYONE
+    """Who writes documents: anyone, or only the kit; then the function of their events is not among the functions."""
 
     def __post_init__(self) -> None:
         for function in self.functions.values():
@@ -258,8 +260,11 @@ def load(path: Path = CATALOGUE) -> Catalogue:
 def parse(content: object, root: Path) -> Catalogue:
     """Check a catalogue's content; `root` is the folder that functions' folders are relative to."""
     sections = _mapping("the catalogue", content)
-    known = {"functions", "queues", "triggers", "schedules", "indexes", "history"}
+    known = {"functions", "queues", "triggers", "schedules", "indexes", "history", "documents"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
+    writers = _document_writers(sections)
+    if writers == KIT:
+        sections = _without_events_of_documents(sections)
     functions = {}
     for name, entry in _entries(sections, "functions"):
         folder = root / str(entry.pop("folder", f"functions/{name}"))
@@ -272,7 +277,30 @@ def parse(content: object, root: Path) -> Catalogue:
         schedules=_section(sections, "schedules", Schedule),
         indexes=_section(sections, "indexes", Index),
         history=_section(sections, "history", History),
+        document_writers=writers,
     )
+
+
+def _document_writers(sections: Mapping[str, Any]) -> str:
+    """Return who writes documents, by the section `documents`."""
+    declared = _mapping("documents", sections.get("documents") or {})
+    refuse(
+        bool(declared.keys() - {"written_by"}), f"documents: unknown keys {sorted(declared.keys() - {'written_by'})}"
+    )
+    writers = declared.get("written_by", ANYONE)
+    refuse(writers not in WRITERS, f"documents: written_by is {writers!r}; choose from {', '.join(WRITERS)}")
+    return str(writers)
+
+
+def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the sections without the function that handles the events of documents, and without its trigger."""
+    functions, triggers = (_mapping(kind, sections.get(kind) or {}) for kind in ("functions", "triggers"))
+    called = {name: each.get("function") for name, each in triggers.items() if isinstance(each, dict)}
+    return {
+        **sections,
+        "functions": {name: each for name, each in functions.items() if name != LINK_FAN_OUT},
+        "triggers": {name: each for name, each in triggers.items() if called.get(name) != LINK_FAN_OUT},
+    }
 
 
 Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index, History)

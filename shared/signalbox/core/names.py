@@ -21,6 +21,10 @@ LINK_VERIFY = "link_verify"
 SEMAPHORE_ADMIT = "semaphore_admit"
 STANDING_FOLD = "standing_fold"
 
+# Functions of the kit that events call
+LINK_FAN_OUT = "link_fan_out"
+"""Handles the events of documents. It is not deployed if only the kit writes documents."""
+
 # Internal tasks of users' functions
 CALL_OBJECT = "call_object"
 """Calls a method of an object: a continuation or an effect of a transaction. A function with objects has it."""

@@ -107,6 +107,7 @@ class FunctionTable:
         origins, opened = self._catalogue.origins, {**self._catalogue.open_functions, **self._open}
         history = json.dumps([rule.to_json() for rule in self._catalogue.history_rules])
         chosen = replace(settings.settings(), origins=origins, history=history, tokens_unsigned=True)
+        chosen = replace(chosen, document_writers=self._catalogue.document_writers)
         classes, flows = self._catalogue.object_classes, self._catalogue.flow_functions
         tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})
         chosen = replace(chosen, object_classes=classes, flow_functions=flows, task_functions=tasks)

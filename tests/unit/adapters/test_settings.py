@@ -86,6 +86,7 @@ def test_every_setting_has_its_variable() -> None:
         {"checkout": "shop"},
         0,
         '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
+        "kit",
     )
 
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from signalbox.catalogue.cron import cron_error
-from signalbox.catalogue.reading import CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
+from signalbox.catalogue.reading import CATALOGUE, CatalogueError, Queue, Schedule, Trigger, load, parse, url_segment
+from signalbox.core.names import LINK_FAN_OUT
 from signalbox.core.queries import Index, IndexField
 from signalbox.history.model import HistoryRule
 from signalbox_infra.deployments import deployments_of
@@ -73,6 +74,15 @@ def test_a_catalogue_is_read_as_written(root: Path) -> None:
         ),
     )
     assert catalogue.history_rules == (HistoryRule(type="Bill"), HistoryRule(prefix="t-", days_max=7))
+
+
+def test_a_catalogue_whose_documents_only_the_kit_writes_has_no_function_for_their_events() -> None:
+    named = load()
+    text = CATALOGUE.read_text("utf-8") + "\ndocuments: {written_by: kit}\n"
+    kit = parse(yaml.safe_load(text), named.root)
+    assert (named.document_writers, kit.document_writers) == ("anyone", "kit")
+    assert named.functions.keys() - kit.functions.keys() == {LINK_FAN_OUT}
+    assert named.triggers.keys() - kit.triggers.keys() == {"documents"}
 
 
 def test_the_kits_own_catalogue_is_sound_and_no_two_functions_share_an_address() -> None:
@@ -377,6 +387,8 @@ def index(**changes: Any) -> dict[str, Any]:
         (index(fields=["a[]", "b[]"]), r"indexes\.by-city: an index has one field with \[\]"),
         (index(fields=["a", "-b[]"]), r"indexes\.by-city: fields is '-b\[\]'"),
         (index(collection="a/b"), r"indexes\.by-city: collection is the last name"),
+        (content(documents={"written_by": "me"}), r"documents: written_by is 'me'; choose from anyone, kit"),
+        (content(documents={"writers": "kit"}), r"documents: unknown keys \['writers'\]"),
         (kept(), r"history\.things: a history must have exactly one of keys, prefix and type"),
         (kept(prefix="a", type="B"), r"history\.things: a history must have exactly one of keys, prefix and type"),
         (kept(keys="a"), r"history\.things: keys must be a list of names"),

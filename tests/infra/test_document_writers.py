@@ -1,0 +1,61 @@
+"""A catalogue that says that only the kit writes documents: their events call nothing, and users' own triggers stay."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signalbox.adapters.settings import from_environment
+from signalbox.catalogue.reading import load
+from signalbox.core.names import KIT, LINK_FAN_OUT
+from signalbox_infra import applied_state
+from signalbox_infra.local.stack_from_state import settings_of, written
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.workspace import Resource, Workspace
+
+pytestmark = pytest.mark.slow
+
+FUNCTION = "google_cloudfunctions2_function"
+
+
+def of_the_kit(catalogue: dict[str, Any]) -> None:
+    catalogue["documents"] = {"written_by": KIT}
+
+
+@pytest.fixture(scope="module")
+def applied(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    made = Workspace(tmp_path_factory.mktemp("kit"), google, zips)
+    made.edit_catalogue(of_the_kit)
+    made.initialise()
+    made.apply()
+    return made
+
+
+@pytest.fixture(scope="module")
+def resources(applied: Workspace) -> Mapping[str, Resource]:
+    return applied.resources()
+
+
+def test_no_function_has_a_trigger_of_documents(resources: Mapping[str, Resource]) -> None:
+    functions = [each.values for each in resources.values() if each.kind == FUNCTION]
+    triggered = {each["build_config"][0]["entry_point"] for each in functions if each["event_trigger"]}
+    assert triggered == {"standing_count"}
+    assert len(functions) == len(load().functions) - 1
+
+
+def test_the_function_of_their_events_has_no_account(resources: Mapping[str, Resource]) -> None:
+    assert not [address for address in resources if LINK_FAN_OUT in address or "link-fan-out" in address]
+
+
+def test_every_function_knows_it_and_the_local_stack_of_this_state_too(applied: Workspace, tmp_path: Path) -> None:
+    folders = {name: function.folder for name, function in load().functions.items()}
+    found = applied_state.read(json.loads(json.dumps(applied.shown())), folders, load().root)
+    assert {from_environment(each).document_writers for each in found.environments.values()} == {KIT}
+    assert (found.catalogue.document_writers, settings_of(found).document_writers) == (KIT, KIT)
+    assert json.loads(written(found.catalogue))["documents"] == {"written_by": KIT}
+
+
+def test_a_second_apply_changes_nothing(applied: Workspace) -> None:
+    assert not applied.differs()
