@@ -124,6 +124,9 @@ check: $(READY) ## Lint, check formatting and types, and find machine paths and 
 docs: $(READY) ## Write the tables in docs/ that are made from openapi.yaml and from the code
 	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.generated_pages
 
+catalogue: $(READY) ## Show the whole catalogue, with what follows from the code, and write infra/catalogue.lock.yaml
+	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.catalogue_lock
+
 package: $(READY) ## Build dist/NAME.zip of each function, byte-identical on every machine
 	@$(PYTHON_IN_VENV) -m signalbox_infra.packaging
 

@@ -5,7 +5,7 @@ data "google_project" "this" {
 }
 
 locals {
-  catalogue = yamldecode(file("${path.module}/catalogue.yaml"))
+  catalogue = yamldecode(file("${path.module}/catalogue.lock.yaml")) # `make catalogue` and every deployment write it
   queues    = local.catalogue.queues
   schedules = local.catalogue.schedules
   indexes   = lookup(local.catalogue, "indexes", null) == null ? {} : local.catalogue.indexes

@@ -2,6 +2,7 @@ locals {
   # A schedule of a task has the function `tasks` enqueue it, once for each scheduled time, so that it is retried as any task.
   scheduled = { for name, schedule in local.schedules : name => {
     cron     = schedule.cron
+    zone     = lookup(schedule, "time_zone", "Etc/UTC")
     task     = lookup(schedule, "task", "") != ""
     audience = replace(local.function_url, "{function}", local.functions[lookup(schedule, "task", "") == "" ? schedule.function : "tasks"].segment)
     body = base64encode(jsonencode({
@@ -17,7 +18,7 @@ resource "google_cloud_scheduler_job" "schedule" {
   name             = "${local.begin}${each.key}"
   region           = var.region
   schedule         = each.value.cron
-  time_zone        = "Etc/UTC"
+  time_zone        = each.value.zone
   attempt_deadline = "180s"
   retry_config {
     retry_count = 1

@@ -221,6 +221,7 @@ def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:
             name=name,
             function=enqueued.get("function", called[0]),
             cron=values["schedule"],
+            time_zone=values["time_zone"],
             local_every_seconds=local_every_seconds,
             task=enqueued.get("task", ""),
             arguments=enqueued.get("payload", {}),

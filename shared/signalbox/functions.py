@@ -145,6 +145,27 @@ class Function:
 
         return register if code is None else register(code)
 
+    def schedule(
+        self,
+        cron: str,  # noqa: ARG002  the catalogue reads the arguments
+        *,
+        time_zone: str = "Etc/UTC",  # noqa: ARG002
+        **options: Any,  # noqa: ARG002
+    ) -> Callable[[Task[P, R]], Task[P, R]]:
+        """Enqueue a task at the times of a cron expression in a time zone; stands above ``@app.task``.
+
+        The catalogue reads the decorator from the code, so its arguments are constants. `options` are those of an entry
+        in `schedules`: `arguments` of the task (a dict), `local_every_seconds` (60), and `name`, for a second schedule
+        of one task. Raises `TypeError` for what is not a task.
+        """
+
+        def register(task: Task[P, R]) -> Task[P, R]:
+            if not isinstance(task, Task):
+                raise TypeError("write @app.schedule above @app.task: it schedules the task")
+            return task
+
+        return register
+
     def object(self, code: Class) -> Class:
         """Register a class of durable objects under its name: see `signalbox.objects.api`.
 

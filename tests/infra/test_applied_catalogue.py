@@ -12,10 +12,11 @@ import pytest
 
 from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import Catalogue, CatalogueError, load
+from signalbox.catalogue.writing import written
 from signalbox.history.model import HistoryRule
 from signalbox_infra import applied_state
 from signalbox_infra.applied_state import AppliedState
-from signalbox_infra.local.stack_from_state import settings_of, written
+from signalbox_infra.local.stack_from_state import settings_of
 from tests.infra.workspace import Resource, Workspace
 
 FUNCTIONS = 'module.function["{}"].google_cloudfunctions2_function.function'

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import load
+from signalbox.catalogue.writing import written
 from signalbox.core.names import KIT, LINK_FAN_OUT
 from signalbox_infra import applied_state
-from signalbox_infra.local.stack_from_state import settings_of, written
+from signalbox_infra.local.stack_from_state import settings_of
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Resource, Workspace
 
@@ -54,7 +56,7 @@ def test_every_function_knows_it_and_the_local_stack_of_this_state_too(applied: 
     found = applied_state.read(json.loads(json.dumps(applied.shown())), folders, load().root)
     assert {from_environment(each).document_writers for each in found.environments.values()} == {KIT}
     assert (found.catalogue.document_writers, settings_of(found).document_writers) == (KIT, KIT)
-    assert json.loads(written(found.catalogue))["documents"] == {"written_by": KIT}
+    assert yaml.safe_load(written(found.catalogue))["documents"] == {"written_by": KIT}
 
 
 def test_a_second_apply_changes_nothing(applied: Workspace) -> None:

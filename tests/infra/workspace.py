@@ -116,8 +116,8 @@ class Workspace:
         return {name: each["value"] for name, each in json.loads(self.run("output", "-json").stdout).items()}
 
     def edit_catalogue(self, edit: Any) -> None:
-        """Apply `edit` to the catalogue's content in place."""
-        path = self.infra / "catalogue.yaml"
+        """Apply `edit` to the content of the catalogue's lock, which Terraform reads, in place."""
+        path = self.infra / "catalogue.lock.yaml"
         content = yaml.safe_load(path.read_text("utf-8"))
         edit(content)
         path.write_text(yaml.safe_dump(content), "utf-8")
@@ -130,7 +130,7 @@ class Workspace:
 
 def _unwanted(path: str, names: list[str]) -> list[str]:
     """Name what Terraform does not read of a folder within ``infra/``."""
-    read = (".tf", ".tfvars", ".hcl", "catalogue.yaml")
+    read = (".tf", ".tfvars", ".hcl", "catalogue.yaml", "catalogue.lock.yaml")
     return [each for each in names if each in OTHERS or not (Path(path, each).is_dir() or each.endswith(read))]
 
 

@@ -134,21 +134,22 @@ def declared(project: Project, entry: str, body: str = "...") -> Path:
     )
 
 
-ALL = "invoked_by: [queue], tasks: [cook, wash]"
+ALL = "invoked_by: [queue], tasks: [cook, wash], enqueues: []"
+ONE_QUEUE = "invoked_by: [queue], tasks: [cook, wash], enqueues: [tasks]"
 
 
 @pytest.mark.parametrize(
     ("entry", "body", "line"),
     [
-        ("invoked_by: [people]", "...", "invoked_by: [people, queue]"),
-        ("invoked_by: [queue]", "...", "tasks: [cook, wash]"),
+        ("invoked_by: [people], tasks: []", "...", "invoked_by: [people, queue]"),
+        ("invoked_by: [queue], tasks: []", "...", "tasks: [cook, wash]"),
         ("invoked_by: [queue], tasks: [cook]", "...", "tasks: [cook, wash]"),
         ("invoked_by: [queue], tasks: [cook, wash, dry]", "...", "tasks: [cook, wash]"),
         (ALL, 'semaphore("s").wait(wash.call(dish=dish))', "enqueues: [admit, tasks]"),
-        (f"{ALL}, enqueues: [tasks]", 'semaphore("s").signal("x")', "enqueues: [tasks, admit]"),
+        (ONE_QUEUE, 'semaphore("s").signal("x")', "enqueues: [tasks, admit]"),
         (ALL, "wash.call(dish=dish).enqueue()", "enqueues: [tasks]"),
-        (f"{ALL}, enqueues: [tasks]", 'batch("b").populate([])', "enqueues: [tasks, batches]"),
-        (f"{ALL}, enqueues: [tasks]", 'replace(wash.call(dish=dish), queue="slow")', "enqueues: [tasks, slow]"),
+        (ONE_QUEUE, 'batch("b").populate([])', "enqueues: [tasks, batches]"),
+        (ONE_QUEUE, 'replace(wash.call(dish=dish), queue="slow")', "enqueues: [tasks, slow]"),
     ],
 )
 def test_what_the_entry_lacks_is_named_with_the_line_to_write(
@@ -169,8 +170,8 @@ def test_the_task_of_a_unit_completes_batches(project: Project) -> None:
 @pytest.mark.parametrize(
     ("entry", "line"),
     [
-        ("invoked_by: [people]", "invoked_by: [people, queue]"),
-        ("invoked_by: [queue]", "objects: [Counter]"),
+        ("invoked_by: [people], objects: []", "invoked_by: [people, queue]"),
+        ("invoked_by: [queue], objects: []", "objects: [Counter]"),
         ("invoked_by: [queue], objects: [Counter, Other]", "objects: [Counter]"),
         ("invoked_by: [queue], objects: [Counter], enqueues: [tasks]", "enqueues: [tasks, objects]"),
         ("invoked_by: [queue], objects: [Counter], enqueues: [objects]", "enqueues: [objects, tasks]"),
@@ -188,10 +189,10 @@ def test_an_entry_declares_the_classes_of_objects_and_the_queues_of_their_turns(
 @pytest.mark.parametrize(
     ("entry", "body", "line"),
     [
-        ("invoked_by: [people]", "sleep(1)", "invoked_by: [people, queue]"),
-        ("invoked_by: [queue]", "sleep(1)", "flows: [checkout]"),
+        ("invoked_by: [people], flows: []", "sleep(1)", "invoked_by: [people, queue]"),
+        ("invoked_by: [queue], flows: []", "sleep(1)", "flows: [checkout]"),
         ("invoked_by: [queue], flows: [checkout, other]", "sleep(1)", "flows: [checkout]"),
-        ("invoked_by: [queue], flows: [checkout]", "sleep(1)", "enqueues: [flows, tasks]"),
+        ("invoked_by: [queue], flows: [checkout], enqueues: []", "sleep(1)", "enqueues: [flows, tasks]"),
         ("invoked_by: [queue], flows: [checkout], enqueues: [flows, tasks]", 'lock("s")', "[flows, tasks, admit]"),
         (
             "invoked_by: [queue], flows: [checkout], enqueues: [flows, tasks]",
@@ -211,7 +212,7 @@ def test_an_entry_declares_the_flows_and_the_queues_of_their_turns(
 
 def test_who_calls_objects_of_another_function_enqueues_to_their_queue(project: Project) -> None:
     main = "from signalbox import objects\n\none = lambda _: objects('Counter', 'a').add(amount=1)\n"
-    catalogue = ENTRY.format(entry="invoked_by: [people]", queues=QUEUES)
+    catalogue = ENTRY.format(entry="invoked_by: [people], enqueues: []", queues=QUEUES)
     assert "write  enqueues: [objects]" in refusal(
         project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": main})
     )
@@ -227,7 +228,7 @@ def test_an_entry_that_declares_what_the_code_does_is_accepted(project: Project,
 
 
 def test_the_local_stack_refuses_what_would_not_run_in_the_cloud(project: Project, tmp_path: Path) -> None:
-    root = declared(project, "invoked_by: [people]")
+    root = declared(project, "invoked_by: [people], tasks: []")
     with pytest.raises(StackError, match=r"invoked_by: \[people, queue\]"):
         Stack(folder=tmp_path / "state", catalogue=root / "infra/catalogue.yaml")
 

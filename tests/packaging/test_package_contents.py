@@ -2,6 +2,7 @@
 
 import pytest
 
+from signalbox.catalogue.entries import CatalogueError
 from signalbox_infra.packaging.imports import PackagingError, library_files
 from tests.packaging.conftest import LOCKED, Packaged, Project
 
@@ -113,7 +114,7 @@ def test_what_cannot_be_followed_or_run_is_refused_with_its_place(
 
 
 def test_a_syntax_error_in_a_sibling_that_nothing_imports_is_refused(project: Project, packaged: Packaged) -> None:
-    with pytest.raises(PackagingError, match=r"one: odd\.py does not compile"):
+    with pytest.raises(CatalogueError, match=r"one: odd\.py does not compile"):
         packaged(project({"functions/one/odd.py": "def (:\n"}), "one")
 
 

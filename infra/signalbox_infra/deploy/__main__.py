@@ -10,12 +10,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from signalbox.catalogue.entries import CatalogueError
 from signalbox_infra.deploy import target
 from signalbox_infra.deploy.agreement import Aborted
 from signalbox_infra.deploy.commands import CommandFailed, run
 from signalbox_infra.deploy.flow import Flow
 from signalbox_infra.deploy.recovery import Recovery
-from signalbox_infra.packaging.imports import PackagingError
 
 RECOVERY = ("rollback", "restore")
 GOALS = ("deploy", "plan", "smoke", "adopt", "unlock", "destroy", "bootstrap", *RECOVERY)
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return 0 if _do(options) else 1
-    except (Aborted, CommandFailed, PackagingError) as error:
+    except (Aborted, CommandFailed, CatalogueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from signalbox.catalogue.reading import load
+from signalbox.catalogue.writing import lock, lock_of
 from signalbox_infra.deploy import adoption, alerting, bootstrapping, facts, locking, smoke, terraform
 from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.applying import Attempts, applied, planned
@@ -132,7 +133,10 @@ class Flow:
         return adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
 
     def _packaged(self) -> None:
-        zips = build(load(self.target.infra / "catalogue.yaml"), (), self.target.root / "dist")
+        catalogue = self.target.infra / "catalogue.yaml"
+        zips = build(load(catalogue), (), self.target.root / "dist")
+        if lock(catalogue):
+            self.say(f"{lock_of(catalogue).name} has changed: commit it, so that a changed right shows in a diff.")
         self.say(f"Packaged {len(zips)} functions.")
 
     def _saved(self, engine: terraform.Terraform) -> Plan:

@@ -11,15 +11,13 @@ and every variable of the functions' environment are those of the state. Replace
 - how many requests are handled at once, and for how long: all functions share one process.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.catalogue.entries import refuse
-from signalbox.catalogue.reading import Catalogue
+from signalbox.catalogue.writing import written
 from signalbox_infra.applied_state import AppliedState
 from signalbox_infra.local.stack import Stack
 
@@ -33,7 +31,6 @@ OF_ONE_FUNCTION = (
     "SIGNALBOX_OPEN",
     "SIGNALBOX_PART",
 )
-SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history")
 
 
 def stack_of(applied: AppliedState, folder: Path) -> Stack:
@@ -61,14 +58,3 @@ def settings_of(applied: AppliedState) -> Settings:
         open_functions=applied.catalogue.open_functions,
         tokens_unsigned=True,
     )
-
-
-def written(catalogue: Catalogue) -> str:
-    """Write a catalogue so that it can be loaded: as JSON, which is YAML."""
-    sections = {kind: {name: _entry(each) for name, each in getattr(catalogue, kind).items()} for kind in SECTIONS}
-    documents = {"written_by": catalogue.document_writers}
-    return json.dumps({**sections, "documents": documents}, default=str, indent=1)
-
-
-def _entry(entry: Any) -> dict[str, Any]:
-    return {name: value for name, value in asdict(entry).items() if name != "name"}

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from signalbox.catalogue.entries import Function
+from signalbox.catalogue.code import check_declared, usage_of
+from signalbox.catalogue.entries import CatalogueError, Function
+from signalbox.catalogue.folders import REQUIREMENTS, python_files
 from signalbox.catalogue.reading import Catalogue
-from signalbox_infra.packaging.declarations import check_declared, usage_of
 from signalbox_infra.packaging.imports import PackagingError
-from signalbox_infra.packaging.requirements import REQUIREMENTS, locked_packages
+from signalbox_infra.packaging.requirements import locked_packages
 from signalbox_infra.packaging.resolution import check_imports
 from signalbox_infra.packaging.schedules import check_schedules
-from signalbox_infra.packaging.sources import own_files
 
 
 def check_all(catalogue: Catalogue, project: Path) -> None:
@@ -26,11 +26,11 @@ def check(function: Function, project: Path) -> None:
 
     `project` holds the lock of all functions. Raises `PackagingError` with the lines to add or change.
     """
-    sources = {path: content for path, content in own_files(function.folder).items() if path.endswith(".py")}
+    sources = python_files(function.folder)
     try:
         check_imports(sources, locked_packages(function.folder, project), how_to_add(function))
         check_declared(function, usage_of(sources))
-    except PackagingError as error:
+    except CatalogueError as error:
         raise PackagingError(f"{function.name}: {error}") from error
 
 

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
+from signalbox.catalogue.code import parsed
+from signalbox.catalogue.entries import CatalogueError
 from signalbox.core.lazy_names import homes_of
 
 LIBRARY = "signalbox"
@@ -32,7 +34,7 @@ LAZY_LOADER = f"{LIBRARY}/core/lazy_names.py"
 LOADERS = frozenset({"__import__", "import_module", "resolve_name", "run_module"})
 
 
-class PackagingError(ValueError):
+class PackagingError(CatalogueError):
     """A function cannot be packaged as it is. The message names the file and what to change."""
 
 
@@ -43,17 +45,6 @@ class Reference:
     module: str
     where: str
     certain: bool = True
-
-
-@lru_cache(maxsize=64)
-def parsed(path: str, source: bytes) -> ast.Module:
-    """Parse and compile a file, which finds all syntax errors. Cached: each check of a function reads its files."""
-    try:
-        tree = ast.parse(source, path)
-        compile(tree, path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:  # ValueError: a null byte
-        raise PackagingError(f"{path} does not compile: {error}") from error
-    return tree
 
 
 def library_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes]:

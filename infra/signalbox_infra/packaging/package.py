@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from signalbox.catalogue.code import parsed
+from signalbox.catalogue.entries import CatalogueError
+from signalbox.catalogue.folders import REQUIREMENTS, own_files
 from signalbox.catalogue.reading import Function
 from signalbox_infra.packaging.checks import check
-from signalbox_infra.packaging.imports import LIBRARY, PackagingError, library_files, parsed
-from signalbox_infra.packaging.requirements import REQUIREMENTS, joined
-from signalbox_infra.packaging.sources import own_files
+from signalbox_infra.packaging.imports import LIBRARY, PackagingError, library_files
+from signalbox_infra.packaging.requirements import joined
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # a zip cannot tell an earlier time
 REGULAR_FILE_MODE = 0o100644
@@ -60,7 +62,7 @@ def package(function: Function, project: Path) -> Package:
     try:
         _must_define(function.name, parsed("main.py", own["main.py"]))
         library = library_files(sources, project)
-    except PackagingError as error:
+    except CatalogueError as error:
         raise PackagingError(f"{function.name}: {error}") from error
     requirements = joined(function.folder, project).encode()
     check(function, project)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from signalbox.catalogue.folders import REQUIREMENTS
 from signalbox_infra.packaging.imports import PackagingError
 
 LOCK = "functions/requirements.txt"
-REQUIREMENTS = "requirements.txt"
 PINNED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[^]]*\])?==[^ ;]+( ?;.*)?")
 
 

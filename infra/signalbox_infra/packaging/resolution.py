@@ -15,7 +15,8 @@ from functools import lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import PurePosixPath
 
-from signalbox_infra.packaging.imports import LIBRARY, PackagingError, Reference, parsed, references
+from signalbox.catalogue.code import parsed
+from signalbox_infra.packaging.imports import LIBRARY, PackagingError, Reference, references
 
 REMOVED_FROM_PYTHON = frozenset(
     """

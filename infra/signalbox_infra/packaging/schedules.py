@@ -9,10 +9,10 @@ import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from signalbox.catalogue.code import tasks_of
 from signalbox.catalogue.entries import Function, Schedule
-from signalbox_infra.packaging.declarations import tasks_of
+from signalbox.catalogue.folders import python_files
 from signalbox_infra.packaging.imports import PackagingError
-from signalbox_infra.packaging.sources import own_files
 
 FILLED = frozenset({"Completion", "Lease", "TaskContext", "Unit"})
 PLAIN = frozenset(dir(builtins)) | {"Any", "Literal", "None", "Optional", "Union"}
@@ -29,8 +29,7 @@ class Taken:
 def check_schedules(function: Function, schedules: Sequence[Schedule]) -> None:
     """Raise `PackagingError` for a schedule whose arguments do not fit the function's task."""
     own = [schedule for schedule in schedules if schedule.task and schedule.function == function.name]
-    sources = {path: content for path, content in own_files(function.folder).items() if path.endswith(".py")}
-    tasks = {task.name: _taken(task) for task in tasks_of(sources)} if own else {}
+    tasks = {task.name: _taken(task) for task in tasks_of(python_files(function.folder))} if own else {}
     if complaints := [
         error for schedule in own if schedule.task in tasks for error in _errors(schedule, tasks[schedule.task])
     ]:

@@ -55,9 +55,6 @@ def test_work_is_done_after_a_call() -> None:
 """
 ENTRY = """  {name}:
     folder: {name}
-    invoked_by: [people, queue]
-    enqueues: [batches, tasks]
-    tasks: [work]
 """
 NEXT = """Made {name}/main.py, {name}/test_{name}.py and an entry in infra/catalogue.yaml. Now try:
 

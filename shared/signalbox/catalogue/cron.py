@@ -7,7 +7,10 @@ days of the week may be names.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+UTC_NAME = "Etc/UTC"
 
 ITEM = re.compile(r"(?P<all>\*)(/(?P<step_of_all>\d+))?|(?P<first>\w+)(-(?P<last>\w+)(/(?P<step>\d+))?)?")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -77,19 +80,23 @@ def cron_error(cron: str) -> str:
     return next(filter(None, (field.wrong_in(text) for field, text in zip(FIELDS, texts, strict=True))), "")
 
 
-def times(cron: str, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Iterate over the times of a valid cron expression, later than `after` and at most `until`.
+def times(cron: str, after: datetime, until: datetime, time_zone: str = UTC_NAME) -> Iterator[datetime]:
+    """Iterate over the times of a valid cron expression, later than `after` and at most `until`, in UTC.
 
-    A time fits either the day of the month or the day of the week where both are restricted, as in Unix.
+    The fields are of the clock of `time_zone`. A time that it skips has no run, one that it shows twice has one. A time
+    fits either the day of the month or the day of the week where both are restricted, as in Unix.
     """
     minutes, hours, days, months, weekdays = (
         field.numbers(text) for field, text in zip(FIELDS, cron.split(), strict=True)
     )
     restricted = [text != "*" for text in (cron.split()[2], cron.split()[4])]
-    day = after.replace(hour=0, minute=0, second=0, microsecond=0)
-    while day <= until:
+    clock = [(hour, minute) for hour in sorted(hours) for minute in sorted(minutes)]
+    zone = UTC if time_zone == UTC_NAME else ZoneInfo(time_zone)
+    day, last = after.astimezone(zone).date(), until.astimezone(zone).date()
+    while day <= last:
         fitting = [day.day in days, (day.weekday() + 1) % 7 in weekdays]
         if day.month in months and (any(fitting) if all(restricted) else all(fitting)):
-            every = (day.replace(hour=hour, minute=minute) for hour in sorted(hours) for minute in sorted(minutes))
-            yield from (time for time in every if after < time <= until)
+            shown = (datetime(*day.timetuple()[:3], hour, minute, tzinfo=zone) for hour, minute in clock)
+            every = ((time, time.astimezone(UTC)) for time in shown)
+            yield from (at for time, at in every if after < at <= until and at.astimezone(zone) == time)
         day += timedelta(days=1)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from signalbox.catalogue.cron import cron_error
+from signalbox.catalogue.cron import UTC_NAME, cron_error
 from signalbox.core import queries
 from signalbox.core.calls import Call
 from signalbox.core.names import CALL_OBJECT
@@ -232,7 +233,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """`function` is called by `cron` in the cloud (UTC) and every so many seconds locally.
+    """`function` is called by `cron`, in the time zone, in the cloud, and every so many seconds locally.
 
     With a `task`, that task of it is enqueued with `arguments`, once for each scheduled time, through `ENQUEUING`.
     """
@@ -240,13 +241,17 @@ class Schedule:
     name: str
     function: str
     cron: str
-    local_every_seconds: float
+    local_every_seconds: float = 60
+    time_zone: str = UTC_NAME
     task: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
         refuse(bool(error := cron_error(self.cron)), f"cron is {self.cron!r}; {error}")
+        refuse(
+            not _is_time_zone(self.time_zone), f"time_zone is {self.time_zone!r}; write a name such as Europe/Berlin"
+        )
         refuse(self.local_every_seconds <= 0, "local_every_seconds must be more than 0")
         refuse(bool(self.arguments) and not self.task, "arguments are those of a task: name the task, too")
         if self.task:
@@ -319,6 +324,13 @@ class History:
     def rule(self) -> HistoryRule:
         """Return the declaration as functions read it."""
         return HistoryRule(frozenset(self.keys), self.prefix, self.type, self.versions_max, self.days_max)
+
+
+def _is_time_zone(name: str) -> bool:
+    try:
+        return name == UTC_NAME or ZoneInfo(name) is not None
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder's name, a path
+        return False
 
 
 def _between(name: str, value: float, least: float, most: float) -> None:

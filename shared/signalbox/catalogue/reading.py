@@ -7,6 +7,9 @@ above the catalogue's own.
     catalogue = load()
     catalogue.functions["link_fan_out"].segment      # "link-fan-out"
 
+What an entry of a function leaves out is read from its code (`signalbox.catalogue.code`), without running it: an entry
+may be ``orders: {}``.
+
 Its entries are checked against each other, too. Every queue that a function enqueues to exists, every invoker that a
 function declares calls it, a function has one trigger at most, and a class of objects and a flow have one function
 each.
@@ -21,8 +24,10 @@ from typing import Any, TypeVar, get_origin
 
 import yaml
 
+from signalbox.catalogue.code import FROM_CODE, Usage, completed, usage_of
 from signalbox.catalogue.entries import (
     ENQUEUING,
+    EVENTS,
     CatalogueError,
     Function,
     History,
@@ -33,6 +38,7 @@ from signalbox.catalogue.entries import (
     refuse,
     url_segment,
 )
+from signalbox.catalogue.folders import python_files
 from signalbox.core.names import ANYONE, CALL_OBJECT, KIT, LINK_FAN_OUT, TASKS_QUEUE, WRITERS
 from signalbox.history.model import HistoryRule
 
@@ -77,6 +83,8 @@ class Catalogue:
     history: Mapping[str, History] = field(default_factory=dict)
     document_writers: str = ANYONE
     """Who writes documents: anyone, or only the kit; then the function of their events is not among the functions."""
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
+    """The places in the code that keys of entries follow from, by ``functions.orders`` and key."""
 
     def __post_init__(self) -> None:
         for function in self.functions.values():
@@ -265,10 +273,11 @@ def parse(content: object, root: Path) -> Catalogue:
     writers = _document_writers(sections)
     if writers == KIT:
         sections = _without_events_of_documents(sections)
-    functions = {}
-    for name, entry in _entries(sections, "functions"):
-        folder = root / str(entry.pop("folder", f"functions/{name}"))
-        functions[name] = _build(Function, f"functions.{name}", {"name": name, "folder": folder, **entry})
+    sections, places = _with_code(sections, root)
+    functions = {
+        name: _build(Function, f"functions.{name}", {"name": name, **entry, "folder": _folder(root, name, entry)})
+        for name, entry in _entries(sections, "functions")
+    }
     return Catalogue(
         root=root,
         functions=MappingProxyType(functions),
@@ -278,6 +287,7 @@ def parse(content: object, root: Path) -> Catalogue:
         indexes=_section(sections, "indexes", Index),
         history=_section(sections, "history", History),
         document_writers=writers,
+        places=places,
     )
 
 
@@ -301,6 +311,51 @@ def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, An
         "functions": {name: each for name, each in functions.items() if name != LINK_FAN_OUT},
         "triggers": {name: each for name, each in triggers.items() if called.get(name) != LINK_FAN_OUT},
     }
+
+
+def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any], dict[str, Mapping[str, str]]]:
+    """Add to the sections what the code of functions says; return its places, too.
+
+    Raises `CatalogueError` for code that reading cannot follow, where the entry does not say what it has.
+    """
+    functions = dict(_entries(sections, "functions"))
+    schedules, triggers = (dict(_entries(sections, kind)) for kind in ("schedules", "triggers"))
+    read = {name: usage for name, entry in functions.items() if (usage := _usage(root, name, entry))}
+    places: dict[str, Mapping[str, str]] = {}
+    triggered = {each.get("function") for each in triggers.values()}
+    for name, usage in read.items():
+        for key, (place, entry) in usage.schedules.items():
+            schedule = f"{url_segment(name)}-{key}"
+            if schedule not in schedules:
+                schedules[schedule], places[f"schedules.{schedule}"] = {"function": name, **entry}, {"cron": place}
+        for pattern, place in usage.events.items() if name not in triggered else ():
+            triggers[url_segment(name)] = {"function": name, "event": EVENTS[0], "document": pattern}
+            places[f"triggers.{url_segment(name)}"] = {"document": place}
+    called = {each.get("function") for each in schedules.values() if not each.get("task")}
+    for name, usage in read.items():
+        where = f"functions.{name}"
+        try:
+            functions[name], places[where] = completed(functions[name], usage, scheduled=name in called)
+        except CatalogueError as error:
+            raise CatalogueError(f"{where}: {error}") from None
+    return {**sections, "functions": functions, "schedules": schedules, "triggers": triggers}, places
+
+
+def _usage(root: Path, name: str, entry: Mapping[str, Any]) -> Usage | None:
+    """Return what a function's code says; None if it cannot be read, and the entry says all itself."""
+    folder = _folder(root, name, entry)
+    if not (folder / "main.py").is_file():
+        return None  # the entry is refused
+    try:
+        return usage_of(python_files(folder))
+    except CatalogueError as error:
+        if entry.keys() >= set(FROM_CODE):
+            return None
+        raise CatalogueError(f"functions.{name}: {error}") from None
+
+
+def _folder(root: Path, name: str, entry: Mapping[str, Any]) -> Path:
+    return root / str(entry.get("folder", f"functions/{name}"))
 
 
 Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index, History)

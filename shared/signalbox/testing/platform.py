@@ -137,7 +137,9 @@ class FunctionTable:
     def schedule_times(self, after: datetime, until: datetime) -> list[tuple[datetime, str]]:
         """Return the times of the schedules that name a task, with the schedules' names, in order."""
         schedules = [schedule for schedule in self._catalogue.schedules.values() if schedule.task]
-        return sorted((time, each.name) for each in schedules for time in times(each.cron, after, until))
+        return sorted(
+            (time, each.name) for each in schedules for time in times(each.cron, after, until, each.time_zone)
+        )
 
     def _load(self, name: str) -> flask.Flask:
         entries = self._catalogue.functions

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from signalbox import DocumentEvent, Function, Request, add_resource
+from signalbox.catalogue.code import usage_of
 from signalbox.testing import Harness
 from signalbox.testing.delivery import TaskFailed
-from signalbox_infra.packaging.declarations import usage_of
 
 
 async def wait() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.folders import own_files
 from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.packaging.checks import check
-from signalbox_infra.packaging.sources import own_files
 from signalbox_infra.setup.new_function import CannotMake, make
 from signalbox_infra.setup.own_folders import own_folders
 

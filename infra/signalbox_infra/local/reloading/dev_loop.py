@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.folders import is_test
 from signalbox_infra.local.reloading.reload import NotReloaded
 from signalbox_infra.local.reloading.watcher import Watcher
 from signalbox_infra.local.services.child import LIBRARY, ROOT
 from signalbox_infra.local.stack import Stack, StackError
-from signalbox_infra.packaging.sources import is_test
 
 NAMED_MAX = 2
 

@@ -1,4 +1,4 @@
-"""Compare a function's code with its entry in the catalogue: tasks, objects, flows, queues.
+"""Read from a function's code what its entry in the catalogue need not say: tasks, objects, flows, queues, callers.
 
 The code is read, not run. The tasks are the functions decorated with ``@app.task``, the objects the classes decorated
 with ``@app.object``, the flows the generators decorated with ``@app.flow``. The queues follow from the use of
@@ -7,16 +7,19 @@ batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `ta
 of a flow to `flows`. A function with objects or flows also enqueues to `tasks`, since its turns send the calls of
 methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the
 code names (``queue="slow"``) counts too. The rules of an open function are decorated with ``@app.access("NAME")``.
+
+``completed`` adds to an entry what it leaves out, and ``check_declared`` compares what it says. A trigger follows from
+``@app.document_written("orders/{id}")``, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
 """
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from functools import lru_cache
+from typing import Any, TypeGuard
 
-from signalbox.catalogue.entries import Function
-from signalbox.core.names import ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
-from signalbox_infra.packaging.imports import PackagingError, parsed
+from signalbox.catalogue.entries import CatalogueError, Function, url_segment
+from signalbox.core.names import ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, LINKS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
 
 KIT = "signalbox"
 MAIN = "main.py"
@@ -30,17 +33,28 @@ QUEUES = {
     "sub_batch": BATCH_QUEUES,
     "objects": (OBJECTS_QUEUE,),
     "flows": (FLOWS_QUEUE,),
+    "critical_section": SEMAPHORE_QUEUES,
+    "transaction": (LINKS_QUEUE,),
+    "add_resource": (LINKS_QUEUE,),
+    "resource": (LINKS_QUEUE,),
 }
 """The queues that a public name of `signalbox` enqueues to."""
 
-OF_FLOWS = {"lock": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES}
-"""The queues that ``flow.NAME`` enqueues to."""
+OF_METHODS = {
+    "flow": {"lock": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES},
+    "documents": dict.fromkeys(("put", "patch", "put_many", "restore", "forget_versions", "delete"), (LINKS_QUEUE,)),
+}
+"""The queues that the methods of a public name enqueue to: ``flow.lock(…)``."""
 
 NAMES_A_QUEUE = frozenset({"Call", "replace"})
 TASK_DECORATOR = frozenset({"task"})
 OBJECT_DECORATOR = frozenset({"object"})
 FLOW_DECORATOR = frozenset({"flow"})
 RULE_DECORATOR = frozenset({"access"})
+ROUTE_DECORATOR = frozenset({"http"})
+EVENT_DECORATOR = frozenset({"document_written"})
+SCHEDULE_DECORATOR = frozenset({"schedule"})
+RESOURCES = ("add_resource", "resource")
 ASYNC = ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ASYNC)
 READ_ONLY = frozenset({"status"})
@@ -66,10 +80,16 @@ class Usage:
     """The names that ``Function("NAME")`` is given."""
     main_names: frozenset[str] | None = None
     """The names that ``main.py`` defines, one of which is the entry point; None: reading cannot follow."""
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """The places where it serves HTTP, by how: ``http``, ``add_resource``."""
+    events: Mapping[str, str] = field(default_factory=dict)
+    """The places of its event handlers, by the pattern of their documents."""
+    schedules: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """The place and the entry of each schedule, by its name."""
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
-    """Read the Python files of a function, by path. Raises `PackagingError` for one that does not compile."""
+    """Read the Python files of a function, by path. Raises `CatalogueError` for one that does not compile."""
     tasks: dict[str, str] = {}
     queues: dict[str, str] = {}
     objects: dict[str, str] = {}
@@ -78,6 +98,9 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     never_run: list[str] = []
     named: dict[str, str] = {}
     main_names: frozenset[str] | None = None
+    routes: dict[str, str] = {}
+    events: dict[str, str] = {}
+    schedules: dict[str, tuple[str, Mapping[str, Any]]] = {}
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
@@ -89,12 +112,28 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         never_run += module.never_run()
         named = {**module.named_functions(), **named}
         main_names = module.names() if path == MAIN else main_names
+        routes = {**module.routes(), **routes}
+        events = {**module.events(), **events}
+        schedules = {**module.schedules(), **schedules}
         complete = complete and not module.makes_tasks_otherwise()
-    return Usage(tasks, queues, complete, objects, flows, rules, never_run, named, main_names)
+    return Usage(
+        tasks, queues, complete, objects, flows, rules, never_run, named, main_names, routes, events, schedules
+    )
+
+
+@lru_cache(maxsize=64)
+def parsed(path: str, source: bytes) -> ast.Module:
+    """Parse and compile a file, which finds all syntax errors. Cached: each check of a function reads its files."""
+    try:
+        tree = ast.parse(source, path)
+        compile(tree, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:  # ValueError: a null byte
+        raise CatalogueError(f"{path} does not compile: {error}") from error
+    return tree
 
 
 def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
-    """Return the functions decorated as tasks. Raises `PackagingError` for a file that does not compile."""
+    """Return the functions decorated as tasks. Raises `CatalogueError` for a file that does not compile."""
     nodes = (node for path, source in sorted(sources.items()) for node in ast.walk(parsed(path, source)))
     return [
         node
@@ -103,10 +142,52 @@ def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
     ]
 
 
+FROM_CODE = ("invoked_by", "enqueues", "tasks", "objects", "flows")
+"""The keys of an entry that follow from the code."""
+
+
+def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return an entry with the keys that it leaves out, and the places in the code that they follow from, by key.
+
+    `scheduled`: a schedule calls the function itself. Raises `CatalogueError` if reading cannot follow the code.
+    """
+    if not usage.complete and not {"tasks", "objects", "flows"} <= entry.keys():
+        raise CatalogueError(
+            "its code calls app.task, app.object or app.flow, and does not use them as decorators: write what it has "
+            "as tasks, objects and flows"
+        )
+    places = {
+        "enqueues": usage.queues,
+        "tasks": usage.tasks,
+        "objects": usage.objects,
+        "flows": usage.flows,
+        "invoked_by": _callers(usage, scheduled=scheduled),
+    }
+    found = {key: dict(where) for key, where in places.items() if where and key not in entry}
+    names = {key: list(where) if key == "invoked_by" else sorted(where) for key, where in found.items()}
+    return {**names, **entry}, {
+        key: ", ".join(dict.fromkeys(filter(None, where.values()))) for key, where in found.items()
+    }
+
+
+def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
+    """Return who calls the code, with the places: people, unless it has only tasks or only handles events."""
+    called = {**usage.tasks, **usage.objects, **usage.flows}
+    if usage.events:
+        return {"event": _first(usage.events)}
+    served = {**usage.routes, **usage.objects, **usage.flows}
+    people = {"people": _first(served)} if served or not (called or scheduled) else {}
+    return {**people, **({"queue": _first(called)} if called else {}), **({"schedule": ""} if scheduled else {})}
+
+
+def _first(places: Mapping[str, str]) -> str:
+    return next(iter(places.values()), "")
+
+
 def check_declared(function: Function, usage: Usage) -> None:
-    """Raise `PackagingError` with the lines to add if the entry of the catalogue lacks what the code needs."""
+    """Raise `CatalogueError` with the lines to add if the entry of the catalogue lacks what the code needs."""
     if complaints := list(_complaints(function, usage)):
-        raise PackagingError("; ".join(complaints))
+        raise CatalogueError("; ".join(complaints))
 
 
 def _complaints(function: Function, usage: Usage) -> Iterator[str]:
@@ -199,6 +280,35 @@ class _Module:
         defined = (node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
         return frozenset(stored | {node.name for node in defined} | {alias.asname or alias.name for alias in aliases})
 
+    def routes(self) -> dict[str, str]:
+        """Return the places of the first route of each kind."""
+        found: dict[str, str] = {}
+        for call in (node for node in self._nodes if isinstance(node, ast.Call)):
+            kind = "http" if _is_decorator(call, ROUTE_DECORATOR) else self._kit_name(call.func)
+            if kind in ("http", *RESOURCES):
+                found.setdefault(kind, f"{self._path}:{call.lineno}")
+        return found
+
+    def events(self) -> dict[str, str]:
+        """Return the places of handlers of events, by the patterns of their documents. Raises `CatalogueError`."""
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and _is_decorator(node, EVENT_DECORATOR))
+        return {str(_constants(self._path, call)[0][0]): f"{self._path}:{call.lineno}" for call in calls if call.args}
+
+    def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """Return the places and the entries of the schedules of tasks, by their names. Raises `CatalogueError`."""
+        tasks = (node for node in self._nodes if isinstance(node, FUNCTIONS))
+        decorated = ((task, each) for task in tasks for each in task.decorator_list if isinstance(each, ast.Call))
+        found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        for task, call in decorated:
+            if _is_decorator(call, SCHEDULE_DECORATOR):
+                place = f"{self._path}:{call.lineno}"
+                crons, options = _constants(self._path, call)
+                name = options.pop("name", url_segment(task.name))
+                if name in found:
+                    raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")
+                found[name] = place, {"task": task.name, **({"cron": crons[0]} if crons else {}), **options}
+        return found
+
     def rules(self) -> dict[str, str]:
         """Return the places of the rules, by the names of the flows and classes for which they decide."""
         rules = (node for node in self._nodes if isinstance(node, ast.FunctionDef))
@@ -225,7 +335,7 @@ class _Module:
     def _queues_of(self, node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Call) and id(node) not in self._read_only:
             yield from QUEUES.get(self._kit_name(node.func), ())
-            yield from self._queues_of_flow(node.func)
+            yield from self._queues_of_method(node.func)
             yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)
         elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
@@ -239,10 +349,10 @@ class _Module:
         elif _is_flow(node):
             yield from FLOW_QUEUES
 
-    def _queues_of_flow(self, node: ast.expr) -> tuple[str, ...]:
-        if isinstance(node, ast.Attribute) and self._kit_name(node.value) == "flow":
-            return OF_FLOWS.get(node.attr, ())
-        return ()
+    def _queues_of_method(self, node: ast.expr) -> tuple[str, ...]:
+        if not isinstance(node, ast.Attribute):
+            return ()
+        return OF_METHODS.get(self._kit_name(node.value), {}).get(node.attr, ())
 
     def _kit_name(self, node: ast.expr) -> str:
         """Return the public name of the kit that an expression refers to, or an empty text."""
@@ -256,6 +366,21 @@ class _Module:
                 yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
             elif isinstance(node, ast.Import):
                 yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+
+
+def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a decorator. Raises `CatalogueError` for one that is not a constant."""
+    try:
+        options = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        values = [ast.literal_eval(each) for each in call.args]
+    except ValueError as error:
+        name = ast.unparse(call.func)
+        section = "schedules" if name.endswith("schedule") else "triggers"
+        raise CatalogueError(
+            f"{path}:{call.lineno} calls {name} with an argument that is not a constant, and the code is read without "
+            f"running it: write the constant, or an entry in {section} of the catalogue instead of the decorator"
+        ) from error
+    return values, options
 
 
 def _yields(function: ast.FunctionDef) -> bool:

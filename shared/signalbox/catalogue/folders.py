@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from signalbox_infra.packaging.requirements import REQUIREMENTS
+REQUIREMENTS = "requirements.txt"
 
 LEFT_OUT = frozenset({(REQUIREMENTS,), ("requirements.in",), ("package.json",), ("package-lock.json",)})
 """Not packaged: the zip's requirements.txt is made of this one and the functions' lock; npm's files are for pages."""
@@ -23,6 +23,11 @@ def _own_files(folder: Path) -> Iterator[Path]:
         left_out |= path.name.endswith(("~", ".pyc", ".md")) or parts in LEFT_OUT or is_test(path)
         if not left_out and path.is_file():
             yield path
+
+
+def python_files(folder: Path) -> dict[str, bytes]:
+    """Return the Python files of a function's folder by path."""
+    return {path: content for path, content in own_files(folder).items() if path.endswith(".py")}
 
 
 def is_test(path: Path) -> bool:

@@ -1,0 +1,82 @@
+"""Write a catalogue: whole, with what follows from the code, as the lock that Terraform reads, or for people.
+
+The lock lies beside the catalogue (``catalogue.lock.yaml``) and is committed, so a right that the code has gained shows
+in a diff. It names no lines of the code, which change more often than rights; ``written(catalogue, places=True)`` does.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from signalbox.catalogue.code import FROM_CODE
+from signalbox.catalogue.entries import Function
+from signalbox.catalogue.reading import Catalogue, load
+
+SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history")
+HEADING = "# Made from {name} and the code of the functions by `make catalogue`. Commit it: Terraform reads it.\n"
+
+
+def lock_of(file: Path) -> Path:
+    """Return the place of a catalogue's lock."""
+    return file.with_name(f"{file.stem}.lock.yaml")
+
+
+def lock(file: Path) -> bool:
+    """Write the lock of a catalogue's file; return whether it has changed. Raises `CatalogueError` or `OSError`."""
+    content = HEADING.format(name=file.name) + written(load(file))
+    place = lock_of(file)
+    if place.is_file() and place.read_text("utf-8") == content:
+        return False
+    place.write_text(content, "utf-8")
+    return True
+
+
+def written(catalogue: Catalogue, *, places: bool = False) -> str:
+    """Return a catalogue as YAML, without defaults, so that it reads as the same one.
+
+    With `places`, for people: each key that follows from code says from where, and what a function lacks is left out.
+    """
+    lines: list[str] = []
+    for section in SECTIONS:
+        entries = getattr(catalogue, section)
+        lines.append(f"{section}:" if entries else f"{section}: {{}}")
+        for name, entry in entries.items():
+            found = catalogue.places.get(f"{section}.{name}", {}) if places else {}
+            values = dict(_values(catalogue, entry, whole=not places))
+            lines.append(f"  {name}:" if values else f"  {name}: {{}}")
+            lines += [f"    {_line(key, value)}{_origin(found.get(key))}" for key, value in values.items()]
+    lines.append(f"documents: {{written_by: {catalogue.document_writers}}}")
+    return "\n".join(lines) + "\n"
+
+
+def _origin(place: str | None) -> str:
+    return "" if place is None else f"  # from {place or 'its schedule'}"
+
+
+def _line(key: str, value: Any) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
+    value_only = text.removesuffix("...\n").strip()  # the end mark of a plain value
+    return f"{key}: {value_only}"
+
+
+def _values(catalogue: Catalogue, entry: Any, *, whole: bool) -> Iterator[tuple[str, Any]]:
+    """Iterate over the keys of an entry that differ from their defaults, and, if `whole`, those that code would add."""
+    kept = FROM_CODE if whole and isinstance(entry, Function) else ()
+    for field in dataclasses.fields(entry):
+        value = getattr(entry, field.name)
+        if field.name == "folder":
+            if value != catalogue.root / "functions" / entry.name:
+                yield "folder", _relative(value, catalogue.root)
+        elif field.name != "name" and (value != _default(field) or field.name in kept):
+            yield field.name, list(value) if isinstance(value, tuple) else value
+
+
+def _default(field: Any) -> object:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _relative(folder: Path, root: Path) -> str:
+    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else str(folder)

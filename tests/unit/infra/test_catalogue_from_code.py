@@ -1,0 +1,156 @@
+"""What an entry of the catalogue leaves out follows from the code, and what a decorator says is constant."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from signalbox import Function
+from signalbox.catalogue.cron import times
+from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load, parse
+from signalbox.catalogue.writing import lock, lock_of, written
+
+QUEUE = {"dispatches_per_second": 1, "concurrent_max": 1, "attempts_max": -1, "backoff_min_seconds": 0.1}
+QUEUES = {
+    name: {**QUEUE, "backoff_max_seconds": 1, "doublings_max": 1}
+    for name in ("tasks", "admit", "batches", "objects", "flows", "links", "slow")
+}
+START = "from signalbox import Function, add_resource, batch, flow, objects, semaphore\n\napp = Function('orders')\n"
+END = "\norders = app.entry_point()\n"
+
+
+def catalogue(folder: Path, code: str, entry: Mapping[str, Any], **sections: Any) -> Catalogue:
+    (folder / "functions/orders").mkdir(parents=True, exist_ok=True)
+    (folder / "functions/orders/main.py").write_text(START + code + END)
+    (folder / "functions/tasks").mkdir(exist_ok=True)
+    (folder / "functions/tasks/main.py").write_text("tasks = print\n")
+    enqueuing = {"invoked_by": ["people", "schedule"], "enqueues": ["tasks"]}
+    functions = {"orders": dict(entry), "tasks": enqueuing} if "schedule" in code else {"orders": dict(entry)}
+    return parse({"functions": functions, "queues": QUEUES, **sections}, folder)
+
+
+CODE = {
+    "@app.http('GET')\ndef show(request): ...": {"invoked_by": ["people"]},
+    "@app.task\ndef pack(): ...": {"invoked_by": ["queue"], "tasks": ["pack"]},
+    "@app.task\ndef pack(): ...\n@app.http('POST')\ndef start(request): semaphore('a').wait(pack.call())": {
+        "invoked_by": ["people", "queue"],
+        "enqueues": ["admit", "tasks"],
+        "tasks": ["pack"],
+    },
+    "@app.object\nclass Cart: ...": {
+        "invoked_by": ["people", "queue"],
+        "enqueues": ["objects", "tasks"],
+        "objects": ["Cart"],
+    },
+    "@app.flow\ndef buy():\n    yield flow.sleep(1)": {
+        "invoked_by": ["people", "queue"],
+        "enqueues": ["flows", "tasks"],
+        "flows": ["buy"],
+    },
+    "class Item: ...\nadd_resource(app, Item)": {"invoked_by": ["people"], "enqueues": ["links"]},
+    "@app.document_written('orders/{id}')\ndef seen(event, id): batch('b').populate([])": {
+        "invoked_by": ["event"],
+        "enqueues": ["batches", "tasks"],
+    },
+    "@app.task(queue='slow')\ndef pack(): ...\npack.call().enqueue()": {
+        "invoked_by": ["queue"],
+        "enqueues": ["slow", "tasks"],
+        "tasks": ["pack"],
+    },
+    "": {"invoked_by": ["people"]},
+}
+
+
+@pytest.mark.parametrize("code", CODE)
+def test_an_empty_entry_has_what_the_code_says(tmp_path: Path, code: str) -> None:
+    function = catalogue(tmp_path, code, {}).functions["orders"]
+    keys = ("invoked_by", "enqueues", "tasks", "objects", "flows")
+    assert {key: sorted(getattr(function, key)) for key in keys if getattr(function, key)} == {
+        key: sorted(names) for key, names in CODE[code].items()
+    }
+
+
+def test_what_an_entry_says_stays(tmp_path: Path) -> None:
+    entry = {"invoked_by": ["people", "queue"], "enqueues": ["tasks", "slow"]}
+    function = catalogue(tmp_path, "@app.task\ndef pack(): ...", entry).functions["orders"]
+    assert (function.enqueues, function.tasks) == (("tasks", "slow"), ("pack",))
+
+
+def test_the_examples_entries_say_only_where_they_lie() -> None:
+    entries = yaml.safe_load(CATALOGUE.read_text("utf-8"))["functions"]
+    assert {name: entry for name, entry in entries.items() if "folder" in entry} == {
+        name: {"folder": entry["folder"]} for name, entry in entries.items() if "folder" in entry
+    }
+    assert load().functions["shop"].enqueues == ("admit", "flows", "links", "objects", "tasks")
+
+
+def test_schedules_and_triggers_follow_from_decorators(tmp_path: Path) -> None:
+    code = """
+@app.schedule("0 6 * * 1", time_zone="Europe/Berlin", arguments={"pages": 3})
+@app.task
+def report(pages: int = 1): ...
+"""
+    found = catalogue(tmp_path, code, {})
+    schedule = found.schedules["orders-report"]
+    assert (schedule.function, schedule.task, schedule.cron) == ("orders", "report", "0 6 * * 1")
+    assert (schedule.time_zone, schedule.arguments) == ("Europe/Berlin", {"pages": 3})
+    assert "cron: 0 6 * * 1  # from main.py:5" in written(found, places=True)
+    handler = "@app.document_written('orders/{id}')\ndef seen(event, id): ..."
+    trigger = catalogue(tmp_path, handler, {}).triggers["orders"]
+    assert (trigger.function, trigger.document) == ("orders", "orders/{id}")
+
+
+def test_an_entry_of_the_same_name_replaces_a_decorators_schedule(tmp_path: Path) -> None:
+    code = '@app.schedule("0 6 * * 1")\n@app.task\ndef report(): ...'
+    entry = {"function": "orders", "task": "report", "cron": "0 7 * * *"}
+    found = catalogue(tmp_path, code, {}, schedules={"orders-report": entry})
+    assert found.schedules["orders-report"].cron == "0 7 * * *"
+
+
+WRONG = {
+    "@app.schedule(CRON)\n@app.task\ndef report(): ...": "main.py:4 calls app.schedule with an argument that",
+    '@app.schedule("0 25 * * *")\n@app.task\ndef report(): ...': "schedules.orders-report: cron is '0 25 \\* \\* \\*'",
+    '@app.schedule("0 6 * * 1", time_zone="Mars/Base")\n@app.task\ndef report(): ...': "time_zone is 'Mars/Base'",
+    '@app.schedule("* * * * *")\n@app.schedule("0 6 * * 1")\n@app.task\ndef report(): ...': "give it a name=",
+    "@app.document_written(PATTERN)\ndef seen(event): ...": "an entry in triggers of the catalogue instead",
+    "pack = app.task(print)": "write what it has as tasks, objects and flows",
+    "def": r"functions.orders: main.py does not compile",
+}
+
+
+@pytest.mark.parametrize("code", WRONG)
+def test_code_that_reading_cannot_follow_is_refused_with_what_to_write(tmp_path: Path, code: str) -> None:
+    with pytest.raises(CatalogueError, match=WRONG[code]):
+        catalogue(tmp_path, code, {})
+
+
+def test_a_schedule_stands_above_the_task() -> None:
+    app = Function("orders")
+    with pytest.raises(TypeError, match=r"write @app.schedule above @app.task"):
+        app.schedule("* * * * *")(lambda: None)  # type: ignore[arg-type]
+
+
+def test_the_lock_is_the_whole_catalogue_and_up_to_date(tmp_path: Path) -> None:
+    found = load()
+    assert parse(yaml.safe_load(written(found)), found.root) == found
+    assert written(found) in lock_of(CATALOGUE).read_text("utf-8"), "run `make catalogue` and commit the lock"
+    catalogue(tmp_path, "", {})
+    file = tmp_path / "infra/catalogue.yaml"
+    file.parent.mkdir()
+    file.write_text("functions:\n  orders: {}\n")
+    assert [lock(file), lock(file)] == [True, False]
+
+
+def test_the_times_of_a_schedule_are_those_of_its_time_zone() -> None:
+    def of_days(cron: str, month: int, first: int, days: int) -> list[str]:
+        after = datetime(2026, month, first, tzinfo=UTC)
+        until = datetime(2026, month, first + days, tzinfo=UTC)
+        return [f"{time:%d %H:%M}" for time in times(cron, after, until, "Europe/Berlin")]
+
+    assert of_days("30 6 * * *", 3, 28, 2) == ["28 05:30", "29 04:30"]
+    assert of_days("30 2 * * *", 3, 28, 2) == ["28 01:30"]  # 02:30 does not exist on the 29th
+    assert of_days("30 2 * * *", 10, 24, 2) == ["24 00:30", "25 00:30"]  # it exists twice on the 25th
+    assert of_days("0 0 29 * *", 3, 27, 3) == ["28 23:00"]
