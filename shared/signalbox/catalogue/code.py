@@ -40,7 +40,7 @@ QUEUES = {
 }
 """The queues that a public name of `signalbox` enqueues to."""
 
-OF_METHODS = {
+OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "flow": {"lock": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES},
     "documents": dict.fromkeys(("put", "patch", "put_many", "restore", "forget_versions", "delete"), (LINKS_QUEUE,)),
 }
