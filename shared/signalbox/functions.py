@@ -149,8 +149,8 @@ class Function:
         self,
         cron: str,  # noqa: ARG002  the catalogue reads the arguments
         *,
-        time_zone: str = "Etc/UTC",  # noqa: ARG002
-        **options: Any,  # noqa: ARG002
+        time_zone: str = "Etc/UTC",  # noqa: ARG002  as is this one
+        **options: Any,  # noqa: ARG002  as is this one
     ) -> Callable[[Task[P, R]], Task[P, R]]:
         """Enqueue a task at the times of a cron expression in a time zone; stands above ``@app.task``.
 
