@@ -130,7 +130,7 @@ def test_code_that_reading_cannot_follow_is_refused_with_what_to_write(tmp_path:
 def test_a_schedule_stands_above_the_task() -> None:
     app = Function("orders")
     with pytest.raises(TypeError, match=r"write @app.schedule above @app.task"):
-        app.schedule("* * * * *")(lambda: None)  # type: ignore[arg-type]
+        app.schedule("* * * * *")(lambda: None)  # type: ignore[arg-type]  # no task
 
 
 def test_the_lock_is_the_whole_catalogue_and_up_to_date(tmp_path: Path) -> None:
