@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from signalbox.adapters.settings import EMBEDDED
+from signalbox.catalogue.project import Project
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.status.flow import main as draw
 from tests.emulator.waiting import eventually
@@ -47,7 +48,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         Stack(folder=folder / "state", catalogue=catalogue) as stack,
         httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as client,
     ):
-        patch.setattr("signalbox_infra.status.flow.FOLDER", folder / "state")
+        patch.setattr(Project, "state", folder / "state")
         yield client
 
 

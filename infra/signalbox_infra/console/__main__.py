@@ -10,12 +10,11 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import httpx
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from signalbox.catalogue.reading import load
+from signalbox.catalogue.project import Project
 from signalbox_infra.console.pages import Console
 from signalbox_infra.console.relay import Relay
 from signalbox_infra.console.tokens import TokenFor, Tokens
@@ -27,7 +26,6 @@ from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.status.cloud import CloudSource
 from signalbox_infra.status.report import lines_of
 
-FOLDER = Path(__file__).resolve().parents[3] / ".local"
 SECONDS_MAX = 60.0
 STREAM_SECONDS_MAX = 300.0  # between two bytes of a stream
 REFRESH_SECONDS = 5
@@ -38,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if not options.project:
-            sys.stdout.write(f"{RunningStack.of(FOLDER).base_url}console\n")
+            sys.stdout.write(f"{RunningStack.of(Project.find().state).base_url}console\n")
             return 0
         place = target.read(options.project, options.environment, options.region)
         with contextlib.suppress(KeyboardInterrupt):
@@ -73,7 +71,7 @@ def server_of(place: Target, port: int, run_: Run, base_url: str = "") -> tuple[
     signed.token(base_url)  # fails now, not at the first request
     named = f"{place.project}, {place.environment}, {place.region}"
     console = Console(
-        load(),
+        place.catalogue,
         named,
         status=lambda: list(lines_of(CloudSource(place, run_))),
         status_is_quick=False,

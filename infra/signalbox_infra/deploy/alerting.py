@@ -37,9 +37,10 @@ def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
 
 def _write(target: Target, say: Callable[[str], None], value: str) -> None:
     """Set the variable in the environment's file, in place of the comment that mentions it."""
-    file = target.infra / "environments" / f"{target.environment}.tfvars"
-    kept = COMMENTED.sub("", file.read_text("utf-8"))
+    file = target.folder.environments / f"{target.environment}.tfvars"
+    kept = COMMENTED.sub("", target.variables.read_text("utf-8"))
     line = f"{SETTING} = {value}"
+    file.parent.mkdir(exist_ok=True)
     (newer := file.with_suffix(".new")).write_text(f"{kept.rstrip()}\n{line}\n", "utf-8")
     newer.replace(file)
-    say(f"Written into infra/environments/{file.name}: {line}. Commit it.")
+    say(f"Written into {file.relative_to(target.root)}: {line}. Commit it.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from signalbox.catalogue.reading import CatalogueError, load
+from signalbox.catalogue.reading import CatalogueError
 from signalbox_infra.deploy.commands import Outcome, Run
 from signalbox_infra.deploy.target import Target
 
@@ -162,17 +162,18 @@ def _last(resource_name: str) -> str:
 
 
 def _runtime(target: Target) -> str:
-    found = RUNTIME.search((target.infra / "modules" / "function" / "main.tf").read_text("utf-8"))
+    found = RUNTIME.search((target.folder.kit.infra / "modules" / "function" / "main.tf").read_text("utf-8"))
     return found[1] if found else ""
 
 
 def _needed_apis(target: Target) -> frozenset[str]:
-    files = (target.infra / "apis.tf", target.infra / "bootstrap" / "main.tf")
+    infra = target.folder.kit.infra
+    files = (infra / "apis.tf", infra / "bootstrap" / "main.tf")
     return frozenset(api for file in files for api in API.findall(file.read_text("utf-8")))
 
 
 def _catalogue(target: Target) -> tuple[Sequence[str], str]:
     try:
-        return tuple(load(target.infra / "catalogue.yaml").functions), ""
+        return tuple(target.catalogue.functions), ""
     except (CatalogueError, OSError) as error:
         return (), str(error)

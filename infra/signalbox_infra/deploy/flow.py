@@ -10,9 +10,8 @@ then the plan.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from signalbox.catalogue.reading import load
 from signalbox.catalogue.writing import lock, lock_of
-from signalbox_infra.deploy import adoption, alerting, bootstrapping, facts, locking, smoke, terraform
+from signalbox_infra.deploy import adoption, alerting, bootstrapping, facts, locking, smoke, terraform, working_copy
 from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.applying import Attempts, applied, planned
 from signalbox_infra.deploy.clock import REAL, Clock
@@ -26,7 +25,7 @@ WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
 FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
-COMMIT = f"Terraform wrote infra/{terraform.LOCK_FILE}: commit this file, so that all deploy with the same provider."
+COMMIT = "Terraform wrote {file}: commit this file, so that all deploy with the same provider."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
 that Cloud Functions keeps for sources, and the queues, emptied: a deleted queue's name would be taken for days. The
 next `make deploy` takes them up again. The database stays where Terraform did not create it. Where environment is prod
@@ -78,7 +77,7 @@ class Flow:
         plan = planned(engine, self._attempts(), "-destroy")
         self.say(str(plan))
         self._apply(engine, plan, "-destroy")
-        for queue in load(self.target.infra / "catalogue.yaml").queues:
+        for queue in self.target.catalogue.queues:
             self._emptied(self.target.service(queue))
         self.say(REMAINS)
 
@@ -133,10 +132,12 @@ class Flow:
         return adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
 
     def _packaged(self) -> None:
-        catalogue = self.target.infra / "catalogue.yaml"
-        zips = build(load(catalogue), (), self.target.root / "dist")
-        if lock(catalogue):
-            self.say(f"{lock_of(catalogue).name} has changed: commit it, so that a changed right shows in a diff.")
+        project = self.target.folder
+        zips = build(self.target.catalogue, (), project.dist)
+        if lock(project.catalogue):
+            name = lock_of(project.catalogue).name
+            self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
+        working_copy.renew(project)
         self.say(f"Packaged {len(zips)} functions.")
 
     def _saved(self, engine: terraform.Terraform) -> Plan:
@@ -169,7 +170,8 @@ class Flow:
         engine = terraform.of(self.target, account, self.run)
         adoption.clear(engine.folder)
         if engine.init(f"bucket={self.target.state_bucket}", f"prefix={self.target.environment}"):
-            self.say(COMMIT)
+            file = working_copy.keep_lock_file(self.target.folder).relative_to(self.target.root)
+            self.say(COMMIT.format(file=file))
         return engine
 
 

@@ -106,8 +106,10 @@ def _bootstrap(target: Target, facts: Facts) -> Iterator[Missing]:
 
 def _place(target: Target, facts: Facts) -> Iterator[Missing]:
     if target.settings is None:
-        known = sorted(path.stem for path in (target.infra / "environments").glob("*.tfvars"))
-        yield Missing(f"There is no infra/environments/{target.environment}.tfvars.", f"Choose ENV: {', '.join(known)}")
+        folders = (target.folder.environments, target.folder.kit.infra / "environments")
+        known = sorted({path.stem for folder in folders for path in folder.glob("*.tfvars")})
+        missing = (target.folder.environments / f"{target.environment}.tfvars").relative_to(target.root)
+        yield Missing(f"There is no {missing}.", f"Choose ENV: {', '.join(known)}")
     unknown = facts.regions is not None and target.region not in facts.regions
     if unknown or not REGION.fullmatch(target.region):
         yield Missing(
@@ -124,7 +126,7 @@ def _place(target: Target, facts: Facts) -> Iterator[Missing]:
 
 def _names(target: Target, facts: Facts) -> Iterator[Missing]:
     if facts.catalogue_error:
-        yield Missing(facts.catalogue_error, "Correct infra/catalogue.yaml")
+        yield Missing(facts.catalogue_error, f"Correct {target.folder.catalogue.relative_to(target.root)}")
     if not PREFIX.fullmatch(target.setting("prefix", "")):
         yield Missing(
             f"The prefix {target.setting('prefix', '')!r} is not lower case words joined by single hyphens.",

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from signalbox.catalogue.reading import load
 from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.commands import CommandFailed, Run
 from signalbox_infra.deploy.target import Target
@@ -72,7 +71,7 @@ class Recovery:
         """Send the traffic of every function that the last deployment changed to its revision before that."""
         services = self._listed("run", "services", "list", f"--region={self.target.region}")
         revisions = self._listed("run", "revisions", "list", f"--region={self.target.region}")
-        names = {self.target.service(name) for name in load(self.target.infra / "catalogue.yaml").functions}
+        names = {self.target.service(name) for name in self.target.catalogue.functions}
         found = moves(names, services, revisions)
         if not found:
             raise Aborted(f"Nothing to roll back: no function of {self.target.environment} has an earlier revision.")

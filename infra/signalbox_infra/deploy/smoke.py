@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from signalbox.catalogue.reading import Catalogue, load
+from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.deploy import smoke_large
 from signalbox_infra.deploy.clock import REAL, Clock
 from signalbox_infra.deploy.commands import CommandFailed, Run, ended_like_ctrl_c
@@ -47,7 +47,7 @@ class Site:
 
 def passes(site: Site, say: Callable[[str], None]) -> bool:
     """Run every step, print its result and duration, and return whether all passed."""
-    catalogue = load(site.target.infra / "catalogue.yaml")
+    catalogue = site.target.catalogue
     token = tokens(site.target, site.account, site.run)
     run = f"smoke-{secrets.token_hex(4)}"
     with ended_like_ctrl_c(), DeploymentClient(site.base_url, token, clock=site.clock) as client:

@@ -1,4 +1,4 @@
-"""The target of a deployment: a project, an environment of `infra/environments`, and the names derived from them.
+"""The target of a deployment: a project, an environment (a tfvars file), and the names derived from them.
 
 Terraform decides the names (`infra/locals.tf`). Those that are compared with the project before Terraform runs are
 repeated here, and `tests/infra/deploy` checks that both agree.
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from signalbox.catalogue.reading import url_segment
+from signalbox.catalogue.project import KIT, Project
+from signalbox.catalogue.reading import Catalogue, load, url_segment
 
-PROJECT = Path(__file__).resolve().parents[3]
 REGION_DEFAULT = "us-central1"
 SETTING = re.compile(r'^\s*(\w+)\s*=\s*(?:"([^"\n]*)"|(\w+))\s*(?:#.*)?$', re.MULTILINE)
 
@@ -25,16 +25,32 @@ class Target:
     environment: str
     region: str
     settings: Mapping[str, str] | None
-    root: Path = PROJECT
+    root: Path = KIT.root
+
+    @property
+    def folder(self) -> Project:
+        """The project's folder, and where its files are."""
+        return Project.at(self.root)
 
     @property
     def infra(self) -> Path:
-        return self.root / "infra"
+        """The folder in which Terraform runs."""
+        return self.folder.infra
+
+    @property
+    def variables(self) -> Path:
+        """The tfvars file of the environment."""
+        return self.folder.variables(self.environment)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The catalogue as it is now. Raises `CatalogueError`."""
+        return load(self.folder.catalogue)
 
     @property
     def work(self) -> Path:
         """The folder for Terraform's working files: one a deployment, so that none uses another's state."""
-        return self.root / ".local" / "terraform" / f"{self.project}-{self.environment}"
+        return self.folder.state / "terraform" / f"{self.project}-{self.environment}"
 
     @property
     def state_bucket(self) -> str:
@@ -69,9 +85,13 @@ class Target:
         return f"{self.begin}{url_segment(function)}"
 
 
-def read(project: str, environment: str, region: str = "", root: Path = PROJECT) -> Target:
-    """Read an environment. The region is the one given, else that of its tfvars file, else Terraform's default."""
-    file = root / "infra" / "environments" / f"{environment}.tfvars"
+def read(project: str, environment: str, region: str = "", root: Path | None = None) -> Target:
+    """Read an environment. The region is the one given, else that of its tfvars file, else Terraform's default.
+
+    `root` is the folder of the project; None: the one in which the program runs. Raises `NotAProject`.
+    """
+    root = root or Project.find().root
+    file = Project.at(root).variables(environment)
     settings = settings_of(file.read_text("utf-8")) if file.is_file() else None
     region = region or (settings or {}).get("region", REGION_DEFAULT)
     return Target(project, environment, region, settings, root)

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from signalbox_infra.deploy import plans
+from signalbox_infra.deploy import plans, working_copy
 from signalbox_infra.deploy.commands import CommandFailed, Outcome, Run
 from signalbox_infra.deploy.identity import credentials
 from signalbox_infra.deploy.prerequisites import member
 from signalbox_infra.deploy.target import Target
 
 CACHE = "TF_PLUGIN_CACHE_DIR"
-LOCK_FILE = ".terraform.lock.hcl"
 PLATFORMS = ("darwin_amd64", "darwin_arm64", "linux_amd64", "linux_arm64", "windows_amd64")
 LOCKED = "Error acquiring the state lock"
 LOCK_WAIT = "120s"  # another deployment of the same environment ends in this time, or is dead
@@ -48,7 +47,7 @@ class Terraform:
         """
         self._data.mkdir(parents=True, exist_ok=True)
         self._data.with_name("plugins").mkdir(exist_ok=True)
-        file = self.folder / LOCK_FILE
+        file = self.folder / working_copy.LOCK_FILE
         there = file.exists()
         self._do("init", "-reconfigure", *(f"-backend-config={each}" for each in backend))
         if there or not file.exists():
@@ -116,13 +115,18 @@ class Terraform:
 def of(target: Target, account: str, run: Run) -> Terraform:
     """Return Terraform for the functions of an environment, deployed by an account."""
     values = {"project_id": target.project, "region": target.region, "deployer": member(account)}
-    file = f"-var-file=environments/{target.environment}.tfvars"
+    working_copy.renew(target.folder)
+    if target.folder.own:
+        # The state contains it, so it is the same on every machine.
+        values["dist_dir"] = os.path.relpath(target.folder.dist, target.infra)
+    file = f"-var-file={os.path.relpath(target.variables, target.infra)}"
     sign_in = credentials(target, account, run)
     return Terraform(target.infra, target.work, [file, *_given(values)], run, sign_in)
 
 
 def of_project(target: Target, account: str, run: Run) -> Terraform:
     """Return Terraform for a project's bootstrap (`infra/bootstrap`); its state is in the project's bucket too."""
+    working_copy.renew(target.folder)
     data = target.work.with_name(f"{target.project}-bootstrap")
     values = _given({"project_id": target.project, "region": target.region})
     sign_in = credentials(target, account, run)

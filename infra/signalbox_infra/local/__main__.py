@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from signalbox.adapters.settings import EMBEDDED
+from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import CatalogueError
 from signalbox_infra.local import chaos
 from signalbox_infra.local.logs.follower import LogFollower
@@ -24,8 +25,6 @@ from signalbox_infra.local.stack import Stack, StackError
 
 PORT_MAX = 65_535
 STORES = ("", EMBEDDED)
-
-FOLDER = Path(__file__).resolve().parents[3] / ".local"
 
 
 def main() -> int:
@@ -64,7 +63,7 @@ def _refused(port: str) -> str:
 
 def _stack(port: int) -> Stack:
     data = os.environ.get("DATA")
-    return Stack(port, FOLDER, data=Path(data) if data else None)
+    return Stack(port, Project.find().state, data=Path(data) if data else None)
 
 
 def _serve(stack: Stack) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED
+from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue
-from signalbox_infra.local.services.supervisor import ROOT, StackError
+from signalbox_infra.local.services.supervisor import StackError
 from signalbox_infra.local.store import firestore_emulator
 from signalbox_infra.packaging.checks import check_all
 from signalbox_infra.packaging.imports import PackagingError
@@ -15,7 +16,7 @@ from signalbox_infra.packaging.imports import PackagingError
 def check(catalogue: Catalogue) -> None:
     """Refuse here what would not run in the cloud. Raises `StackError` with what to change."""
     try:
-        check_all(catalogue, ROOT)
+        check_all(catalogue, KIT.root)
     except PackagingError as error:
         raise StackError(str(error)) from error
 

@@ -21,6 +21,7 @@ from typing import Self
 
 from signalbox.adapters.settings import EMBEDDED, Settings
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.project import Project
 from signalbox_infra.local import processes
 from signalbox_infra.local.folder.data_folder import DataFolder
 from signalbox_infra.local.folder.folder_lock import FolderInUse, locked
@@ -47,11 +48,11 @@ log = logging.getLogger("signalbox")
 class Stack:
     """A running local stack; enter it to start it.
 
-    `port` None chooses a free one. `folder` takes the databases and one log file a service. `chaos` such as
-    ``twice=0.1,late=0.1`` injects faults into queues and events; empty: the environment's ``CHAOS``. `settings`
-    are the functions', except for addresses; None: those that follow from the catalogue. `data` is a folder that keeps
-    documents, queues and events for the next stack; None: they end with this one. Raises `StackError` when a
-    service cannot run, `CatalogueError`, and `OSError` when the port is taken.
+    `port` None chooses a free one, `catalogue` None that of the project. `folder` takes the databases and one log
+    file a service. `chaos` such as ``twice=0.1,late=0.1`` injects faults into queues and events; empty: the
+    environment's ``CHAOS``. `settings` are the functions', except for addresses; None: those that follow from the
+    catalogue. `data` is a folder that keeps documents, queues and events for the next stack; None: they end with this
+    one. Raises `StackError` when a service cannot run, `CatalogueError`, and `OSError` when the port is taken.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Stack:
         port: int | None = None,
         folder: Path = Path(".local"),
         chaos: str = "",
-        catalogue: Path = catalogues.CATALOGUE,
+        catalogue: Path | None = None,
         settings: Settings | None = None,
         data: Path | None = None,
     ) -> None:
@@ -67,6 +68,7 @@ class Stack:
         emulator = None if os.environ.get("SIGNALBOX_STORE") == EMBEDDED else firestore_emulator.find_installed()
         self.store = "emulator" if emulator else EMBEDDED
         chaos = chaos or os.environ.get("CHAOS", "")
+        catalogue = catalogue or Project.find().catalogue
         content = catalogues.load(catalogue)
         check(content)
         settings = settings or settings_of(content)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load
+from signalbox.catalogue.reading import Catalogue, CatalogueError, load
 from signalbox_infra.packaging.imports import PackagingError
 from signalbox_infra.packaging.package import Written, package, write
 from signalbox_infra.packaging.schedules import check_schedules
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m signalbox_infra.packaging", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="functions of the catalogue (default: all)")
     parser.add_argument("--out", type=Path, help="folder for the zips (default: dist in the project)")
-    parser.add_argument("--catalogue", type=Path, default=CATALOGUE, help="another catalogue.yaml")
+    parser.add_argument("--catalogue", type=Path, help="another catalogue.yaml")
     options = parser.parse_args(arguments)
     try:
         catalogue = load(options.catalogue)
@@ -40,7 +40,7 @@ def build(catalogue: Catalogue, names: Sequence[str], out: Path) -> list[Written
     functions = [catalogue.functions[name] for name in sorted(names or catalogue.functions)]
     for function in functions:
         check_schedules(function, list(catalogue.schedules.values()))
-    packages = [package(function, catalogue.root) for function in functions]
+    packages = [package(function, catalogue.kit or catalogue.root) for function in functions]
     return [write(built, out) for built in packages]
 
 

@@ -12,23 +12,23 @@ from signalbox_infra.packaging.resolution import check_imports
 from signalbox_infra.packaging.schedules import check_schedules
 
 
-def check_all(catalogue: Catalogue, project: Path) -> None:
+def check_all(catalogue: Catalogue, kit: Path) -> None:
     """Check every function of the catalogue. Raises `PackagingError` with all complaints."""
     complaints = [
-        str(error) for function in catalogue.functions.values() if (error := _refusal(function, catalogue, project))
+        str(error) for function in catalogue.functions.values() if (error := _refusal(function, catalogue, kit))
     ]
     if complaints:
         raise PackagingError("\n".join(complaints))
 
 
-def check(function: Function, project: Path) -> None:
+def check(function: Function, kit: Path) -> None:
     """Check that a function's imports resolve in the cloud, and that its entry declares its tasks and queues.
 
-    `project` holds the lock of all functions. Raises `PackagingError` with the lines to add or change.
+    `kit` holds the lock of all functions. Raises `PackagingError` with the lines to add or change.
     """
     sources = python_files(function.folder)
     try:
-        check_imports(sources, locked_packages(function.folder, project), how_to_add(function))
+        check_imports(sources, locked_packages(function.folder, kit), how_to_add(function))
         check_declared(function, usage_of(sources))
     except CatalogueError as error:
         raise PackagingError(f"{function.name}: {error}") from error
@@ -43,9 +43,9 @@ def how_to_add(function: Function) -> str:
     )
 
 
-def _refusal(function: Function, catalogue: Catalogue, project: Path) -> PackagingError | None:
+def _refusal(function: Function, catalogue: Catalogue, kit: Path) -> PackagingError | None:
     try:
-        check(function, project)
+        check(function, kit)
         check_schedules(function, list(catalogue.schedules.values()))
     except PackagingError as error:
         return error

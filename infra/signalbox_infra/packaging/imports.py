@@ -16,13 +16,14 @@ from typing import Self
 
 from signalbox.catalogue.code import parsed
 from signalbox.catalogue.entries import CatalogueError
+from signalbox.catalogue.project import KIT, PACKAGES
 from signalbox.core.lazy_names import homes_of
 
 LIBRARY = "signalbox"
 """The package that all functions share: a folder of this name at the root of each zip."""
 
 LIBRARY_HOME = "shared"
-"""The project's folder that contains the package."""
+"""The repository's folder that contains the package."""
 
 LEFT_BEHIND = frozenset({"examples", "functions", "infra", "shared", "signalbox_infra", "tests"})
 """The project's other folders: no zip contains them."""
@@ -47,13 +48,13 @@ class Reference:
     certain: bool = True
 
 
-def library_files(sources: Mapping[str, bytes], project: Path) -> dict[str, bytes]:
+def library_files(sources: Mapping[str, bytes], kit: Path) -> dict[str, bytes]:
     """Return the files of `signalbox` that the Python files `sources` need, by path. Raises `PackagingError`.
 
-    The keys of `sources` are paths from the root of the zip (``main.py``).
+    The keys of `sources` are paths from the root of the zip (``main.py``); `kit` has the kit's own files.
     """
     siblings = {PurePosixPath(path).parts[0].removesuffix(".py") for path in sources}
-    home = project / LIBRARY_HOME
+    home = PACKAGES if kit == KIT.root else kit / LIBRARY_HOME
     library = _Library.of(home)
     found: dict[str, bytes] = {}
     followed: set[tuple[str, bool]] = set()

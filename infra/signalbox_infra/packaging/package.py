@@ -53,7 +53,7 @@ class Written:
     sha256: str
 
 
-def package(function: Function, project: Path) -> Package:
+def package(function: Function, kit: Path) -> Package:
     """Collect the files that a function needs. Raises `PackagingError` if it could not run as it is."""
     own = own_files(function.folder)
     if any(path == f"{LIBRARY}.py" or path.startswith(f"{LIBRARY}/") for path in own):
@@ -61,11 +61,11 @@ def package(function: Function, project: Path) -> Package:
     sources = {path: content for path, content in own.items() if path.endswith(".py")}
     try:
         _must_define(function.name, parsed("main.py", own["main.py"]))
-        library = library_files(sources, project)
+        library = library_files(sources, kit)
     except CatalogueError as error:
         raise PackagingError(f"{function.name}: {error}") from error
-    requirements = joined(function.folder, project).encode()
-    check(function, project)
+    requirements = joined(function.folder, kit).encode()
+    check(function, kit)
     return Package(function.name, {**own, **library, REQUIREMENTS: requirements})
 
 

@@ -25,9 +25,9 @@ class Requirement:
     text: str
 
 
-def joined(folder: Path, project: Path) -> str:
+def joined(folder: Path, kit: Path) -> str:
     """Append the packages of a function's own lock to the functions' lock. Raises `PackagingError` if they disagree."""
-    lock, own = (project / LOCK).read_text("utf-8"), _own_lock(folder)
+    lock, own = (kit / LOCK).read_text("utf-8"), _own_lock(folder)
     pins: dict[str, set[str]] = {}
     for requirement in requirements(lock, LOCK):
         pins.setdefault(requirement.name, set()).add(requirement.pin)
@@ -43,9 +43,9 @@ def joined(folder: Path, project: Path) -> str:
     return lock + "".join(added)
 
 
-def locked_packages(folder: Path, project: Path) -> frozenset[str]:
+def locked_packages(folder: Path, kit: Path) -> frozenset[str]:
     """Return the normalised names of the packages that a function is deployed with. Raises `PackagingError`."""
-    lock = (project / LOCK).read_text("utf-8")
+    lock = (kit / LOCK).read_text("utf-8")
     listed = (*requirements(lock, LOCK), *requirements(_own_lock(folder), _where(folder)))
     return frozenset(requirement.name for requirement in listed)
 

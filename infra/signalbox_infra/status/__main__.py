@@ -7,12 +7,12 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from signalbox.catalogue.project import Project
 from signalbox_infra.deploy import target
 from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
@@ -22,7 +22,6 @@ from signalbox_infra.status.cloud import CloudSource
 from signalbox_infra.status.local import LocalSource
 from signalbox_infra.status.report import Source, lines_of
 
-FOLDER = Path(__file__).resolve().parents[3] / ".local"
 NAME_WIDTH = 20
 
 
@@ -51,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _source(options: argparse.Namespace) -> Source:
-    return _cloud(options) if options.project else LocalSource(RunningStack.of(FOLDER))
+    return _cloud(options) if options.project else LocalSource(RunningStack.of(Project.find().state))
 
 
 def _cloud(options: argparse.Namespace) -> CloudSource:
@@ -77,7 +76,7 @@ def _logs(options: argparse.Namespace, console: Console) -> None:
     if options.project:
         terminal.show(("", json.dumps(entry)) for entry in _cloud(options).log("", options.lines))
         return
-    log = RunningStack.of(FOLDER).functions_log
+    log = RunningStack.of(Project.find().state).functions_log
     terminal.show(local.last_lines(log, options.lines))
     if options.follow:
         local.follow(log, terminal.show)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from signalbox.catalogue.reading import Catalogue, load
+from signalbox.catalogue.reading import Catalogue
 from signalbox.core.times import rfc3339
 from signalbox.mailboxes.model import HEADER_SINCE, MAILBOX
 from signalbox.objects.model import is_call_given_up
@@ -128,7 +128,7 @@ class CloudSource:
 
     @cached_property
     def _catalogue(self) -> Catalogue:
-        return load()
+        return self._target.catalogue
 
     @cached_property
     def _errors(self) -> list[dict[str, Any]]:

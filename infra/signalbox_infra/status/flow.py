@@ -8,10 +8,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Catalogue, load, url_segment
 from signalbox_infra import http_client
 from signalbox_infra.deploy import target
@@ -20,7 +20,6 @@ from signalbox_infra.deploy.deployment_client import DeploymentClient, SmokeTest
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.status.flow_drawing import drawn
 
-FOLDER = Path(__file__).resolve().parents[3] / ".local"
 SECONDS_MAX = 30.0
 
 Get = Callable[[str], Mapping[str, Any]]
@@ -72,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _local() -> Get:
-    base_url = RunningStack.of(FOLDER).base_url
+    base_url = RunningStack.of(Project.find().state).base_url
 
     def get(path: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = json.loads(http_client.send("GET", base_url + path, timeout_seconds=SECONDS_MAX))

@@ -1,8 +1,8 @@
 """Read the catalogue: the one list of functions, queues, triggers, schedules and indexes.
 
 Terraform, the packager and the local stack act on the same file, so its errors are reported here, before anything
-is built or started. Every error names the entry and what to change. Folders are relative to the project: the folder
-above the catalogue's own.
+is built or started. Every error names the entry and what to change. Folders are relative to the project
+(`signalbox.catalogue.project`). A project of one's own has `signalbox.yaml`, to which the kit's entries are added.
 
     catalogue = load()
     catalogue.functions["link_fan_out"].segment      # "link-fan-out"
@@ -16,6 +16,7 @@ each.
 """
 
 import dataclasses
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,9 @@ from signalbox.catalogue.entries import (
     url_segment,
 )
 from signalbox.catalogue.folders import python_files
+from signalbox.catalogue.project import KIT as INSTALLED_KIT
+from signalbox.catalogue.project import Project
+from signalbox.catalogue.version import VERSION
 from signalbox.core.names import ANYONE, CALL_OBJECT, KIT, LINK_FAN_OUT, TASKS_QUEUE, WRITERS
 from signalbox.history.model import HistoryRule
 
@@ -72,7 +76,10 @@ ONE_EACH = "Cloud Functions takes one trigger a function: add another function f
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All entries by name. Every reference names an entry that exists and agrees with it."""
+    """All entries by name. Every reference names an entry that exists and agrees with it.
+
+    `root` is the project's folder, and `kit` the one below which the kit's `functions` lie; None: the same.
+    """
 
     root: Path
     functions: Mapping[str, Function]
@@ -85,6 +92,7 @@ class Catalogue:
     """Who writes documents: anyone, or only the kit; then the function of their events is not among the functions."""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """The places in the code that keys of entries follow from, by ``functions.orders`` and key."""
+    kit: Path | None = None
 
     def __post_init__(self) -> None:
         for function in self.functions.values():
@@ -110,11 +118,10 @@ class Catalogue:
     def task_functions(self) -> Mapping[str, frozenset[str]]:
         """Return the names of the tasks of each function whose tasks a call may name; an empty set: not known.
 
-        These are the functions with ``tasks``, and those that queues invoke and that do not lie in ``functions/``.
+        These are the functions with ``tasks``, and those that queues invoke and that are not the kit's.
         """
-        of_the_kit = self.root / "functions"
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
-        users = (each for each in invoked if each.tasks or of_the_kit not in each.folder.parents)
+        users = (each for each in invoked if each.tasks or not self.is_of_the_kit(each))
         return {each.name: frozenset((*each.tasks, *([CALL_OBJECT] if each.objects else ()))) for each in users}
 
     @property
@@ -177,9 +184,18 @@ class Catalogue:
     def _forever(self) -> frozenset[str]:
         return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)
 
+    def is_of_the_kit(self, function: Function) -> bool:
+        """Return whether a function is one of the kit's."""
+        return self.kit_functions in function.folder.parents
+
+    @property
+    def kit_functions(self) -> Path:
+        """Return the folder of the kit's functions."""
+        return (self.kit or self.root) / "functions"
+
     @property
     def _kits_own(self) -> Iterator[Function]:
-        return (each for each in self.functions.values() if self.root / "functions" in each.folder.parents)
+        return filter(self.is_of_the_kit, self.functions.values())
 
     def _no_queue_exceeds_its_functions(self) -> None:
         """Check that a queue runs no more tasks at once than its functions handle: Cloud Run refuses more."""
@@ -253,22 +269,83 @@ class Catalogue:
 # --- reading ---
 
 
-CATALOGUE = Path(__file__).parents[3] / "infra" / "catalogue.yaml"
+CATALOGUE = INSTALLED_KIT.catalogue
+
+VERSION_MIN = "version_min"
+OF_A_VERSION = re.compile(r"\d+\.\d+\.\d+")
+SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history")
 
 
-def load(path: Path = CATALOGUE) -> Catalogue:
-    """Read and check a catalogue file. Raises `CatalogueError` with what to change, or `OSError`."""
+def load(path: Path | None = None) -> Catalogue:
+    """Read and check a catalogue file; None: the one of the project in which the program runs.
+
+    Raises `CatalogueError` with what to change, `NotAProject`, or `OSError`.
+    """
+    project = Project.find() if path is None else Project.of(path)
+    path = path or project.catalogue
     try:
-        content = yaml.load(path.read_text("utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
-        return parse(content, path.resolve().parent.parent)
+        content = _content(path)
+        if project.own:
+            return parse(_with_the_kits(content, project), project.root, INSTALLED_KIT.root)
+        return parse(content, project.root)
     except (CatalogueError, yaml.YAMLError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
 
 
-def parse(content: object, root: Path) -> Catalogue:
-    """Check a catalogue's content; `root` is the folder that functions' folders are relative to."""
+def _content(path: Path) -> object:
+    return yaml.load(path.read_text("utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
+
+
+def _with_the_kits(content: object, project: Project) -> Mapping[str, Any]:
+    """Return the content of a project's catalogue with the kit's entries, whose settings it may change.
+
+    Raises `CatalogueError` for a function of the project with the name of one of the kit's.
+    """
+    own = dict(_mapping("the catalogue", content or {}))
+    _made_by_this_kit(own.pop(VERSION_MIN, VERSION))
+    kits = _kits_content()
+    for name, entry in _entries(own, "functions"):
+        taken = name in kits["functions"] and ("folder" in entry or (project.root / "functions" / name).exists())
+        refuse(taken, f"functions.{name}: the kit has a function of this name: rename yours and its folder")
+    folder = INSTALLED_KIT.functions
+    functions = {name: {"folder": str(folder / name), **entry} for name, entry in kits["functions"].items()}
+    added = {**kits, "functions": functions}
+    return own | {kind: _joined(dict(_entries(added, kind)), dict(_entries(own, kind))) for kind in SECTIONS}
+
+
+def _joined(kits: dict[str, dict[str, Any]], own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: {**kits.get(name, {}), **own.get(name, {})} for name in {**kits, **own}}
+
+
+def _kits_content() -> dict[str, dict[str, Any]]:
+    """Return the kit's entries: its functions, what calls them, and all queues; without those of the examples."""
+    content = dict(_mapping("the kit's catalogue", _content(INSTALLED_KIT.catalogue)))
+    functions = {name: entry for name, entry in _entries(content, "functions") if "folder" not in entry}
+    callers = {
+        kind: {name: entry for name, entry in _entries(content, kind) if entry["function"] in functions}
+        for kind in ("triggers", "schedules")
+    }
+    return {"functions": functions, "queues": dict(_entries(content, "queues")), **callers}
+
+
+def _made_by_this_kit(version_min: object) -> None:
+    if not isinstance(version_min, str) or not OF_A_VERSION.fullmatch(version_min):
+        raise CatalogueError(f'{VERSION_MIN} is a version in quotes such as "{VERSION}", not {version_min!r}')
+    refuse(
+        _numbers(version_min) > _numbers(VERSION),
+        f"this project needs signalbox {version_min} or newer, and {VERSION} is installed: run `uv sync`, or install "
+        "the version that pyproject.toml names",
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
+    """Check a catalogue's content; `root` is the folder that functions' folders are relative to, `kit` as there."""
     sections = _mapping("the catalogue", content)
-    known = {"functions", "queues", "triggers", "schedules", "indexes", "history", "documents"}
+    known = {*SECTIONS, "documents"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
     writers = _document_writers(sections)
     if writers == KIT:
@@ -288,6 +365,7 @@ def parse(content: object, root: Path) -> Catalogue:
         history=_section(sections, "history", History),
         document_writers=writers,
         places=places,
+        kit=kit,
     )
 
 

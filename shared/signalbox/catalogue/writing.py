@@ -68,7 +68,7 @@ def _values(catalogue: Catalogue, entry: Any, *, whole: bool) -> Iterator[tuple[
     for field in dataclasses.fields(entry):
         value = getattr(entry, field.name)
         if field.name == "folder":
-            if value != catalogue.root / "functions" / entry.name:
+            if value != catalogue.kit_functions / entry.name:
                 yield "folder", _relative(value, catalogue.root)
         elif field.name != "name" and (value != _default(field) or field.name in kept):
             yield field.name, list(value) if isinstance(value, tuple) else value
@@ -79,4 +79,6 @@ def _default(field: Any) -> object:
 
 
 def _relative(folder: Path, root: Path) -> str:
-    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else str(folder)
+    """Return a folder as seen from the project. Terraform takes one that begins with ``functions/`` for the kit's."""
+    relative = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else str(folder)
+    return f"./{relative}" if relative.startswith("functions/") else relative

@@ -30,7 +30,8 @@ from signalbox.adapters.settings import Settings, from_environment
 from signalbox.batches.api import liveness
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.cron import times
-from signalbox.catalogue.reading import CATALOGUE, Catalogue, Schedule
+from signalbox.catalogue.project import Project
+from signalbox.catalogue.reading import Catalogue, Schedule
 from signalbox.core.effects import Effect
 from signalbox.core.ports import DocumentEvent, Ports, Query, Snapshot
 from signalbox.core.problems import Problem
@@ -85,8 +86,8 @@ class _KnownTasks(dict[str, frozenset[str]]):
 class FunctionTable:
     """Functions by name. One of the catalogue is loaded when it is first called, once a process."""
 
-    def __init__(self, catalogue: Path = CATALOGUE) -> None:
-        self._catalogue = _catalogue(catalogue)
+    def __init__(self, catalogue: Path | None = None) -> None:
+        self._catalogue = _catalogue(catalogue or Project.find().catalogue)
         self._apps: dict[str, flask.Flask] = {}
         self._auth: dict[str, str] = {}
         self._open: dict[str, frozenset[str]] = {}
@@ -195,13 +196,13 @@ DELIVERIES_MAX = 10_000
 
 
 class Platform:
-    """Store, queue, events, clock and log, and deliveries to the functions of a catalogue.
+    """Store, queue, events, clock and log, and deliveries to the functions of a catalogue: by default the project's.
 
     `tasks` and `events` wait for their delivery, oldest first; a test may inspect, remove or reorder them. `abandoned`
     are the deliveries that ended with a `Problem`, which are not retried.
     """
 
-    def __init__(self, catalogue: Path = CATALOGUE) -> None:
+    def __init__(self, catalogue: Path | None = None) -> None:
         self.clock = ManualClock()
         self.queue = HeldTaskQueue(self.clock)
         self.log = RecordedLog()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.deploy import target, terraform
+from signalbox_infra.deploy import target, terraform, working_copy
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.identity import GIVEN, credentials
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT
@@ -56,7 +56,7 @@ class FirstInit(Script):
 
     def __call__(self, command: Sequence[str], **options: object) -> Outcome:
         if command[1] == "init":
-            (self.folder / terraform.LOCK_FILE).touch()
+            (self.folder / working_copy.LOCK_FILE).touch()
         return super().__call__(command, **options)
 
 

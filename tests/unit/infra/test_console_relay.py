@@ -13,6 +13,7 @@ import pytest
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
+from signalbox.catalogue.project import Project
 from signalbox_infra.console.__main__ import main, server_of
 from signalbox_infra.console.relay import KEY_HEADER, Relay
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
@@ -263,6 +264,6 @@ def test_a_machine_without_an_account_is_told_so_before_anything_is_served(capsy
 def test_without_a_project_the_console_is_that_of_the_stack_of_this_clone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("signalbox_infra.console.__main__.FOLDER", tmp_path)
+    monkeypatch.setattr(Project, "state", tmp_path)
     assert main([]) == 1
     assert "make dev" in capsys.readouterr().err

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from signalbox.catalogue.project import KIT
 from signalbox.core.ports import Must, Put
 from signalbox.testing.memory_store import MemoryStore
 from signalbox_infra.local.folder.data_folder import EMBEDDED, EMULATOR, STATE_FILE, DataFolder, create_again
-from signalbox_infra.local.services.child import ROOT, StackError
+from signalbox_infra.local.services.child import StackError
 
 SAVE = """import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_a_save_that_is_killed_leaves_the_documents_that_were_saved_before(tmp_p
     folder.close(export="documents-1", semaphores={})
     assert folder.open(8080, EMULATOR) == ""
     saving = subprocess.Popen(
-        [sys.executable, "-c", SAVE, str(tmp_path), f"127.0.0.1:{emulator.server_port}"], cwd=ROOT
+        [sys.executable, "-c", SAVE, str(tmp_path), f"127.0.0.1:{emulator.server_port}"], cwd=KIT.root
     )
     assert emulator.begun.wait(100)
     saving.kill()

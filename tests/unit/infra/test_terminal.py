@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from signalbox.catalogue.project import KIT
 from signalbox_infra.local.logs.terminal import KIND_FOLDED, Terminal
-from signalbox_infra.local.logs.tracebacks import ROOT, cut, summary
+from signalbox_infra.local.logs.tracebacks import cut, summary
 from signalbox_infra.local.services.command_lines import READY
 
 HANDLED: dict[str, Any] = {"message": "handled", "severity": "INFO", "status": 200, "milliseconds": 12.3, "writes": 0}
 
 
 OF_THE_KIT = f'''Traceback (most recent call last):
-  File "{ROOT}/shared/signalbox/adapters/http/tasks.py", line 96, in _response
+  File "{KIT.root}/shared/signalbox/adapters/http/tasks.py", line 96, in _response
     invocation.handle(request)
     ~~~~~~~~~~~~~~~~~^^^^^^^^^
-  File "{ROOT}/albums/main.py", line 24, in thumbnail
+  File "{KIT.root}/albums/main.py", line 24, in thumbnail
     raise OSError("no disk")
 OSError: no disk
 
@@ -28,12 +29,12 @@ The above exception was the direct cause of the following exception:
 Traceback (most recent call last):
   File "/usr/lib/python3.11/concurrent/futures/thread.py", line 58, in run
     result = self.fn(*self.args, **self.kwargs)
-  File "{ROOT}/.venv/lib/python3.11/site-packages/flask/app.py", line 1, in f
+  File "{KIT.root}/.venv/lib/python3.11/site-packages/flask/app.py", line 1, in f
     f()
 RuntimeError: worker ended
 '''
 
-OF_REGISTER = f'  File "{ROOT}/shared/signalbox/functions.py", line 145, in register\nValueError: two tasks'
+OF_REGISTER = f'  File "{KIT.root}/shared/signalbox/functions.py", line 145, in register\nValueError: two tasks'
 
 
 def shown(
@@ -126,7 +127,7 @@ def test_a_traceback_without_a_frame_of_the_users_is_whole() -> None:
     ("trace", "said"),
     [
         (
-            f'  File "{ROOT}/press/main.py", line 9, in <module>\n    @app.task\n{OF_REGISTER}',
+            f'  File "{KIT.root}/press/main.py", line 9, in <module>\n    @app.task\n{OF_REGISTER}',
             "press/main.py:9: ValueError: two tasks",
         ),
         (

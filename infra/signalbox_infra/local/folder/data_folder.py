@@ -20,10 +20,11 @@ from typing import Any
 
 from signalbox.adapters import runtime
 from signalbox.adapters.settings import Settings, settings
+from signalbox.catalogue.project import Project
 from signalbox.core.ports import Change, Delete, Must, Put, Query, Snapshot, Store
 from signalbox.core.times import microseconds
 from signalbox_infra import http_client
-from signalbox_infra.local.services.child import ROOT, StackError
+from signalbox_infra.local.services.child import StackError
 
 EXPORT_SECONDS_MAX = 120
 STATE_FILE = "saved.json"
@@ -104,7 +105,7 @@ class DataFolder:
     def correct_in_a_process(self, environment: Mapping[str, str]) -> None:
         """Run `correct` in a process of its own: gRPC does not survive the forks of a supervisor. Raises `OSError`."""
         command = [sys.executable, "-m", "signalbox_infra.local.folder.data_folder", str(self.path)]
-        done = subprocess.run(command, env=dict(environment), cwd=ROOT, check=False)  # noqa: S603 (a list, no shell)
+        done = subprocess.run(command, env=dict(environment), cwd=Project.find().root, check=False)  # noqa: S603 (a list, no shell)
         if done.returncode:
             raise OSError(f"correcting {self.path} ended with exit code {done.returncode}")
 

@@ -1,6 +1,6 @@
 """The description of the HTTP API and its documentation page, on this machine only.
 
-    GET {base}openapi.yaml    the project's openapi.yaml, with this stack as its server
+    GET {base}openapi.yaml    the kit's openapi.yaml, with this stack as its server
     GET {base}docs            Swagger UI on it: every call, and a form that sends it
 
 Swagger UI (Apache-2.0) comes with the package flask-swagger-ui (MIT), a package of the development environment; nothing
@@ -14,7 +14,8 @@ from pathlib import Path
 import yaml
 from werkzeug.wrappers import Request, Response
 
-DESCRIPTION = Path(__file__).resolve().parents[4] / "openapi.yaml"
+from signalbox.catalogue.project import KIT
+
 TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 PAGE = """<!doctype html>
 <html lang="en">
@@ -44,7 +45,7 @@ def api_page(request: Request) -> Response | None:
 
 
 def _description(base_url: str) -> str:
-    described = yaml.safe_load(DESCRIPTION.read_text("utf-8"))
+    described = yaml.safe_load(KIT.description.read_text("utf-8"))
     described["servers"] = [{"url": base_url.rstrip("/"), "description": "This machine."}]
     return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
 

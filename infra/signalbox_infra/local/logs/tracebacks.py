@@ -6,25 +6,24 @@ without any frame of the user's is an error of the kit or of the project's setup
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[4]
+from signalbox.catalogue.project import KIT, Project
 
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)')
 BELOW_A_FRAME = ("    ", "  [Previous line repeated")
 START = "Traceback (most recent call last):"
 
-KIT = ("shared/signalbox/", "infra/signalbox_infra/", "functions/", ".venv/")
-"""The kit's folders in the project."""
+OF_THE_KIT = ("shared/signalbox/", "infra/signalbox_infra/", "functions/", ".venv/")
+"""The kit's folders in its repository."""
 
 NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python3\.\d+/|^/workspace/signalbox/")
-"""Files outside the project that are not the user's: modules without a file, packages, the library in a container."""
+"""Files outside the repository that are not the user's: modules without a file, packages, a container's library."""
 
 
 def is_own(file: str) -> bool:
     """Return whether a file is the user's own code."""
-    inside = file.removeprefix(f"{ROOT}/")
-    return not inside.startswith(KIT) if inside != file else not NOT_OWN.search(file)
+    inside = file.removeprefix(f"{KIT.root}/")
+    return not inside.startswith(OF_THE_KIT) if inside != file else not NOT_OWN.search(file)
 
 
 def cut(trace: str) -> str:
@@ -36,7 +35,8 @@ def cut(trace: str) -> str:
         return trace
     frames = "frame" if left_out == 1 else "frames"
     start = f"Traceback (most recent call last; LOG=full shows {left_out} {frames} of the kit and of packages too):"
-    kept = [line.replace(f'"{ROOT}/', '"') if FRAME.match(line) else line for line in _own_lines(lines)]
+    root = Project.find().root
+    kept = [line.replace(f'"{root}/', '"') if FRAME.match(line) else line for line in _own_lines(lines)]
     if START in kept:
         kept[kept.index(START)] = start
     return "\n".join(kept)
@@ -55,9 +55,10 @@ def summary(trace: str) -> str:
     """Return the last line of a traceback, after the last place in the user's code, else in any of the project's."""
     lines = trace.rstrip().splitlines() or ["unknown error"]
     frames = [found for line in lines if (found := FRAME.match(line))]
-    inside = [frame for frame in frames if frame["file"].startswith(f"{ROOT}/") and "/.venv/" not in frame["file"]]
+    root = Project.find().root
+    inside = [frame for frame in frames if frame["file"].startswith(f"{root}/") and "/.venv/" not in frame["file"]]
     places = [frame for frame in frames if is_own(frame["file"])] or inside
-    return f"{places[-1]['file'].removeprefix(f'{ROOT}/')}:{places[-1]['line']}: {lines[-1]}" if places else lines[-1]
+    return f"{places[-1]['file'].removeprefix(f'{root}/')}:{places[-1]['line']}: {lines[-1]}" if places else lines[-1]
 
 
 def _own_lines(lines: list[str]) -> Iterator[str]:

@@ -6,24 +6,27 @@ from pathlib import Path
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.folders import is_test
+from signalbox.catalogue.project import PACKAGES, Project
 from signalbox_infra.local.reloading.reload import NotReloaded
 from signalbox_infra.local.reloading.watcher import Watcher
-from signalbox_infra.local.services.child import LIBRARY, ROOT
 from signalbox_infra.local.stack import Stack, StackError
+from signalbox_infra.packaging.imports import LIBRARY
 
 NAMED_MAX = 2
+LIBRARY_FOLDER = PACKAGES / LIBRARY
 
 Announce = Callable[[str, str], None]
 """Called with a line, and with a traceback or an empty text."""
 
 
 class DevLoop:
-    """Watches `shared/`, the functions' folders and the catalogue of a stack from `start` to `stop`."""
+    """Watches the library, the functions' folders and the catalogue of a stack from `start` to `stop`."""
 
-    def __init__(self, stack: Stack, announce: Announce, catalogue: Path = catalogues.CATALOGUE) -> None:
+    def __init__(self, stack: Stack, announce: Announce, catalogue: Path | None = None) -> None:
         self._stack = stack
         self._announce = announce
-        self._catalogue = catalogue.resolve()
+        self._project = Project.of(catalogue) if catalogue else Project.find()
+        self._catalogue = catalogue.resolve() if catalogue else self._project.catalogue
         self._watcher = Watcher(self._changed)
         self._failed = False
 
@@ -39,8 +42,8 @@ class DevLoop:
         self._watcher.stop()
 
     def _watch(self) -> None:
-        root = self._catalogue.parent.parent
-        trees = [LIBRARY, *(_top(folder, root) for folder in (*self._stack.folders, *self._named_folders()))]
+        root = self._project.root
+        trees = [LIBRARY_FOLDER, *(_top(folder, root) for folder in (*self._stack.folders, *self._named_folders()))]
         self._watcher.watch(trees=trees, folders=[root, self._catalogue.parent])
 
     def _named_folders(self) -> Iterable[Path]:
@@ -64,11 +67,11 @@ class DevLoop:
             return  # the stack has ended, and says so itself
         else:
             self._failed = False
-            self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths)}", "")
+            self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")
 
     def _counts(self, path: Path) -> bool:
         """Return whether a file is part of what is served."""
-        if path.is_relative_to(LIBRARY):
+        if path.is_relative_to(LIBRARY_FOLDER):
             return path.suffix == ".py" or not path.exists()
         if is_test(path):
             return False
@@ -80,7 +83,7 @@ def _top(folder: Path, root: Path) -> Path:
     return root / folder.relative_to(root).parts[0] if folder.is_relative_to(root) and folder != root else folder
 
 
-def _named(paths: list[Path]) -> str:
-    names = [str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path) for path in paths]
+def _named(paths: list[Path], root: Path) -> str:
+    names = [str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths]
     more = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

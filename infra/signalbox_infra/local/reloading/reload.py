@@ -9,15 +9,16 @@ disk, so nothing is lost.
 """
 
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.project import KIT, PACKAGES
 from signalbox.catalogue.reading import Catalogue, CatalogueError
 from signalbox_infra.local.logs.tracebacks import summary
 from signalbox_infra.local.reloading.source_errors import source_errors
-from signalbox_infra.local.services.child import LIBRARY, ROOT, Service
+from signalbox_infra.local.services.child import Service
 from signalbox_infra.local.services.command_lines import services
 from signalbox_infra.local.services.layout import StackLayout, with_catalogue
 from signalbox_infra.local.services.supervisor import Supervisor
 from signalbox_infra.packaging.checks import check_all
-from signalbox_infra.packaging.imports import PackagingError
+from signalbox_infra.packaging.imports import LIBRARY, PackagingError
 
 FUNCTIONS = "functions"
 
@@ -48,10 +49,10 @@ def checked_catalogue(layout: StackLayout) -> Catalogue:
     """Read the catalogue and check it with the code of its functions. Raises `NotReloaded`."""
     try:
         catalogue = catalogues.load(layout.catalogue_file)
-        folders = [LIBRARY, *(function.folder for function in catalogue.functions.values())]
-        if errors := source_errors(folders, ROOT):
+        folders = [PACKAGES / LIBRARY, *(function.folder for function in catalogue.functions.values())]
+        if errors := source_errors(folders, catalogue.root):
             raise NotReloaded("\n".join(errors))
-        check_all(catalogue, ROOT)
+        check_all(catalogue, KIT.root)
     except (CatalogueError, PackagingError, OSError) as error:
         raise NotReloaded(str(error)) from error
     return catalogue

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
+from signalbox.catalogue.project import Project
 from signalbox_infra.local import processes
 from signalbox_infra.local.logs.tracebacks import summary
 
@@ -23,10 +24,6 @@ PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 2.0
 RETIRED_SECONDS_MAX = 10.0
 """How long a replaced process may finish what it has begun."""
-
-ROOT = Path(__file__).resolve().parents[4]
-LIBRARY = ROOT / "shared"
-"""The folder of the package that all functions share."""
 
 log = logging.getLogger("signalbox")
 
@@ -156,7 +153,7 @@ class Child:
                 service.command,
                 output=output,
                 environment={**os.environ, **service.environment},
-                folder=ROOT,
+                folder=Project.find().root,
                 inherited=service.inherits,
             )
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from signalbox.catalogue.project import KIT
 from signalbox_infra import http_client
 from signalbox_infra.local import processes
 from signalbox_infra.local.functions import gunicorn_hooks
 from signalbox_infra.local.services.child import RETIRED_SECONDS_MAX
 from signalbox_infra.local.services.environment import environment_of
 from signalbox_infra.local.services.layout import StackLayout
-from signalbox_infra.local.services.supervisor import LIBRARY, ROOT, Service
+from signalbox_infra.local.services.supervisor import Service
 from signalbox_infra.local.store import firestore_emulator
 from signalbox_infra.local.store.firestore_emulator import Emulator
 from signalbox_infra.local.store.store_service import ADDRESS, KEY
@@ -156,7 +157,7 @@ def _functions(layout: StackLayout) -> Service:
         _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),
         ready=lambda: _fetched(f"{layout.base_url}{READY}") is not None,
         environment={
-            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, LIBRARY, ROOT / "infra"))),
+            "PYTHONPATH": os.pathsep.join(map(str, (layout.catalogue.root, *KIT.source_paths))),
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
             **functions_environment(layout),

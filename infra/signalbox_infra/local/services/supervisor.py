@@ -13,9 +13,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from signalbox_infra.local import processes
-from signalbox_infra.local.services.child import LIBRARY, ROOT, Child, Service, StackError
+from signalbox_infra.local.services.child import Child, Service, StackError
 
-__all__ = ["LIBRARY", "ROOT", "Service", "StackError", "Supervisor"]
+__all__ = ["Service", "StackError", "Supervisor"]
 
 CHECK_SECONDS = 0.03
 CHECK_SECONDS_STEADY = 0.2

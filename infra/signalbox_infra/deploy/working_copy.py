@@ -1,0 +1,49 @@
+"""The folder in which Terraform runs for a project of one's own: the kit's files, and the project's catalogue.
+
+It lies in the project's state folder and is brought up to date before each use, since Terraform writes next to its
+files and an installed package must not change. The providers' lock file is kept in the project's folder, and is to be
+committed.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from signalbox.catalogue.project import KIT, Project
+from signalbox.catalogue.writing import lock_of
+
+LOCK_FILE = ".terraform.lock.hcl"
+CATALOGUE = lock_of(KIT.catalogue).name
+
+
+def renew(project: Project) -> None:
+    """Write what has changed since. In the kit's repository, Terraform runs in `infra/`, and this does nothing."""
+    if not project.own:
+        return
+    wanted = {path.relative_to(KIT.infra): path.read_bytes() for path in _files(KIT.infra)}
+    for name, file in ((CATALOGUE, lock_of(project.catalogue)), (LOCK_FILE, project.root / LOCK_FILE)):
+        if file.is_file():
+            wanted[Path(name)] = file.read_bytes()
+    for path in project.infra.rglob("*.tf"):
+        if path.relative_to(project.infra) not in wanted:
+            path.unlink()
+    for path, content in wanted.items():
+        file = project.infra / path
+        if not file.is_file() or file.read_bytes() != content:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+
+
+def keep_lock_file(project: Project) -> Path:
+    """Copy the lock file that Terraform wrote to where it is committed. Returns that file."""
+    written = project.infra / LOCK_FILE
+    kept = project.root / LOCK_FILE if project.own else written
+    if kept != written:
+        shutil.copyfile(written, kept)
+    return kept
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    yield from folder.glob("*.tf")
+    for part in ("modules", "bootstrap"):
+        yield from (path for path in (folder / part).rglob("*") if path.suffix in (".tf", ".json"))
