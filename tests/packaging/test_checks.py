@@ -12,7 +12,7 @@ from signalbox_infra.packaging.checks import check, check_all
 from signalbox_infra.packaging.imports import PackagingError
 from tests.packaging.conftest import LOCKED, Project
 
-TASKS = """from signalbox import Function, Unit, batch, semaphore
+TASKS = """from signalbox import Function, Unit, batch, critical_section, semaphore, standings
 
 app = Function("one")
 
@@ -37,7 +37,9 @@ QUEUE = (
     "{dispatches_per_second: 1, concurrent_max: 1, attempts_max: -1, backoff_min_seconds: 1, "
     "backoff_max_seconds: 1, doublings_max: 0}"
 )
-QUEUES = "\n  ".join(f"{name}: {QUEUE}" for name in ("admit", "batches", "flows", "objects", "slow", "tasks"))
+QUEUES = "\n  ".join(
+    f"{name}: {QUEUE}" for name in ("admit", "batches", "flows", "objects", "slow", "standings", "tasks")
+)
 
 
 def refusal(project: Path) -> str:
@@ -150,6 +152,8 @@ ONE_QUEUE = "invoked_by: [queue], tasks: [cook, wash], enqueues: [tasks]"
         (ALL, "wash.call(dish=dish).enqueue()", "enqueues: [tasks]"),
         (ONE_QUEUE, 'batch("b").populate([])', "enqueues: [tasks, batches]"),
         (ONE_QUEUE, 'replace(wash.call(dish=dish), queue="slow")', "enqueues: [tasks, slow]"),
+        (ALL, 'critical_section("s").run(wash.call(dish=dish))', "enqueues: [admit, tasks]"),
+        (ALL, 'standings("kind").declare([])', "enqueues: [standings]"),
     ],
 )
 def test_what_the_entry_lacks_is_named_with_the_line_to_write(
@@ -165,6 +169,31 @@ def test_the_task_of_a_unit_completes_batches(project: Project) -> None:
     main = root / "mine/one/main.py"
     main.write_text(main.read_text().replace("cook(dish: str)", "cook(unit: Unit, dish: str)"))
     assert "write  enqueues: [batches, tasks]" in refusal(root)
+
+
+THRESHOLD = """from signalbox import Function, standing_changed
+
+app = Function("one")
+
+
+@standing_changed(app, "count", at_least=2)
+def popular(standing: dict) -> None: ...
+
+
+one = app.entry_point()
+"""
+
+
+def test_a_task_of_a_threshold_is_declared_as_any_task(project: Project) -> None:
+    def root(entry: str) -> Path:
+        catalogue = ENTRY.format(entry=entry, queues=QUEUES)
+        return project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": THRESHOLD})
+
+    assert "write  tasks: [popular]" in refusal(root("invoked_by: [queue], tasks: []"))
+    accepted = root("")
+    [function] = load(accepted / "infra/catalogue.yaml").functions.values()
+    assert (function.tasks, function.invoked_by) == (("popular",), ("queue",))
+    check_all(load(accepted / "infra/catalogue.yaml"), accepted)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +249,7 @@ def test_who_calls_objects_of_another_function_enqueues_to_their_queue(project: 
 
 @pytest.mark.parametrize(
     "body",
-    ["...", 'batch("b").status()', 'semaphore = "a local name elsewhere"'],
+    ["...", 'batch("b").status()', 'standings("item", "a").get()', 'semaphore = "a local name elsewhere"'],
 )
 def test_an_entry_that_declares_what_the_code_does_is_accepted(project: Project, body: str) -> None:
     root = declared(project, ALL, body)

@@ -1,10 +1,11 @@
 """Read from a function's code what its entry in the catalogue need not say: tasks, objects, flows, queues, callers.
 
-The code is read, not run. The tasks are the functions decorated with ``@app.task``, the objects the classes decorated
-with ``@app.object``, the flows the generators decorated with ``@app.flow``. The queues follow from the use of
-`signalbox`: a semaphore enqueues to `admit` and `tasks`; a batch to `batches` and `tasks`, and so does the task of a
-batch's unit, since the last unit completes the batch; ``call.enqueue()`` to `tasks`; a call of an object to `objects`,
-of a flow to `flows`. A function with objects or flows also enqueues to `tasks`, since its turns send the calls of
+The code is read, not run. The tasks are the functions decorated with ``@app.task`` or ``@standing_changed(app, …)``,
+the objects the classes decorated with ``@app.object``, the flows the generators decorated with ``@app.flow``. The
+queues follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
+`batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch;
+``call.enqueue()`` to `tasks`; a call of an object to `objects`, of a flow to `flows`; a declaration of standings to
+`standings`. A function with objects or flows also enqueues to `tasks`, since its turns send the calls of
 methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the
 code names (``queue="slow"``) counts too. The rules of an open function are decorated with ``@app.access("NAME")``.
 
@@ -19,7 +20,15 @@ from functools import lru_cache
 from typing import Any, TypeGuard
 
 from signalbox.catalogue.entries import CatalogueError, Function, url_segment
-from signalbox.core.names import ADMIT_QUEUE, BATCHES_QUEUE, FLOWS_QUEUE, LINKS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
+from signalbox.core.names import (
+    ADMIT_QUEUE,
+    BATCHES_QUEUE,
+    FLOWS_QUEUE,
+    LINKS_QUEUE,
+    OBJECTS_QUEUE,
+    STANDINGS_QUEUE,
+    TASKS_QUEUE,
+)
 
 KIT = "signalbox"
 MAIN = "main.py"
@@ -42,12 +51,14 @@ QUEUES = {
 
 OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "flow": {"lock": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES},
+    "standings": {"declare": (STANDINGS_QUEUE,)},
     "documents": dict.fromkeys(("put", "patch", "put_many", "restore", "forget_versions", "delete"), (LINKS_QUEUE,)),
 }
-"""The queues that the methods of a public name enqueue to: ``flow.lock(…)``."""
+"""The queues that the methods of a public name enqueue to: ``flow.lock(…)``, ``standings(…).declare(…)``."""
 
 NAMES_A_QUEUE = frozenset({"Call", "replace"})
 TASK_DECORATOR = frozenset({"task"})
+THRESHOLD_DECORATOR = "standing_changed"
 OBJECT_DECORATOR = frozenset({"object"})
 FLOW_DECORATOR = frozenset({"flow"})
 RULE_DECORATOR = frozenset({"access"})
@@ -350,9 +361,11 @@ class _Module:
             yield from FLOW_QUEUES
 
     def _queues_of_method(self, node: ast.expr) -> tuple[str, ...]:
+        """Return the queues of ``flow.NAME(…)`` and ``standings(KIND).NAME(…)``."""
         if not isinstance(node, ast.Attribute):
             return ()
-        return OF_METHODS.get(self._kit_name(node.value), {}).get(node.attr, ())
+        of = node.value.func if isinstance(node.value, ast.Call) else node.value
+        return OF_METHODS.get(self._kit_name(of), {}).get(node.attr, ())
 
     def _kit_name(self, node: ast.expr) -> str:
         """Return the public name of the kit that an expression refers to, or an empty text."""
@@ -400,7 +413,9 @@ def _is_enqueue(call: ast.Call) -> bool:
 
 
 def _is_task_decorator(node: ast.expr) -> bool:
-    return _is_decorator(node, TASK_DECORATOR)
+    return _is_decorator(node, TASK_DECORATOR) or (
+        isinstance(node, ast.Call) and _last_name(node) == THRESHOLD_DECORATOR
+    )
 
 
 def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:
@@ -420,7 +435,12 @@ def _is_decorator(node: ast.expr, names: frozenset[str]) -> bool:
 
 
 def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:
-    if ast.unparse(call.func).rpartition(".")[2] in names:
+    if _last_name(call) in names:
         for keyword in call.keywords:
             if keyword.arg == "queue" and isinstance(keyword.value, ast.Constant):
                 yield str(keyword.value.value)
+
+
+def _last_name(call: ast.Call) -> str:
+    """Return the last part of the name that is called: ``replace`` for ``dataclasses.replace(…)``."""
+    return ast.unparse(call.func).rpartition(".")[2]
