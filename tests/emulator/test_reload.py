@@ -115,6 +115,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     with Stack(folder=made.folder / ".local", catalogue=made.catalogue) as stack:
         made.base_url = stack.base_url
         loop = DevLoop(stack, made.announce, made.catalogue)
+        loop.watch()
         loop.start()
         yield made
         loop.stop()

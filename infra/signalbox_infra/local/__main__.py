@@ -17,6 +17,7 @@ from signalbox.adapters.settings import EMBEDDED
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import CatalogueError
 from signalbox_infra.local import chaos
+from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.local.logs.follower import LogFollower
 from signalbox_infra.local.logs.terminal import Terminal
 from signalbox_infra.local.logs.tracebacks import cut
@@ -33,10 +34,10 @@ def main() -> int:
         sys.stderr.write(f"{refused}\n")
         return 2
     try:
-        with contextlib.suppress(KeyboardInterrupt), _stack(int(port)) as stack:
-            _serve(stack)
+        with contextlib.suppress(KeyboardInterrupt):
+            _run(int(port))
     except OSError as error:
-        sys.stderr.write(f"{error.strerror or error}\n")
+        sys.stderr.write(f"{_running() or error.strerror or error}\n")
         return 1
     except StackError as error:
         trace = error.trace if os.environ.get("LOG") == "full" else cut(error.trace)
@@ -61,24 +62,39 @@ def _refused(port: str) -> str:
     return ""
 
 
-def _stack(port: int) -> Stack:
-    data = os.environ.get("DATA")
-    return Stack(port, Project.find().state, data=Path(data) if data else None)
+def _running() -> str:
+    """Return where the stack of this project runs already, or an empty text."""
+    with contextlib.suppress(NoStack, OSError):
+        running = RunningStack.of(Project.find().state)
+        return f"The local stack of this project runs already: {running.base_url} (process {running.pid})"
+    return ""
 
 
-def _serve(stack: Stack) -> None:
-    log = os.environ.get("LOG", "")
+def _run(port: int) -> None:
+    data, log = os.environ.get("DATA"), os.environ.get("LOG", "")
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
-    follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
+    stack = Stack(port, Project.find().state, data=Path(data) if data else None)
     loop = DevLoop(stack, terminal.announce)
-    loop.start()
+    loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
+    sys.stdout.write("Starting: the store, the queues and all functions take some seconds.\n")
+    sys.stdout.flush()
+    with stack:
+        _serve(stack, terminal, loop)
+
+
+def _serve(stack: Stack, terminal: Terminal, loop: DevLoop) -> None:
+    follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
     _print_urls(stack)
     follower.start()
+    loop.start()
     try:
         stack.wait()
     finally:
         loop.stop()
         follower.stop()
+        if kept := os.environ.get("DATA"):
+            sys.stdout.write(f"\nStopping: the data is saved in {kept} when this command ends, in some seconds.\n")
+            sys.stdout.flush()
 
 
 def _print_urls(stack: Stack) -> None:

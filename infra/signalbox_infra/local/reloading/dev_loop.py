@@ -20,7 +20,10 @@ Announce = Callable[[str, str], None]
 
 
 class DevLoop:
-    """Watches the library, the functions' folders and the catalogue of a stack from `start` to `stop`."""
+    """Watches the library, the functions' folders and the catalogue of a stack, from `watch` to `stop`.
+
+    `watch` may be called before the stack starts. What changes from then on is reloaded after `start`.
+    """
 
     def __init__(self, stack: Stack, announce: Announce, catalogue: Path | None = None) -> None:
         self._stack = stack
@@ -30,13 +33,16 @@ class DevLoop:
         self._watcher = Watcher(self._changed)
         self._failed = False
 
-    def start(self) -> None:
-        """Watch from now on; whatever changes later is noticed."""
-        self._watcher.start()
+    def watch(self) -> None:
+        """Watch from now on; a later change is noticed, and reloaded after `start`."""
         try:
             self._watch()
         except OSError as error:
             self._announce(f"not watching the files, so restart after a change: {error}", "")
+
+    def start(self) -> None:
+        """Reload what has changed since `watch`, and what changes from now on."""
+        self._watcher.start()
 
     def stop(self) -> None:
         self._watcher.stop()

@@ -16,7 +16,10 @@ IGNORED_SUFFIXES = (".pyc", ".swp", ".swx", ".tmp", "~")
 
 
 class Watcher(FileSystemEventHandler):
-    """Calls `changed` with the paths that have changed, in a thread of its own, one call at a time."""
+    """Calls `changed` with the paths that have changed, in a thread of its own, one call at a time.
+
+    Changes are noticed from `watch` on, and reported from `start` on.
+    """
 
     def __init__(self, changed: Callable[[list[Path]], None]) -> None:
         self._changed = changed
@@ -27,7 +30,6 @@ class Watcher(FileSystemEventHandler):
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
     def start(self) -> None:
-        self._observer.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -36,6 +38,8 @@ class Watcher(FileSystemEventHandler):
 
     def watch(self, trees: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
         """Watch folders, `trees` with all below them. Those that are watched or that do not exist are left out."""
+        if not self._observer.is_alive():
+            self._observer.start()
         for recursive, paths in ((True, trees), (False, folders)):
             for path in {each.resolve() for each in paths} - self._watched:
                 if path.is_dir() and not any(path.is_relative_to(tree) for tree in self._trees):
