@@ -37,7 +37,7 @@ from signalbox.resources import problems as resources_problems
 from signalbox.standings import problems as standings_problems
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.machine import event_attempt, hold, idempotent_calls, resumed
+from signalbox.tasks.machine import event_attempt, hold, idempotent_calls, resumed, with_unit
 from signalbox.tasks.model import FIRST, Attempt, RetryLimits, Start, TaskContext, TaskSubject
 from signalbox.tasks.service import failures, runs
 from signalbox.transforms import problems as transforms_problems
@@ -369,7 +369,7 @@ def _attempt(delivery: TaskDelivery, function: str) -> Attempt:
     executions, retries = delivery.executions + earlier, delivery.retries + earlier
     backoff = settings().queue_backoffs.get(delivery.queue, NO_BACKOFF)
     what = function, delivery.name, delivery.payload, delivery.queue, delivery.trace, backoff.pause_seconds(retries + 1)
-    return Attempt(operation, delivery.context, executions, retries, *what, is_late=delivery.is_late)
+    return Attempt(operation, with_unit(delivery.context), executions, retries, *what, is_late=delivery.is_late)
 
 
 def _task_context(attempt: Attempt, start: Start, limits: RetryLimits, received_at: float) -> TaskContext:

@@ -150,6 +150,11 @@ ONE_QUEUE = "invoked_by: [queue], tasks: [cook, wash], enqueues: [tasks]"
         (ALL, 'semaphore("s").wait(wash.call(dish=dish))', "enqueues: [admit, tasks]"),
         (ONE_QUEUE, 'semaphore("s").signal("x")', "enqueues: [tasks, admit]"),
         (ALL, "wash.call(dish=dish).enqueue()", "enqueues: [tasks]"),
+        (
+            "invoked_by: [queue], tasks: [cook, wash], enqueues: [tasks, batches]",
+            'batch("b").populate([], semaphore="printers")',
+            "enqueues: [tasks, batches, admit]",
+        ),
         (ONE_QUEUE, 'batch("b").populate([])', "enqueues: [tasks, batches]"),
         (ONE_QUEUE, 'replace(wash.call(dish=dish), queue="slow")', "enqueues: [tasks, slow]"),
         (ALL, 'critical_section("s").run(wash.call(dish=dish))', "enqueues: [admit, tasks]"),

@@ -29,7 +29,8 @@ class BatchSpec:
     """The definition of a batch. `units` are payloads; without `task` they are completed from outside.
 
     `then` is the batch that follows if this one succeeds. Otherwise `on_failure` is called, with the batch's end. The
-    batch that follows has the same `on_failure`, unless it has its own.
+    batch that follows has the same `on_failure`, unless it has its own. With `semaphore`, each unit runs under a permit
+    of the semaphore of this name.
 
     Raises `BadBatch` or `TooLarge` if a field has a value that is not allowed.
     """
@@ -44,6 +45,7 @@ class BatchSpec:
     queues: Sequence[str] = ()
     then: "BatchSpec | None" = None
     on_failure: Call | None = None
+    semaphore: str = ""
 
     def __post_init__(self) -> None:
         fields = RequestFields({name: getattr(self, name) for name in _NUMBERS}, BadBatch)
@@ -55,7 +57,13 @@ class BatchSpec:
         check_units(self.units, self.task, LIMITS.call_units_max)
 
     def _check_dispatch(self) -> None:
-        for name, value in (("concurrency", self.concurrency), ("queues", self.queues)):
+        if self.semaphore and not valid_key(self.semaphore):
+            raise BadBatch("`semaphore` must be the name of a semaphore.", field="semaphore")
+        for name, value in (
+            ("concurrency", self.concurrency),
+            ("queues", self.queues),
+            ("semaphore", self.semaphore),
+        ):
             if value and self.task is None:
                 raise BadBatch(f"`{name}` needs a `task`: without one, units are completed from outside.", field=name)
         if len(self.queues) > LIMITS.batch_queues_max:
@@ -88,7 +96,9 @@ class BatchSpec:
 
     @classmethod
     def _parse(cls, body: Mapping[str, Any], at: str, *more: str) -> Self:
-        fields = RequestFields(body, BadBatch, at).only("units", *_CALLS, *_NUMBERS, "queues", "then", *more)
+        fields = RequestFields(body, BadBatch, at).only(
+            "units", *_CALLS, *_NUMBERS, "queues", "then", "semaphore", *more
+        )
         then = fields.value("then", default=None)
         if not isinstance(then, dict | None):
             raise fields.refuse("then", "`then` must be an object that defines the batch that follows.")
@@ -103,6 +113,7 @@ class BatchSpec:
             queues=tuple(fields.items("queues", default=())),
             then=None if then is None else cls._parse(then, f"{at}.then" if at else "then"),
             on_failure=_call(fields, "on_failure"),
+            semaphore=fields.text("semaphore", ""),
         )
 
     @classmethod
@@ -115,7 +126,8 @@ class BatchSpec:
         calls = {name: asdict(call) for name in _CALLS if (call := getattr(self, name)) is not None}
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         then = {} if self.then is None else {"then": self.then.to_request()}
-        return {"units": list(self.units), "queues": list(self.queues), **calls, **numbers, **then}
+        semaphore = {"semaphore": self.semaphore} if self.semaphore else {}
+        return {"units": list(self.units), "queues": list(self.queues), **calls, **numbers, **then, **semaphore}
 
     def calls(self, at: str = "") -> dict[str, Call]:
         """Return the calls of this batch and of those that follow it, by their places in the request."""
@@ -140,6 +152,7 @@ class BatchSpec:
             queues=tuple(self.queues),
             then="" if self.then is None else json_text(self.then.to_request()),
             on_failure=self.on_failure,
+            semaphore=self.semaphore,
         )
 
     def digest(self) -> str:
@@ -150,6 +163,7 @@ class BatchSpec:
             "queues": list(self.queues),
             "then": self.then and self.then.digest(),
             "on_failure": _canonical(self.on_failure),
+            "semaphore": self.semaphore,
         }
         chosen = [{name: value for name, value in options.items() if value}]
         numbers = [self.sealed, self.failures_max, self.deadline_seconds]

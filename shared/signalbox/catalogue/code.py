@@ -3,8 +3,8 @@
 The code is read, not run. The tasks are the functions decorated with ``@app.task`` or ``@standing_changed(app, …)``,
 the objects the classes decorated with ``@app.object``, the flows the generators decorated with ``@app.flow``. The
 queues follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
-`batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch;
-``call.enqueue()`` to `tasks`; a call of an object to `objects`, of a flow to `flows`; a declaration of standings to
+`batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch
+with ``semaphore=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`; a call of an object to `objects`, of a flow to `flows`; a declaration of standings to
 `standings`. A function with objects or flows also enqueues to `tasks`, since its turns send the calls of
 methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the
 code names (``queue="slow"``) counts too. The rules of an open function are decorated with ``@app.access("NAME")``.
@@ -347,6 +347,7 @@ class _Module:
         if isinstance(node, ast.Call) and id(node) not in self._read_only:
             yield from QUEUES.get(self._kit_name(node.func), ())
             yield from self._queues_of_method(node.func)
+            yield from SEMAPHORE_QUEUES if self._kit and _needs_permits(node) else ()
             yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)
         elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
@@ -406,6 +407,12 @@ def _yields(function: ast.FunctionDef) -> bool:
         if not isinstance(node, (*FUNCTIONS, ast.Lambda)):
             left += ast.iter_child_nodes(node)
     return False
+
+
+def _needs_permits(call: ast.Call) -> bool:
+    """Return whether a call creates a batch whose units run under permits: ``populate(…, semaphore=…)``."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    return name in ("populate", "sub_batch") and any(keyword.arg == "semaphore" for keyword in call.keywords)
 
 
 def _is_enqueue(call: ast.Call) -> bool:

@@ -196,6 +196,9 @@ _OPTIONS: Mapping[str, Any] = {
 }
 """The options of a wait that its task receives, with their defaults. See `WaitRequest` for the last two."""
 
+_TEXTS = ("holder", "unit")
+"""The options that most waits do not have. They are stored only if they are not empty."""
+
 _WAITER_FIELDS = (*_OPTIONS, "incarnation", "deadline_at", "state", "grant")
 
 
@@ -217,6 +220,7 @@ class Waiter:
     release_on_failure: bool = False
     resumes: str = ""
     resumed: int = 0
+    unit: str = ""
     holder: str = ""
     on_timeout: Call | None = None
     deadline_at: datetime | None = None
@@ -230,7 +234,7 @@ class Waiter:
 
     def options(self) -> dict[str, Any]:
         """Return the options of the wait that differ from their defaults: they repeat the same wait."""
-        defaults = {**_OPTIONS, "holder": ""}
+        defaults = _OPTIONS | dict.fromkeys(_TEXTS, "")
         return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
 
     def is_late(self, now: datetime) -> bool:
@@ -241,7 +245,7 @@ class Waiter:
         """Return the fields of its record, except `joined`, `since` and `expires_at`, which depend on its commit."""
         plain = {name: getattr(self, name) for name in _WAITER_FIELDS}
         calls = {name: None if (call := getattr(self, name)) is None else call.to_record() for name in _CALLS}
-        return plain | calls | ({"holder": self.holder} if self.holder else {})
+        return plain | calls | {name: text for name in _TEXTS if (text := getattr(self, name))}
 
     @classmethod
     def from_record(

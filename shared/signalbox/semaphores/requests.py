@@ -59,7 +59,7 @@ class SettingsPatch:
         return replace(settings, **self.changes)
 
 
-OF_THE_KIT = ("resumes", "resumed")
+OF_THE_KIT = ("resumes", "resumed", "unit")
 """The fields of a wait that only the kit sets."""
 
 
@@ -68,8 +68,8 @@ class WaitRequest:
     """A wait for permits. Without a continuation it is answered at once, with a lease or without.
 
     `holder` names the caller, so that deadlocks between several waits can be found. A task with `release_on_failure`
-    waits again between its attempts: `resumes` is its operation, and `resumed` the number of its earlier waits. No
-    caller's wait has these two.
+    waits again between its attempts: `resumes` is its operation, and `resumed` the number of its earlier waits. `unit`
+    is the JSON of the batch's unit that the task runs for. No caller's wait has these three.
     """
 
     id: str
@@ -82,6 +82,7 @@ class WaitRequest:
     release_on_failure: bool = False
     resumes: str = ""
     resumed: int = 0
+    unit: str = ""
     holder: str = ""
 
     def __post_init__(self) -> None:

@@ -324,6 +324,7 @@ def leave(path: str, waiter: Waiter, now: datetime) -> Write:
 def requeue(path: str, waiter: Waiter) -> Change:
     """Put a waiter back into its old place."""
     fields = {"state": waiter.state, "grant": waiter.grant, "since": waiter.since, "expires_at": REMOVE}
+    fields |= {"resumed": waiter.resumed} if waiter.resumes else {}
     return _change(path, fields, waiter.version)
 
 

@@ -19,10 +19,10 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import due_records, postpone
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import settings, wait_queue
-from signalbox.semaphores.machine.transitions import Loaded, clean_up_task
+from signalbox.semaphores.machine.transitions import Loaded, clean_up_task, unit_task
 from signalbox.semaphores.model import COLLECTION, Semaphore, path_of
 from signalbox.semaphores.problems import NoSemaphore
-from signalbox.semaphores.storage import SemaphoreReads, change, incarnation_of
+from signalbox.semaphores.storage import SemaphoreReads, change, incarnation_of, read_waiter
 
 FAILURES = (Conflict, Unavailable, Problem)
 
@@ -121,8 +121,17 @@ def clean_deleted(ports: Ports, name: str, incarnation: int) -> None:
             Query(f"{path_of(name)}/{collection}", limit=LIMITS.receipts_page_max, after=after)
         ):
             old = [snapshot for snapshot in page if snapshot.data and snapshot.data["incarnation"] <= incarnation]
+            _end_units(ports, name, old)
             _delete_each(ports, old)
             after = (page[-1].id,)
+
+
+def _end_units(ports: Ports, name: str, old: list[Snapshot]) -> None:
+    """Enqueue the tasks that record the units of batches as failed which waited for a permit of the semaphore."""
+    waiters = [(waiter, one.read_time) for one in old if "unit" in (one.data or {}) and (waiter := read_waiter(one))]
+    tasks = [unit_task(name, waiter, "deleted", now) for waiter, now in waiters if waiter.state == "waiting"]
+    if tasks:
+        ports.queue.create([task for each in tasks for task in each])
 
 
 def _delete_each(ports: Ports, old: list[Snapshot]) -> None:

@@ -66,12 +66,12 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.times import rfc3339
 from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.critical_sections.requests import SectionRequest
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model import Lease, parse_lease_id
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, Failure, failure_path
 from signalbox.tasks.problems import NotRepeatable
 
-REQUESTED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder")
+REQUESTED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder", "unit")
 """The options of a wait, as the context of its task has them."""
 
 
@@ -83,6 +83,29 @@ def resumed(operation: str, context: Mapping[str, Any]) -> tuple[str, int]:
     lease = context.get("lease")
     known = lease if isinstance(lease, dict) else {}
     return str(known.get("resumes") or operation), int(known.get("resumed", 0))
+
+
+# --- units that need a permit ---
+
+
+def unit_wait(attempt: Attempt) -> WaitRequest:
+    """Return the wait of a unit for a permit: the same in every delivery of the unit's task."""
+    operation, unit = attempt.operation, json.dumps(attempt.context["unit"])
+    return WaitRequest(operation, attempt.call, release_on_return=True, resumes=operation, unit=unit)
+
+
+def repeated_wait(attempt: Attempt) -> WaitRequest:
+    """Return the wait that a task's grant belongs to."""
+    granted = attempt.context["lease"]
+    counts = {"resumes": attempt.operation, "resumed": granted.get("resumed", 0)}
+    return WaitRequest(parse_lease_id(granted["id"])[0], attempt.call, **_requested(granted), **counts)
+
+
+def with_unit(context: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the context of a task, with the unit for which it has waited for its lease."""
+    lease = context.get("lease")
+    unit = lease.get("unit") if isinstance(lease, dict) else None
+    return {**context, "unit": json.loads(unit)} if unit else context
 
 
 def next_wait_id(granted: Mapping[str, Any]) -> str:

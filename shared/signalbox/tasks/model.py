@@ -39,13 +39,13 @@ FAILED_AT, STATE = "failed_at", "state"
 TaskSubject = Lease | SectionRun | Unit | Completion | Outcome
 
 KINDS: Mapping[str, type[TaskSubject]] = {
+    "unit": Unit,
     "lease": Lease,
     "section": SectionRun,
-    "unit": Unit,
     "batch": Completion,
     "outcome": Outcome,
 }
-"""The kinds of subjects by their names in a context."""
+"""The kinds of subjects by their names in a context. A unit that runs under a permit also has a lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,13 @@ class Batch:
         queues: Sequence[str] = (),
         then: "SubBatch | None" = None,
         on_failure: Call | None = None,
+        semaphore: str = "",
     ) -> Status:
         """Create the batch, sealed, with a unit for each call; all are calls of one task.
 
         At most `concurrency` units run at once; the others wait, at no cost. If `queues` are named, units use each of
-        them in turn.
+        them in turn. With `semaphore`, each unit runs under a permit of the semaphore of this name, which must exist,
+        and releases it when its task has returned.
 
         `then` is the batch that follows, as `sub_batch` returns it, if this one completes with no failed unit, or with
         at most `failures_max`. Otherwise `on_failure` is called, and also if a batch that follows fails.
@@ -59,6 +61,7 @@ class Batch:
             queues=tuple(queues) if task else (),
             then=then,
             on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
+            semaphore=semaphore if task else "",
         )
         return batches.populate_whole(runtime.ports(), self.id, spec, units).to_json()
 
@@ -97,6 +100,7 @@ def sub_batch(
     concurrency: int | None = None,
     then: SubBatch | None = None,
     on_failure: Call | None = None,
+    semaphore: str = "",
 ) -> SubBatch:
     """Return a batch for a unit's task to return: the unit is completed when this batch and those that follow it end.
 
@@ -113,6 +117,7 @@ def sub_batch(
         failures_max=failures_max,
         then=then,
         on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
+        semaphore=semaphore if units else "",
     )
 
 

@@ -73,15 +73,16 @@ def unit_tasks(
     """
     payloads = {path: page.payloads() for path, page in pages.items()}
     return [
-        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **payload}, now)
+        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **payload}, page.semaphore, now)
         for unit in units
         if (page := pages.get(unit.page_path)) and (call := page.call_of(unit.index))
     ]
 
 
-def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], now: datetime) -> Effect:
+def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], semaphore: str, now: datetime) -> Effect:
     merged = replace(call, payload={**call.payload, **payload})
-    return merged.effect(unit.run.task_name("unit", unit.index, unit.attempt), now, unit=unit.to_record())
+    permit = {"semaphore": semaphore} if semaphore else {}
+    return merged.effect(unit.run.task_name("unit", unit.index, unit.attempt), now, unit=unit.to_record() | permit)
 
 
 # --- retries ---

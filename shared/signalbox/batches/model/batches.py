@@ -49,7 +49,7 @@ class Header:
     sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
     once (None: all), through each of `queues` in turn (none: through the queue of `task`). `then` is the JSON of the
     batch that follows if this one succeeds; otherwise `on_failure` is called. `missing` names units without an outcome
-    at the deadline.
+    at the deadline. With `semaphore`, each unit runs under a permit of the semaphore of this name.
     """
 
     incarnation: str
@@ -72,6 +72,7 @@ class Header:
     queues: tuple[str, ...] = ()
     then: str = ""
     on_failure: Call | None = None
+    semaphore: str = ""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -89,7 +90,8 @@ class Header:
         )
 
     def to_record(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {
+        known_before = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "semaphore"}
+        return known_before | {
             "task": self.task and self.task.to_record(),
             "on_complete": self.on_complete and self.on_complete.to_record(),
             "on_failure": self.on_failure and self.on_failure.to_record(),
@@ -97,6 +99,7 @@ class Header:
             "queues": list(self.queues),
             "parent": self.parent and self.parent.to_record(),
             "parent_run": self.parent and self.parent.run.key,
+            **({"semaphore": self.semaphore} if self.semaphore else {}),
         }
 
     @property
@@ -181,7 +184,7 @@ def then_id(batch: str, header: Header) -> str:
 class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
-    `task`, `concurrency` and `queues` are the header's, so that an expansion need not read the header.
+    `task`, `concurrency`, `queues` and `semaphore` are the header's, so that an expansion need not read the header.
     """
 
     first: int
@@ -191,20 +194,21 @@ class Page:
     task: Call | None
     concurrency: int | None = None
     queues: tuple[str, ...] = ()
+    semaphore: str = ""
 
     @classmethod
     def holding(cls, units: Sequence[Any], first: int, header: Header) -> Self:
         """Return the page of these payloads."""
         text = json_text(list(units))
-        return cls(first, len(units), text, digest(list(units)), header.task, header.concurrency, header.queues)
+        of_header = header.task, header.concurrency, header.queues, header.semaphore
+        return cls(first, len(units), text, digest(list(units)), *of_header)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         task = record["task"] and Call.from_record(record["task"])
-        queues = tuple(record.get("queues", ()))
-        return cls(
-            record["first"], record["size"], record["units"], record["digest"], task, record.get("concurrency"), queues
-        )
+        own = record["first"], record["size"], record["units"], record["digest"]
+        dispatch = record.get("concurrency"), tuple(record.get("queues", ())), record.get("semaphore", "")
+        return cls(*own, task, *dispatch)
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -215,6 +219,7 @@ class Page:
             "task": self.task and self.task.to_record(),
             "concurrency": self.concurrency,
             "queues": list(self.queues),
+            **({"semaphore": self.semaphore} if self.semaphore else {}),
         }
 
     def holds(self, index: int) -> bool:

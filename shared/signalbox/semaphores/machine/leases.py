@@ -231,7 +231,10 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
     if waiter.is_late(loaded.now):
         timeout = timeout_task(loaded.name, waiter, loaded.now)
         return Transition(semaphore, None, (leave(waiter, "timed_out"),), taken, effects=timeout)
-    back = WaiterTransition("requeued", replace(waiter, state="waiting", grant=None, since=waiter.joined))
+    resumed = waiter.resumed + bool(waiter.resumes)  # the next task continues the attempts of this one
+    back = WaiterTransition(
+        "requeued", replace(waiter, state="waiting", grant=None, since=waiter.joined, resumed=resumed)
+    )
     deadline = deadline_task(loaded.name, waiter)
     closed = replace(semaphore.moved_to("closed", loaded.now), known=NOTHING_KNOWN)
     return Transition(closed, None, (back,), taken, effects=deadline, nudge=True)

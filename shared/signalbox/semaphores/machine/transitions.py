@@ -13,6 +13,7 @@ A task is named after its purpose, so that the queue recognises a repeat: the se
 the time of the alarm, the slot of the nudge, or the wait and its grant.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -222,6 +223,15 @@ def timeout_task(name: str, waiter: Waiter, now: datetime, reason: str = "deadli
         return ()
     task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "timeout")
     return (waiter.on_timeout.effect(task, now, reason=reason),)
+
+
+def unit_task(name: str, waiter: Waiter, state: str, now: datetime) -> tuple[Effect, ...]:
+    """Return the task that records the unit of a batch as failed, if the wait was its, since it has ended so."""
+    if not waiter.unit:
+        return ()
+    task = name_of(path_of(name), waiter.incarnation, waiter.id, waiter.grant, "unit")
+    unit = json.loads(waiter.unit) | {"wait_ended": state}
+    return (waiter.continuation.effect(task, now, unit=unit),)
 
 
 def _admit_task(task: str, name: str, at: datetime, due: datetime) -> Effect:

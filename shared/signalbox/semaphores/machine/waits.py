@@ -72,6 +72,7 @@ from signalbox.semaphores.machine.transitions import (
     leave,
     timeout_task,
     unchanged,
+    unit_task,
 )
 from signalbox.semaphores.machine.wait_queue import grant_permits
 from signalbox.semaphores.model import ENDED, NOT_ACQUIRED, WAITING, LeaseRecord, Semaphore, WaitAnswer, Waiter
@@ -209,6 +210,7 @@ def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
         release_on_failure=request.release_on_failure,
         resumes=request.resumes,
         resumed=request.resumed,
+        unit=request.unit,
         holder=request.holder,
         on_timeout=request.on_timeout,
         deadline_at=_after(loaded.now, request.deadline_seconds),
@@ -234,7 +236,8 @@ def cancel(name: str, waiter: Waiter, now: datetime) -> Departure | None:
     """Take a cancelled wait out of the wait queue; None if it no longer waits."""
     if waiter.state != "waiting":
         return None
-    return Departure(leave(waiter, "cancelled"), departure_task(name, waiter, now))
+    tasks = (*unit_task(name, waiter, "cancelled", now), *departure_task(name, waiter, now))
+    return Departure(leave(waiter, "cancelled"), tasks)
 
 
 def time_out(name: str, waiter: Waiter, now: datetime) -> Departure | None:

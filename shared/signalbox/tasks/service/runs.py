@@ -4,6 +4,7 @@
     lease        claim it; if lost, end   release it, if requested   release it, log the error  keep it; retried
     section      claim it; if over, end   end the run                end the run, log it        release it; retried
     unit         if done before, end      record the result          record the failure         retried
+    with permit  claim it; if lost, wait  record, release it         record, release it         keep it; retried
     none, other  -                        -                          log the error              retried
 
 With `release_on_failure`, the lease is released instead of kept: the attempt that failed makes the wait for the next
@@ -32,8 +33,10 @@ from signalbox.core.times import rfc3339
 from signalbox.critical_sections import service as critical_sections
 from signalbox.critical_sections.model import SectionRun
 from signalbox.semaphores import service as semaphores
-from signalbox.semaphores.model import Lease, waiter_path
-from signalbox.tasks.machine import next_wait, next_wait_id
+from signalbox.semaphores.model import Lease, WaitAnswer, waiter_path
+from signalbox.semaphores.problems import NoSemaphore
+from signalbox.semaphores.requests import WaitRequest
+from signalbox.tasks.machine import next_wait, next_wait_id, repeated_wait, unit_wait
 from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
 from signalbox.tasks.service import failures
 from signalbox.tasks.storage import count_start, end_retries, note_error
@@ -60,9 +63,7 @@ def run(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLi
         case SectionRun():
             critical_sections.run(ports, attempt.context["section"], started)
         case Unit() as unit:
-            placed = PlacedUnit.from_record(attempt.context["unit"])
-            if is_live(placed) and not units.need_not_run(ports, placed, is_repeated=attempt.is_repeated):
-                _run_unit(ports, placed, lambda: started(unit))
+            _deliver_unit(ports, attempt, is_live, lambda: started(unit))
         case subject:
             started(subject)
 
@@ -202,6 +203,62 @@ def _wait_again(ports: Ports, attempt: Attempt) -> bool:
 
 
 # --- units ---
+
+
+def _deliver_unit(ports: Ports, attempt: Attempt, is_live: IsLive, code: Callable[[], Json | BatchSpec]) -> None:
+    """Run a unit that has no outcome and whose batch has not ended: at once, or under a permit of its semaphore."""
+    record, granted = attempt.context["unit"], attempt.context.get("lease")
+    unit = PlacedUnit.from_record(record)
+    may_have_run = attempt.is_repeated or granted is not None
+    if not is_live(unit) or units.need_not_run(ports, unit, is_repeated=may_have_run):
+        if granted is not None:
+            _release(ports, granted)
+    elif ended := record.get("wait_ended"):
+        _fail(ports, unit, f"The wait for a permit of the semaphore {record['semaphore']!r} was {_ENDED[ended]}.")
+    elif granted is not None:
+        _run_unit_with_lease(ports, attempt, unit, code)
+    elif record.get("semaphore"):
+        _wait_for_permit(ports, unit, record["semaphore"], unit_wait(attempt))
+    else:
+        _run_unit(ports, unit, code)
+
+
+_ENDED = {"cancelled": "cancelled", "deleted": "ended, because the semaphore was deleted"}
+
+
+def _run_unit_with_lease(
+    ports: Ports, attempt: Attempt, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]
+) -> None:
+    """Run a unit under its lease, and release it. If the lease is lost, the unit waits for a permit again."""
+    granted = attempt.context["lease"]
+    claimed = semaphores.claim(ports, granted)
+    if claimed is None:
+        answer = _wait_for_permit(ports, unit, granted["semaphore"], repeated_wait(attempt))
+        if answer is not None and answer.ended:
+            _wait_for_permit(ports, unit, granted["semaphore"], next_wait(attempt))
+        return
+    with _kept_or_released(ports, claimed):
+        _run_unit(ports, unit, code)
+    _release(ports, claimed)
+
+
+def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: WaitRequest) -> WaitAnswer | None:
+    """Make a unit's wait, whose grant runs the unit. If it is refused, record the unit as failed and return None."""
+    try:
+        return semaphores.wait(ports, semaphore, request)
+    except Problem as problem:
+        _fail(ports, unit, problem.detail)
+        return None
+
+
+def _release(ports: Ports, lease: Lease | Mapping[str, Any]) -> None:
+    with suppress(NoSemaphore):  # it was deleted while the unit ran
+        semaphores.release(ports, lease)
+
+
+def _fail(ports: Ports, unit: PlacedUnit, detail: str) -> None:
+    ports.log.error("unit failed", batch=unit.batch, index=unit.index, detail=detail)
+    units.complete_unit(ports, unit, failed(detail))
 
 
 def _run_unit(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]) -> None:

@@ -1,6 +1,6 @@
 """All faults of the batches; `fault.py` defines what a fault is, docs/protocols/batches.md what each clause is for."""
 
-from tests.simulation.faults.batches import chains, ends, pages, runs, then, tree
+from tests.simulation.faults.batches import chains, ends, pages, permits, runs, then, tree
 
 FAULTS = (
     *tree.FAULTS,
@@ -9,4 +9,5 @@ FAULTS = (
     *ends.FAULTS,
     *chains.FAULTS,
     *then.FAULTS,
+    *permits.FAULTS,
 )

@@ -28,6 +28,7 @@ class Callers:
         self._kind = kind
         self.concurrency = None if kind.from_outside else concurrency
         self.follows = 0 if kind.removed else follows
+        self.semaphore = ""
         self._results = 0
 
     def next_result(self) -> int:
@@ -47,11 +48,12 @@ class Callers:
             concurrency=self.concurrency,
             then=self._then() if self.follows else None,
             on_failure=ALARM if self.follows else None,
+            semaphore=self.semaphore,
         )
 
     def _then(self) -> BatchSpec:
         units = [{"n": number} for number in range(self.follows - 1)]
-        return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True)
+        return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True, semaphore=self.semaphore)
 
     def loading(self, size: int) -> list[Callable[[], None]]:
         """Return the calls that load a batch: in one call, or page by page in a race with the seal."""

@@ -86,14 +86,15 @@ class Checks:
         if header is None or not header.then:
             return
         found = [(one.id, Header.from_record(one.data or {})) for one in self._store.query(Query(COLLECTION))]
-        following = [id_ for id_, other in found if id_ != "b" and other.parent is None]
+        following = {id_: other for id_, other in found if id_ != "b" and other.parent is None}
         succeeded = header.state == "completed" and (header.failed == 0 or header.failures_max is not None)
         if len(following) != succeeded:
             raise Violation(f"b is {header.state} with {header.failed} failures, and {len(following)} batches follow")
         for id_ in following:
             if len(self.completion_tasks.get(id_, ())) != 1:
                 raise Violation(f"{id_}, which follows b, completed under {self.completion_tasks.get(id_)}")
-        if len(self.alarms) == succeeded and not retried:
+        ended_well = succeeded and not any(other.failed for other in following.values())
+        if len(self.alarms) == ended_well and not retried:
             raise Violation(f"b is {header.state} with {header.failed} failures, and {len(self.alarms)} alarms ran")
 
     def _check_end(self, batch: str, header: Header, retried: bool) -> None:

@@ -1,5 +1,7 @@
 """Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
 
+In some worlds the units run under permits of a semaphore (`permits.py`).
+
 In some worlds a unit's task is purged, and a person completes the unit. In some with chains, people complete units that
 may not have been enqueued yet, and tasks are delivered once more when all names are free again: no unit that had its
 outcome when it was delivered may run.
@@ -13,10 +15,12 @@ removed run is left.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import Any
 
 from signalbox.batches import tasks
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
@@ -28,6 +32,9 @@ from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
+from signalbox.core.problems import Problem
+from signalbox.tasks.machine import with_unit
+from signalbox.tasks.model import Start, TaskSubject
 from signalbox.tasks.service import runs
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
@@ -37,6 +44,7 @@ from tests.simulation.world import Violation, World
 from tests.simulation.worlds.batches.callers import Callers
 from tests.simulation.worlds.batches.checks import Checks
 from tests.simulation.worlds.batches.kinds import ALARM, ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
+from tests.simulation.worlds.batches.permits import NAME, Permits, permits_of
 from tests.simulation.worlds.batches.removal import run_again_after_removal
 from tests.simulation.worlds.batches.under_way import UnderWay
 
@@ -76,6 +84,9 @@ class BatchesWorld:
         self.helped = Random(f"helped {seed}") if self.callers.concurrency and self.kind.calm else None
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
+        permits = 0 if self.kind.from_outside or self.purged is not None else permits_of(seed)
+        self.permits = Permits(self, seed, permits) if permits else None
+        self.callers.semaphore = NAME if permits else ""
         self.world.task_handlers["batch_expand"] = _run_batch_task
         self.world.task_handlers["painter"] = self._paint
         self.world.queue.on_reuse = self._reuse
@@ -123,7 +134,7 @@ class BatchesWorld:
             beginnings.append(self.callers.cancel)
         if self.kind.failing and random.random() < 0.5:
             beginnings.append(self.callers.retry)
-        return beginnings
+        return beginnings + (self.permits.by_hand() if self.permits else [])
 
     def _deliver_late(self, random: Random) -> None:
         """Deliver a unit's task once more when the names of all tasks are free again."""
@@ -148,10 +159,13 @@ class BatchesWorld:
         if effect.task == ALARM.task:
             self.checks.alarms.add(effect.name)
             return
-        unit = PlacedUnit.from_record(effect.context["unit"])
+        unit = PlacedUnit.from_record(with_unit(effect.context)["unit"])
         if unit.batch == "b" and unit.index == self.purged:
             return
         self.unit_tasks.append(effect)
+        if self.permits:
+            self._paint_under_a_permit(self.permits, ports, effect)
+            return
         has_parts = self.deliveries[effect.name] > 1 and bool(self.checks.sub_batches())
         had_outcome = bool(self.world.store.read(unit.path)[0].data)
         if units.need_not_run(ports, unit, is_repeated=self.deliveries[effect.name] > 1):
@@ -168,14 +182,45 @@ class BatchesWorld:
             return
         units.complete_unit(ports, unit, self._outcome(unit))
 
+    def _paint_under_a_permit(self, permits: Permits, ports: Ports, effect: Effect) -> None:
+        unit = PlacedUnit.from_record(with_unit(effect.context)["unit"])
+        is_repeated = self.deliveries[effect.name] > 1 or "lease" in effect.context
+        has_parts = is_repeated and bool(self.checks.sub_batches())
+        had_outcome = "lease" in effect.context and bool(self.world.store.read(unit.path)[0].data)
+
+        def is_live(unit: PlacedUnit) -> bool:
+            return self.world.random.random() < 0.5 or units.unit_is_live(ports, unit)
+
+        def code(_: TaskSubject | None, __: Start) -> Any:
+            if "lease" not in effect.context:
+                raise Violation(f"unit {unit.index} runs without a permit")
+            if had_outcome and unit.attempt == 0:
+                raise Violation(f"unit {unit.index} has its outcome, and runs")
+            self.under_way.begin(unit)
+            with permits.running(unit):
+                return self._painted(unit, has_parts)
+
+        permits.deliver(ports, effect, self.deliveries[effect.name], code, is_live)
+
+    def _painted(self, unit: PlacedUnit, has_parts: bool) -> Any:
+        if self.kind.nested and unit.batch == "b" and unit.index == 0:
+            return self._parts(unit, has_parts)
+        outcome = self._outcome(unit)
+        if outcome.state == "failed":
+            raise Problem(outcome.text)
+        return json.loads(outcome.text)
+
     def _paint_in_parts(self, ports: Ports, unit: PlacedUnit, has_parts: bool) -> None:
+        spec = self._parts(unit, has_parts)
+        runs._run_unit(ports, unit, lambda: spec)
+
+    def _parts(self, unit: PlacedUnit, has_parts: bool) -> BatchSpec:
         """Return another sub-batch at each run. The code does not run if there was one when it was redelivered."""
         if has_parts:
             raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was sealed")
         run = self.callers.next_result()
         parts = [{"n": number, "run": run} for number in range(self.world.random.randint(0, PARTS_MAX))]
-        spec = BatchSpec(units=parts, task=PAINT, sealed=True)
-        runs._run_unit(ports, unit, lambda: spec)
+        return BatchSpec(units=parts, task=PAINT, sealed=True, semaphore=self.callers.semaphore)
 
     def _parent_was_cancelled(self, unit: PlacedUnit) -> bool:
         """Return whether the batch `b` was cancelled, and the sub-batch of this unit not yet."""
@@ -233,6 +278,9 @@ class BatchesWorld:
             self.sweep_later(BATCHES_LIMITS.batch_idle_seconds, sweep_batches)
         for _ in range(2):
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+        if self.permits:
+            self.sweep_later(1, self.permits.sweep)
+            self.permits.check_rest()
         self.checks.check_rest()
 
     def _complete_what_did_not_land(self) -> None:
@@ -250,6 +298,9 @@ class BatchesWorld:
             self.callers.retry()
         self.world.run()
         self.world.fault_rates.left = 0
+        if self.permits:
+            self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+            self.sweep_later(1, self.permits.sweep)
         if self.callers.concurrency:
             self.callers.retry()
             self.world.run()

@@ -1,0 +1,317 @@
+"""Units of a batch that run under permits of a semaphore: `batch.populate(…, semaphore="printers")`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from signalbox import Call, Completion, Function, Problem, SubBatch, Unit, batch, semaphore, sub_batch
+from signalbox.adapters import runtime
+from signalbox.adapters.meter import Cost, measure
+from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import batches
+from signalbox.batches.tasks import run_batch_task
+from signalbox.core.effects import Effect
+from signalbox.semaphores import service
+from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.tasks.machine import with_unit
+from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.service import runs
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+from tests.unit.batches.batch_harness import BatchHarness
+from tests.unit.cost_table import FIGURES, row_cost
+
+PERMITS = 2
+RAN: list[int] = []
+FREE: list[int] = []
+ENDED: list[Completion] = []
+DOES: dict[int, Callable[[], object]] = {}
+
+
+@pytest.fixture
+def shop(harness: Harness) -> Any:
+    """A shop whose printers have two permits; `DOES` is what the code of a sheet does."""
+    for log in (RAN, FREE, ENDED):
+        log.clear()
+    DOES.clear()
+    app = Function("shop")
+
+    @app.task(attempts_max=2)
+    def print_sheet(unit: Unit, n: int) -> Any:
+        RAN.append(n)
+        FREE.append(free())
+        return DOES[n]() if n in DOES else n
+
+    @app.task
+    def printed(completion: Completion) -> None:
+        ENDED.append(completion)
+
+    harness.add(app)
+    semaphore("printers").ensure(permits=PERMITS, lease_seconds=60)
+    app.sheets = lambda count, **how: batch("b").populate(
+        [print_sheet.call(n=n) for n in range(count)],
+        on_complete=printed.call(),
+        **{"semaphore": "printers"} | how,
+    )
+    app.sheet = print_sheet
+    return app
+
+
+def free() -> int:
+    view = service.get(runtime.ports(), "printers")
+    return view.semaphore.free(view.now)
+
+
+def units() -> dict[int, Any]:
+    return {unit["index"]: unit.get("result", unit.get("error")) for unit in batch("b").results()}
+
+
+def fail(error: Exception) -> Callable[[], object]:
+    def code() -> object:
+        raise error
+
+    return code
+
+
+def run_kit(harness: Harness) -> None:
+    """Deliver the tasks of the kit, and none of a sheet."""
+    while tasks := [task for task in harness.tasks if task.task != "print_sheet"]:
+        harness.advance(5)
+        harness.deliver_task(tasks[0])
+
+
+def run_some(harness: Harness) -> None:
+    """Run what is due before a lease of 60 seconds expires."""
+    harness.travel(5)
+
+
+def deliver(harness: Harness) -> Effect:
+    """Deliver the oldest task of a sheet, and return it."""
+    task = harness.take("print_sheet")
+    harness.deliver_task(task)
+    return task
+
+
+def test_each_unit_runs_under_a_permit_and_completes_when_its_task_does(harness: Harness, shop: Any) -> None:
+    shop.sheets(7)
+    harness.run()
+    assert sorted(RAN) == list(range(7))
+    assert all(permits < PERMITS for permits in FREE)
+    assert units() == {n: n for n in range(7)}
+    assert [(end.state, end.succeeded) for end in ENDED] == [("completed", 7)]
+    assert free() == PERMITS
+
+
+def test_units_wait_while_another_task_holds_the_permits(harness: Harness, shop: Any) -> None:
+    held = semaphore("printers").acquire(permits=2)
+    shop.sheets(3)
+    run_some(harness)
+    assert RAN == []
+    assert batch("b").status()["remaining"] == 3
+    assert held is not None
+    semaphore("printers").signal(held)
+    harness.run()
+    assert sorted(RAN) == [0, 1, 2]
+    assert free() == PERMITS
+
+
+def test_a_failed_unit_releases_its_permit_and_a_retry_waits_for_one_again(harness: Harness, shop: Any) -> None:
+    DOES[1] = fail(Problem("no paper"))
+    shop.sheets(3)
+    harness.run()
+    assert units()[1] == "no paper"
+    assert free() == PERMITS
+    DOES.clear()
+    assert harness.post("batches/b/retry", json={}).status == 202
+    harness.run()
+    assert units() == {n: n for n in range(3)}
+    assert len(ENDED) == 1
+    assert free() == PERMITS
+
+
+def test_a_unit_that_raises_every_time_is_given_up_and_releases_its_permit(harness: Harness, shop: Any) -> None:
+    DOES[0] = fail(RuntimeError("jam"))
+    shop.sheets(2)
+    harness.run(raise_errors=False)
+    assert RAN.count(0) == 2
+    assert "Gave up after 2 attempts" in units()[0]
+    assert free() == PERMITS
+    assert harness.get("failures").json["failures"] == []
+
+
+def test_a_unit_whose_lease_expires_at_every_attempt_is_given_up(harness: Harness, shop: Any) -> None:
+    DOES[0] = fail(RuntimeError("jam"))
+    shop.sheets(1)
+    run_kit(harness)
+    deliver(harness)
+    for _ in range(6):
+        if units():
+            break
+        task = deliver(harness)  # it raises, and is delivered again when its lease has expired
+        harness.advance(120)
+        harness.deliver_task(task)
+        run_kit(harness)
+    assert RAN.count(0) == 2
+    assert "Gave up after 2 attempts" in units()[0]
+
+
+def test_units_that_wait_when_the_batch_is_cancelled_do_not_run(harness: Harness, shop: Any) -> None:
+    held = semaphore("printers").acquire(permits=2)
+    shop.sheets(3)
+    run_some(harness)
+    batch("b").cancel()
+    assert held is not None
+    semaphore("printers").signal(held)
+    harness.travel(10)
+    harness.run()
+    assert RAN == []
+    assert free() == PERMITS
+    assert [end.state for end in ENDED] == ["cancelled"]
+
+
+def test_a_unit_that_is_completed_from_outside_while_it_waits_does_not_run(harness: Harness, shop: Any) -> None:
+    held = semaphore("printers").acquire(permits=2)
+    shop.sheets(3)
+    run_some(harness)
+    assert harness.post("batch-complete/b/1", json={"result": "by hand"}).status == 200
+    assert held is not None
+    semaphore("printers").signal(held)
+    harness.run()
+    assert sorted(RAN) == [0, 2]
+    assert units() == {0: 0, 1: "by hand", 2: 2}
+    assert free() == PERMITS
+
+
+def test_a_chain_waits_for_its_permits_too(harness: Harness, shop: Any) -> None:
+    shop.sheets(7, concurrency=1)
+    harness.run()
+    assert list(range(7)) == RAN
+    assert set(FREE) == {PERMITS - 1}
+    assert len(ENDED) == 1
+
+
+def test_a_unit_returns_a_sub_batch_under_permits_of_its_own(harness: Harness, shop: Any) -> None:
+    def parts() -> SubBatch:
+        return sub_batch([shop.sheet.call(n=n) for n in (10, 11, 12)], semaphore="printers")
+
+    DOES[0] = parts
+    shop.sheets(1)
+    harness.run()
+    assert sorted(RAN) == [0, 10, 11, 12]
+    assert units()[0]["succeeded"] == 3
+    assert free() == PERMITS
+
+
+def test_a_batch_that_follows_has_its_own_semaphore(harness: Harness, shop: Any) -> None:
+    shop.sheets(2, then=sub_batch([shop.sheet.call(n=5)], semaphore="printers"))
+    harness.run()
+    assert sorted(RAN) == [0, 1, 5]
+    assert set(FREE) <= {0, 1}
+
+
+def test_without_the_semaphore_the_units_fail_and_say_so(harness: Harness, shop: Any) -> None:
+    shop.sheets(2, semaphore="plotters")
+    harness.run()
+    assert RAN == []
+    assert set(units().values()) == {"Semaphore 'plotters' does not exist. Create it with `PUT`, or check its name."}
+    semaphore("plotters").ensure(permits=1, lease_seconds=60)
+    harness.post("batches/b/retry", json={})
+    harness.run()
+    assert sorted(RAN) == [0, 1]
+
+
+def test_units_that_wait_when_the_semaphore_is_deleted_fail_and_say_so(harness: Harness, shop: Any) -> None:
+    semaphore("printers").acquire(permits=2)
+    shop.sheets(3)
+    run_some(harness)
+    assert harness.delete("semaphores/printers").status == 204
+    harness.run()
+    assert RAN == []
+    assert set(units().values()) == {
+        "The wait for a permit of the semaphore 'printers' was ended, because the semaphore was deleted."
+    }
+    assert [end.failed for end in ENDED] == [3]
+
+
+def test_a_unit_whose_wait_is_cancelled_fails(harness: Harness, shop: Any) -> None:
+    semaphore("printers").acquire(permits=2)
+    shop.sheets(1)
+    run_some(harness)
+    [waiter] = harness.get("semaphores/printers").json["waiters"]
+    assert harness.delete(f"semaphore-wait/printers/{waiter['id']}").status == 200
+    harness.run()
+    assert units() == {0: "The wait for a permit of the semaphore 'printers' was cancelled."}
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_unit_whose_lease_is_ended_by_hand_waits_again(harness: Harness, shop: Any, claimed: bool) -> None:
+    DOES[0] = fail(RuntimeError("jam"))
+    shop.sheets(1)
+    run_kit(harness)
+    deliver(harness)
+    task = harness.take("print_sheet")
+    if claimed:
+        harness.deliver_task(task)
+    DOES.clear()
+    [lease] = harness.get("semaphores/printers").json["leases"]
+    assert harness.post("semaphore-signal/printers", json={"lease": lease["id"]}).json["released"]
+    harness.deliver_task(task)
+    harness.run()
+    assert units() == {0: 0}
+    assert len(RAN) == 1 + claimed
+    assert free() == PERMITS
+
+
+def test_a_second_delivery_waits_once_and_a_late_one_runs_nothing(harness: Harness, shop: Any) -> None:
+    shop.sheets(1)
+    run_kit(harness)
+    first = deliver(harness)
+    harness.deliver_task(first)
+    granted = deliver(harness)
+    harness.deliver_task(granted)
+    harness.deliver_task(first)
+    harness.run()
+    assert RAN == [0]
+    assert free() == PERMITS
+
+
+def test_the_semaphore_is_part_of_what_a_repeat_must_repeat(harness: Harness, shop: Any) -> None:
+    body = {"id": "b", "units": [{"n": 1}], "task": {"function": "shop", "task": "print_sheet"}}
+    assert harness.post("batches", json=body).status == 201
+    assert harness.post("batches", json=body | {"semaphore": "printers"}).status == 409
+
+
+@pytest.mark.parametrize("body", [{"semaphore": 5}, {"semaphore": "a/b"}, {"semaphore": "printers", "task": None}])
+def test_what_is_not_a_semaphore_is_refused(harness: Harness, shop: Any, body: dict[str, Any]) -> None:
+    task = {"function": "shop", "task": "print_sheet"}
+    answer = harness.post("batches", json={"id": "b", "units": [{"n": 1}], "task": task} | body)
+    assert (answer.status, answer.json["field"]) == (400, "semaphore")
+
+
+# --- costs ---
+
+
+def test_a_unit_under_a_permit_costs_what_the_table_says() -> None:
+    more = total_of("printers")
+    plain = total_of("")
+    assert Cost(**{name: getattr(more, name) - getattr(plain, name) for name in FIGURES}) == row_cost(
+        "batches", "permit"
+    )
+
+
+def total_of(name: str) -> Cost:
+    """Return the cost of the deliveries of one unit of a batch."""
+    harness = BatchHarness()
+    service.put(harness.ports, "printers", SemaphoreSettings(PERMITS, 60))
+    spec = BatchSpec(units=[{"n": 1}, {"n": 2}], task=Call("painter", "paint", {}), sealed=True, semaphore=name)
+    batches.populate(harness.ports, "b", spec)
+    run_batch_task(harness.ports, "expand", harness.tasks.pop(0).payload)
+    harness.tasks.remove(next(task for task in harness.tasks if task.task == "paint"))
+    with measure() as cost:
+        while tasks := [task for task in harness.tasks if task.task == "paint"]:
+            harness.tasks.remove(tasks[0])
+            what = tasks[0].function, tasks[0].task, tasks[0].payload, tasks[0].queue
+            attempt = Attempt(tasks[0].name, with_unit(tasks[0].context), 0, 0, *what)
+            runs.run(harness.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
+    return cost
