@@ -234,7 +234,7 @@ class Waiter:
 
     def options(self) -> dict[str, Any]:
         """Return the options of the wait that differ from their defaults: they repeat the same wait."""
-        defaults = _OPTIONS | dict.fromkeys(_TEXTS, "")
+        defaults = {**_OPTIONS, **dict.fromkeys(_TEXTS, "")}
         return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
 
     def is_late(self, now: datetime) -> bool:

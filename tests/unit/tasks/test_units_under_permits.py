@@ -1,6 +1,7 @@
 """Units of a batch that run under permits of a semaphore: `batch.populate(…, semaphore="printers")`."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,13 +50,12 @@ def shop(harness: Harness) -> Any:
 
     harness.add(app)
     semaphore("printers").ensure(permits=PERMITS, lease_seconds=60)
-    app.sheets = lambda count, **how: batch("b").populate(
-        [print_sheet.call(n=n) for n in range(count)],
-        on_complete=printed.call(),
-        **{"semaphore": "printers"} | how,
-    )
-    app.sheet = print_sheet
-    return app
+
+    def sheets(count: int, **how: Any) -> None:
+        options: dict[str, Any] = {"semaphore": "printers", "on_complete": printed.call()} | how
+        batch("b").populate([print_sheet.call(n=n) for n in range(count)], **options)
+
+    return SimpleNamespace(sheets=sheets, sheet=print_sheet)
 
 
 def free() -> int:

@@ -115,7 +115,7 @@ class Permits:
         self.lease_ended_by_hand = True
 
         def act() -> None:
-            for waiter in service.get(self._world.ports, NAME).waiters[:1]:
+            for waiter in (service.get(self._world.ports, NAME).waiters or ())[:1]:
                 REACHED[UNITS_FAILED_BY_HAND] += 1
                 service.cancel(self._world.ports, NAME, waiter.id)
 
