@@ -6,8 +6,9 @@ queues follow from the use of `signalbox`: a semaphore and a critical section en
 `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch
 with ``semaphore=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`; a call of an object to `objects`, of a
 flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also enqueues to `tasks`,
-since its turns send the calls of methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue that the
-code names (``queue="slow"``) counts too. The rules of an open function are decorated with ``@app.access("NAME")``.
+since its turns send the calls of methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a
+semaphore and a batch. A queue that the code names (``queue="slow"``) counts too. The rules of an open function are
+decorated with ``@app.access("NAME")``.
 
 ``completed`` adds to an entry what it leaves out, and ``check_declared`` compares what it says. A trigger follows from
 ``@app.document_written("orders/{id}")``, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
