@@ -18,10 +18,12 @@ module "function" {
 
   name        = each.value.service
   entry_point = each.value.function
+  project_id  = var.project_id
   account     = google_service_account.runtime[each.key].email
   region      = var.region
   database    = local.database
-  environment = merge(local.environment, local.of_browsers[each.key], {
+  secrets     = { for name, secret in each.value.secrets : name => split(":", "${secret}:latest") }
+  environment = merge(each.value.env, local.environment, local.of_browsers[each.key], {
     SIGNALBOX_SIGNATURES      = local.signatures[each.key]
     SIGNALBOX_TIMEOUT_SECONDS = tostring(coalesce(each.value.resources.timeout_seconds, 540))
   })

@@ -105,6 +105,31 @@ resource "google_project_iam_member" "database" {
   }
 }
 
+# What the catalogue's entry of a function asks for: its secrets, and roles of the project.
+locals {
+  secret_reads = merge([for name, function in local.deployments : {
+    for secret in distinct(values(function.secrets)) : "${name}/${split(":", secret)[0]}" => { account = name, secret = split(":", secret)[0] }...
+  }]...)
+  project_roles = merge([for name, function in local.deployments : {
+    for role in function.roles : "${name}/${role}" => { account = name, role = role }
+  }]...)
+}
+
+resource "google_secret_manager_secret_iam_member" "reader" {
+  for_each  = { for key, reads in local.secret_reads : key => reads[0] }
+  project   = var.project_id
+  secret_id = each.value.secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.runtime[each.value.account].member
+}
+
+resource "google_project_iam_member" "own_role" {
+  for_each = local.project_roles
+  project  = var.project_id
+  role     = each.value.role
+  member   = google_service_account.runtime[each.value.account].member
+}
+
 resource "google_project_iam_member" "event_receiver" {
   for_each = google_service_account.trigger
   project  = var.project_id
@@ -157,6 +182,8 @@ resource "terraform_data" "rights" {
     [google_artifact_registry_repository_iam_member.build_images.id],
     [for right in google_project_iam_member.database : right.id],
     [for right in google_project_iam_member.event_receiver : right.id],
+    [for right in google_project_iam_member.own_role : right.id],
+    [for right in google_secret_manager_secret_iam_member.reader : right.id],
     [for right in google_service_account_iam_member.act_as_queue : right.id],
     [for right in google_service_account_iam_member.builder_acts_as : right.id],
   ))

@@ -40,6 +40,9 @@ locals {
       length(lookup(entry, "objects", [])) > 0 ? ["objects"] : [],
       length(lookup(entry, "flows", [])) > 0 ? ["flows"] : [],
     ))
+    env       = merge({}, lookup(entry, "env", null))
+    secrets   = merge({}, lookup(entry, "secrets", null))
+    roles     = lookup(entry, "roles", [])
     auth      = lookup(entry, "auth", "")
     open      = lookup(entry, "public", false) || lookup(entry, "auth", "") != "" # the platform admits everybody
     origins   = sort(lookup(entry, "cors", []))
@@ -55,8 +58,11 @@ locals {
       concurrency     = lookup(entry, "concurrency", null)
       timeout_seconds = lookup(entry, "timeout_seconds", null)
       instances_max   = lookup(entry, "instances_max", null)
+      instances_min   = lookup(entry, "instances_min", null)
     }
   } }
+
+  has_secrets = anytrue([for function in local.functions : length(function.secrets) > 0])
 
   # A function that is open and has tasks is deployed twice: NAME, where no task can be called, and NAME-tasks, where nothing
   # else can. Only the tasks' account may call the latter, so Cloud Run verifies it. infra/signalbox_infra/deployments.py says the same.

@@ -16,17 +16,23 @@ locals {
     "roles/logging.configWriter",    # the metric of what was given up
     "roles/logging.logWriter",
     "roles/monitoring.editor",
+    "roles/secretmanager.admin", # which account may read which secret: it may so let itself read any
     "roles/run.admin", # the invokers of a function are a policy of its Cloud Run service
     "roles/serviceusage.serviceUsageAdmin",
     "roles/storage.admin",
   ]
 
-  may_grant = [
-    "roles/datastore.user",
-    "roles/eventarc.eventReceiver",
-    "roles/logging.logWriter",
-    "roles/storage.objectViewer",
-  ]
+  # The last ones are those that functions ask for: a new one takes another `make bootstrap` by the project's owner.
+  catalogue = yamldecode(file("${path.module}/../catalogue.lock.yaml"))
+  may_grant = distinct(concat(
+    [
+      "roles/datastore.user",
+      "roles/eventarc.eventReceiver",
+      "roles/logging.logWriter",
+      "roles/storage.objectViewer",
+    ],
+    sort(distinct(flatten([for entry in values(local.catalogue.functions) : lookup(entry, "roles", [])]))),
+  ))
 }
 
 resource "google_project_iam_member" "deployer" {

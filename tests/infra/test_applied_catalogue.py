@@ -175,7 +175,7 @@ def test_functions_with_different_settings_cannot_share_a_process(found: Applied
 
 
 def test_the_applied_state_survives_the_file_that_the_local_stack_reads(found: AppliedState, tmp_path: Path) -> None:
-    (tmp_path / "catalogue.yaml").write_text(written(found.catalogue))
+    (tmp_path / "catalogue.yaml").write_text(written(found.catalogue, elsewhere=True))
     assert replace(load(tmp_path / "catalogue.yaml"), root=found.catalogue.root) == found.catalogue
 
 

@@ -1,7 +1,7 @@
 """A catalogue that says that only the kit writes documents: their events call nothing, and users' own triggers stay."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,13 @@ def of_the_kit(catalogue: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def applied(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    made = Workspace(tmp_path_factory.mktemp("kit"), google, zips)
-    made.edit_catalogue(of_the_kit)
-    made.initialise()
-    made.apply()
-    return made
+def applied(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with GoogleProvider() as google:
+        made = Workspace(tmp_path_factory.mktemp("kit"), google, zips)
+        made.edit_catalogue(of_the_kit)
+        made.initialise()
+        made.apply()
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ locals {
   concurrency     = coalesce(var.resources.concurrency, 16)
   timeout_seconds = coalesce(var.resources.timeout_seconds, 540)
   instances_max   = coalesce(var.resources.instances_max, 10)
+  instances_min   = coalesce(var.resources.instances_min, 0)
 
   triggers = var.trigger == null ? {} : { trigger = var.trigger }
 }
@@ -62,12 +63,22 @@ resource "google_cloudfunctions2_function" "function" {
     max_instance_request_concurrency = local.concurrency
     timeout_seconds                  = local.timeout_seconds
     max_instance_count               = local.instances_max
+    min_instance_count               = local.instances_min
     ingress_settings                 = var.internal ? "ALLOW_INTERNAL_ONLY" : "ALLOW_ALL"
     all_traffic_on_latest_revision   = true
     environment_variables = merge(var.environment, {
       THREADS            = tostring(local.concurrency)
       SIGNALBOX_REVISION = terraform_data.revision.output
     })
+    dynamic "secret_environment_variables" {
+      for_each = var.secrets
+      content {
+        key        = secret_environment_variables.key
+        project_id = var.project_id
+        secret     = secret_environment_variables.value[0]
+        version    = secret_environment_variables.value[1]
+      }
+    }
   }
   dynamic "event_trigger" {
     for_each = local.triggers

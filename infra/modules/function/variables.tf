@@ -36,7 +36,18 @@ variable "resources" {
     concurrency     = optional(number)
     timeout_seconds = optional(number)
     instances_max   = optional(number)
+    instances_min   = optional(number)
   })
+}
+
+variable "project_id" {
+  description = "The project, whose Secret Manager has the secrets."
+  type        = string
+}
+
+variable "secrets" {
+  description = "Name and version of a secret by the environment variable that has its value."
+  type        = map(list(string))
 }
 
 variable "internal" {

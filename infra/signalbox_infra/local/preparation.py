@@ -6,18 +6,20 @@ from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED
 from signalbox.catalogue.project import KIT
+from signalbox.catalogue.entries import CatalogueError
 from signalbox.catalogue.reading import Catalogue
+from signalbox_infra.local.own_environment import own_environment
 from signalbox_infra.local.services.supervisor import StackError
 from signalbox_infra.local.store import firestore_emulator
 from signalbox_infra.packaging.checks import check_all
-from signalbox_infra.packaging.imports import PackagingError
 
 
 def check(catalogue: Catalogue) -> None:
     """Refuse here what would not run in the cloud. Raises `StackError` with what to change."""
     try:
         check_all(catalogue, KIT.root)
-    except PackagingError as error:
+        own_environment(catalogue)
+    except CatalogueError as error:
         raise StackError(str(error)) from error
 
 

@@ -37,7 +37,7 @@ def stack_of(applied: AppliedState, folder: Path) -> Stack:
     """Make a stack in `folder`; entering it starts it. Raises `CatalogueError` for what one process cannot serve."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "catalogue.yaml"
-    file.write_text(written(applied.catalogue), "utf-8")
+    file.write_text(written(applied.catalogue, elsewhere=True), "utf-8")
     return Stack(folder=folder, catalogue=file, settings=settings_of(applied))
 
 

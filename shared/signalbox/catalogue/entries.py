@@ -38,6 +38,19 @@ INSTANCES_MAX = 1_000
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+RESERVED_BEGINNINGS = ("SIGNALBOX_", "GOOGLE_", "X_GOOGLE_", "FUNCTION_", "K_", "GUNICORN_", "CLOUDSDK_", "PYTHON")
+RESERVED_VARIABLES = frozenset(
+    {"PORT", "THREADS", "PATH", "HOME", "FIRESTORE_EMULATOR_HOST", "CLOUD_TASKS_EMULATOR_HOST", "GCP_PROJECT"}
+)
+SECRET = re.compile(r"[A-Za-z0-9_-]{1,255}(:([1-9][0-9]*|latest))?")
+ROLE = re.compile(r"roles/[A-Za-z0-9.]+")
+BROAD_ROLE = re.compile(
+    r"roles/(owner|editor|viewer|browser|writer|reader|admin|iam\..*|resourcemanager\..*|orgpolicy\..*|billing\..*"
+    r"|[A-Za-z0-9.]*[aA]dmin|datastore\..*|cloudtasks\..*|secretmanager\..*|run\..*|cloudfunctions\..*)"
+)
+"""Roles that change the project, its rights or the deployment, and those that the kit grants itself."""
+
 ENQUEUING = "tasks"
 """The kit's function that enqueues the tasks of schedules."""
 
@@ -83,6 +96,10 @@ class Function:
     concurrency: int = 16
     timeout_seconds: int = 540
     instances_max: int = 10
+    instances_min: int = 0
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    roles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
@@ -92,6 +109,8 @@ class Function:
         self._objects_and_flows_can_be_woken()
         self._origins_can_call()
         self._exposed_code_exists()
+        self._environment_is_its_own()
+        self._roles_are_narrow()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
 
@@ -151,6 +170,28 @@ class Function:
         for name in self.flows:
             refuse(not TASK.fullmatch(name), f"flows names {name!r}, which is not a name of a Python function")
 
+    def _environment_is_its_own(self) -> None:
+        for name, value in {**self.env, **self.secrets}.items():
+            kind = "secrets" if name in self.secrets else "env"
+            refuse(not VARIABLE.fullmatch(name), f"{kind} names {name!r}; write capitals, digits and underscores")
+            reserved = name.startswith(RESERVED_BEGINNINGS) or name in RESERVED_VARIABLES
+            refuse(reserved, f"{kind} names {name}, a variable of the platform or the kit: choose another name")
+            refuse(not isinstance(value, str), f"{kind}.{name} must be a text, not {value!r}: put it in quotes")
+        twice = sorted(self.env.keys() & self.secrets.keys())
+        refuse(bool(twice), f"{', '.join(twice)}: say it in env or in secrets, not in both")
+        for name, secret in self.secrets.items():
+            wrong = f"secrets.{name} is {secret!r}; write the secret's name in Secret Manager, with :3 for a version"
+            refuse(not SECRET.fullmatch(secret), wrong)
+
+    def _roles_are_narrow(self) -> None:
+        for role in self.roles:
+            refuse(not ROLE.fullmatch(role), f"roles names {role!r}; write a predefined role: roles/aiplatform.user")
+            refuse(
+                bool(BROAD_ROLE.fullmatch(role)),
+                f"roles names {role}, which lets a function change the project or its rights: name a narrower role, or "
+                "grant it by hand",
+            )
+
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")
         fraction = CPU_LEAST <= self.cpu < 1
@@ -164,6 +205,7 @@ class Function:
             "delivers a task again, while its code would still run",
         )
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
+        _between("instances_min", self.instances_min, 0, self.instances_max)
 
     @property
     def open_to_all(self) -> bool:

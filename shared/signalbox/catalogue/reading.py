@@ -140,6 +140,28 @@ class Catalogue:
         return {each.name: frozenset(each.exposes) for each in self.functions.values() if each.open_to_all}
 
     @property
+    def variables(self) -> Mapping[str, str]:
+        """Return the variables of all functions, which one process serves on a laptop. Raises `CatalogueError`.
+
+        Secrets are not among them.
+        """
+        found: dict[str, tuple[str, str]] = {}
+        for function in self.functions.values():
+            for name, value in function.env.items():
+                first, other = found.setdefault(name, (value, function.name))
+                refuse(
+                    first != value,
+                    f"functions.{function.name}: env.{name} is {value!r}, and {first!r} in {other}: give one of them "
+                    "another name, since one process serves all functions here",
+                )
+        return {name: value for name, (value, _) in found.items()}
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the secrets of each function that has any: names in Secret Manager by variable."""
+        return {each.name: each.secrets for each in self.functions.values() if each.secrets}
+
+    @property
     def split_functions(self) -> frozenset[str]:
         """Return the functions that are deployed twice."""
         return frozenset(each.name for each in self.functions.values() if each.is_split)

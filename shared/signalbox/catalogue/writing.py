@@ -34,10 +34,11 @@ def lock(file: Path) -> bool:
     return True
 
 
-def written(catalogue: Catalogue, *, places: bool = False) -> str:
+def written(catalogue: Catalogue, *, places: bool = False, elsewhere: bool = False) -> str:
     """Return a catalogue as YAML, without defaults, so that it reads as the same one.
 
     With `places`, for people: each key that follows from code says from where, and what a function lacks is left out.
+    Folders are relative to the project; with `elsewhere`, for a file that lies in another one, they are absolute.
     """
     lines: list[str] = []
     for section in SECTIONS:
@@ -45,7 +46,7 @@ def written(catalogue: Catalogue, *, places: bool = False) -> str:
         lines.append(f"{section}:" if entries else f"{section}: {{}}")
         for name, entry in entries.items():
             found = catalogue.places.get(f"{section}.{name}", {}) if places else {}
-            values = dict(_values(catalogue, entry, whole=not places))
+            values = dict(_values(catalogue, entry, whole=not places, elsewhere=elsewhere))
             lines.append(f"  {name}:" if values else f"  {name}: {{}}")
             lines += [f"    {_line(key, value)}{_origin(found.get(key))}" for key, value in values.items()]
     lines.append(f"documents: {{written_by: {catalogue.document_writers}}}")
@@ -62,13 +63,15 @@ def _line(key: str, value: Any) -> str:
     return f"{key}: {value_only}"
 
 
-def _values(catalogue: Catalogue, entry: Any, *, whole: bool) -> Iterator[tuple[str, Any]]:
+def _values(catalogue: Catalogue, entry: Any, *, whole: bool, elsewhere: bool) -> Iterator[tuple[str, Any]]:
     """Iterate over the keys of an entry that differ from their defaults, and, if `whole`, those that code would add."""
     kept = FROM_CODE if whole and isinstance(entry, Function) else ()
     for field in dataclasses.fields(entry):
         value = getattr(entry, field.name)
         if field.name == "folder":
-            if value != catalogue.kit_functions / entry.name:
+            if elsewhere:
+                yield "folder", str(value)
+            elif value != catalogue.kit_functions / entry.name:
                 yield "folder", _relative(value, catalogue.root)
         elif field.name != "name" and (value != _default(field) or field.name in kept):
             yield field.name, list(value) if isinstance(value, tuple) else value

@@ -118,7 +118,7 @@ def _index(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
 
 
 def _member(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
-    on = ("service_account_id", "service", "repository", "name", "bucket", "project")
+    on = ("service_account_id", "secret_id", "service", "repository", "name", "bucket", "project")
     resource = next(value[key] for key in on if isinstance(value.get(key), str))
     condition = [each["title"] for each in value.get("condition") or []]
     return {"id": "/".join([resource, value["role"], value["member"], *condition]), "etag": "BwY="}
@@ -172,6 +172,7 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_project_iam_custom_role": _custom_role,
     "google_project_iam_member": _member,
     "google_service_account": _service_account,
+    "google_secret_manager_secret_iam_member": _member,
     "google_service_account_iam_member": _member,
     "google_storage_bucket": _bucket,
     "google_storage_bucket_object": _object,

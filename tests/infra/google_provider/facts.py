@@ -15,6 +15,7 @@ MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
     "google_cloud_tasks_queue_iam_member",
     "google_firestore_field",
     "google_project_iam_member",
+    "google_secret_manager_secret_iam_member",
     "google_service_account_iam_member",
     "google_storage_bucket_object",
 }
@@ -101,6 +102,7 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_logging_project_exclusion": frozenset({"name", "project"}),
     "google_project_iam_custom_role": frozenset({"role_id", "project"}),
     "google_service_account": frozenset({"account_id", "project"}),
+    "google_secret_manager_secret_iam_member": frozenset({"project", "secret_id", "role", "member"}),
     "google_service_account_iam_member": frozenset({"service_account_id", "role", "member"}),
     "google_storage_bucket": frozenset({"name", "location", "project"}),
     "google_storage_bucket_object": frozenset({"bucket", "name", "source"}),  # not source_md5hash: it updates
@@ -144,6 +146,7 @@ API_OF: dict[str, tuple[str, ...]] = {
     "google_monitoring_alert_policy": ("monitoring.googleapis.com",),
     "google_monitoring_dashboard": ("monitoring.googleapis.com",),
     "google_monitoring_notification_channel": ("monitoring.googleapis.com",),
+    "google_secret_manager_secret_iam_member": ("secretmanager.googleapis.com",),
     "google_service_account": ("iam.googleapis.com",),
     "google_service_account_iam_member": ("iam.googleapis.com",),
     "google_storage_bucket": ("storage.googleapis.com",),

@@ -11,6 +11,7 @@ from signalbox.catalogue.project import KIT
 from signalbox_infra import http_client
 from signalbox_infra.local import processes
 from signalbox_infra.local.functions import gunicorn_hooks
+from signalbox_infra.local.own_environment import own_environment
 from signalbox_infra.local.services.child import RETIRED_SECONDS_MAX
 from signalbox_infra.local.services.environment import environment_of
 from signalbox_infra.local.services.layout import StackLayout
@@ -160,6 +161,7 @@ def _functions(layout: StackLayout) -> Service:
             "PYTHONPATH": os.pathsep.join(map(str, (layout.catalogue.root, *KIT.source_paths))),
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
+            **own_environment(layout.catalogue),
             **functions_environment(layout),
         },
         inherits=(listening_fd,),

@@ -1,0 +1,48 @@
+"""The variables and secrets of users' functions on this machine: `env` of the catalogue, and a file ``.env`` for secrets.
+
+The file has a line ``STRIPE_KEY=sk_test_1`` for each; git ignores it. A variable of the shell replaces its line.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from signalbox.catalogue.entries import refuse
+from signalbox.catalogue.reading import Catalogue
+
+FILE = ".env"
+
+
+def own_environment(catalogue: Catalogue) -> dict[str, str]:
+    """Return the variables that the functions' entries ask for, with their values here.
+
+    Raises `CatalogueError` for a secret without a value, or a line of ``.env`` that is not ``NAME=value``.
+    """
+    given = {**_read(catalogue.root / FILE), **os.environ}
+    found = dict(catalogue.variables)
+    for function, secrets in catalogue.secrets.items():
+        for name, secret in secrets.items():
+            refuse(
+                name not in given,
+                f"functions.{function}: the secret {secret} has no value here: add a line {name}=… to {FILE} in "
+                f"{catalogue.root}, which git ignores, or set it in the shell",
+            )
+            found[name] = given[name]
+    return found
+
+
+def _read(file: Path) -> Mapping[str, str]:
+    lines = file.read_text("utf-8").splitlines() if file.is_file() else ()
+    found = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip().removeprefix("export ")
+        if text and not text.startswith("#"):
+            name, equals, value = text.partition("=")
+            refuse(not equals, f"{FILE}:{number}: write NAME=value")
+            found[name.strip()] = _unquoted(value.strip())
+    return found
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value

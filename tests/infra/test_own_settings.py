@@ -1,0 +1,89 @@
+"""What a function's entry asks for: variables, secrets that no other account reads, roles, instances that stay."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.test_iam import rights
+from tests.infra.workspace import Resource, Workspace
+
+pytestmark = pytest.mark.slow
+
+FUNCTION = 'module.function["{}"].google_cloudfunctions2_function.function'
+ENTRY = {
+    "env": {"SHOP_NAME": "Print"},
+    "secrets": {"STRIPE_KEY": "stripe-key", "OLD_KEY": "stripe-key:3", "MAIL_KEY": "mail"},
+    "roles": ["roles/aiplatform.user"],
+    "instances_min": 1,
+}
+
+
+def ask(catalogue: dict[str, Any]) -> None:
+    catalogue["functions"]["quilt"] |= {**ENTRY, "auth": "firebase"}  # deployed twice: both halves have them
+    catalogue["functions"]["todos"]["secrets"] = {"MAIL_KEY": "mail"}
+
+
+@pytest.fixture(scope="module")
+def asked(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with GoogleProvider() as google:
+        made = Workspace(tmp_path_factory.mktemp("asked"), google, zips)
+        made.edit_catalogue(ask)
+        made.initialise()
+        made.apply()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def resources(asked: Workspace) -> Mapping[str, Resource]:
+    return asked.resources()
+
+
+def test_each_half_of_the_function_has_its_variables_and_secrets(resources: Mapping[str, Resource]) -> None:
+    for name in ("quilt", "quilt_tasks"):
+        service = resources[FUNCTION.format(name)].values["service_config"][0]
+        assert service["environment_variables"]["SHOP_NAME"] == "Print"
+        assert service["min_instance_count"] == 1
+        secrets = service["secret_environment_variables"]
+        assert sorted((each["key"], each["secret"], each["version"]) for each in secrets) == [
+            ("MAIL_KEY", "mail", "latest"),
+            ("OLD_KEY", "stripe-key", "3"),
+            ("STRIPE_KEY", "stripe-key", "latest"),
+        ]
+    others = [resources[FUNCTION.format(name)].values["service_config"][0] for name in ("documents", "sweep")]
+    assert [(each["min_instance_count"], each["secret_environment_variables"]) for each in others] == [(0, [])] * 2
+
+
+def test_no_other_account_reads_the_secrets_or_has_the_role(resources: Mapping[str, Resource]) -> None:
+    held = set(rights(resources))
+    assert {right for right in held if "secretmanager" in right[1]} == {
+        (f"fn-{account}", "roles/secretmanager.secretAccessor", secret)
+        for account, secret in [
+            ("quilt", "mail"),
+            ("quilt", "stripe-key"),
+            ("quilt-tasks", "mail"),
+            ("quilt-tasks", "stripe-key"),
+            ("todos", "mail"),
+        ]
+    }
+    assert {member for member, role, _ in held if role == "roles/aiplatform.user"} == {"fn-quilt", "fn-quilt-tasks"}
+
+
+def test_secret_manager_is_turned_on_only_where_there_is_a_secret(
+    resources: Mapping[str, Resource], deployed: Workspace
+) -> None:
+    apis = [
+        {each.values["service"] for each in found.values() if each.kind == "google_project_service"}
+        for found in (resources, deployed.resources())
+    ]
+    assert ["secretmanager.googleapis.com" in each for each in apis] == [True, False]
+
+
+def test_the_deployer_may_grant_the_roles_that_functions_ask_for(asked: Workspace) -> None:
+    asked.run("-chdir=bootstrap", "init", "-input=false")
+    asked.run("-chdir=bootstrap", "apply", "-input=false", "-auto-approve", "-var=project_id=demo-project")
+    granting = asked.resources("bootstrap")["google_project_iam_member.deployer_grants"].values
+    assert "roles/aiplatform.user" in re.findall(r"'(roles/[^']+)'", granting["condition"][0]["expression"])
