@@ -20,7 +20,17 @@ from types import MappingProxyType
 from typing import Any
 
 from signalbox.adapters.http.cloud_run import TASKS
-from signalbox.catalogue.entries import Function, History, Index, Queue, Schedule, Trigger, refuse
+from signalbox.catalogue.entries import (
+    RESERVED_BEGINNINGS,
+    RESERVED_VARIABLES,
+    Function,
+    History,
+    Index,
+    Queue,
+    Schedule,
+    Trigger,
+    refuse,
+)
 from signalbox.catalogue.reading import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
 from signalbox.core.names import CALL_OBJECT
 
@@ -29,6 +39,7 @@ ACTS_AS = "google_service_account_iam_member"
 ENQUEUER = "google_cloud_tasks_queue_iam_member"
 FUNCTION = "google_cloudfunctions2_function"
 INDEX = "google_firestore_index"
+PROJECT_ROLE = "google_project_iam_member"
 QUEUE = "google_cloud_tasks_queue"
 SCHEDULE = "google_cloud_scheduler_job"
 EVERYBODY = "allUsers"
@@ -133,7 +144,26 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         concurrency=service["max_instance_request_concurrency"],
         timeout_seconds=service["timeout_seconds"],
         instances_max=service["max_instance_count"],
+        instances_min=service["min_instance_count"] or 0,
+        env={key: text for key, text in service["environment_variables"].items() if not _is_reserved(key)},
+        secrets={each["key"]: _version(each) for each in service.get("secret_environment_variables") or ()},
+        roles=tuple(sorted(_own_roles(state, values))),
     )
+
+
+def _is_reserved(variable: str) -> bool:
+    return variable.startswith(RESERVED_BEGINNINGS) or variable in RESERVED_VARIABLES
+
+
+def _version(secret: Mapping[str, str]) -> str:
+    return secret["secret"] if secret["version"] == "latest" else f"{secret['secret']}:{secret['version']}"
+
+
+def _own_roles(state: _State, values: Resource) -> set[str]:
+    """Return the roles of the project that a function's account has without a condition: those of its entry."""
+    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    granted = (each for each in state.of(PROJECT_ROLE) if each["member"] == member and not each["condition"])
+    return {each["role"] for each in granted}
 
 
 def _histories(state: _State) -> Iterator[History]:

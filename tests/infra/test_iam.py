@@ -36,7 +36,7 @@ semaphore-renew  | ann signalbox-deployer               | admit tasks           
 semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
-shop             | ann qu-flows qu-objects qu-tasks signalbox-deployer | admit flows links objects tasks | signalbox-prod
+shop | ann qu-flows qu-objects qu-tasks signalbox-deployer | admit flows links objects tasks  | signalbox-prod
 standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
 standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
 standings        | ann kit-scheduler signalbox-deployer | standings                 | signalbox-prod
@@ -75,7 +75,7 @@ roles/storage.admin
 """
 
 BUILDER = "signalbox-deployer"
-SECRET_READER = "google_secret_manager_secret_iam_member"
+SECRET_READER = "google_secret_manager_secret_iam_member"  # noqa: S105  a kind of resource
 """The kit's own functions have no secrets."""
 
 ON = {

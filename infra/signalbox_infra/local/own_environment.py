@@ -1,4 +1,4 @@
-"""The variables and secrets of users' functions on this machine: `env` of the catalogue, and a file ``.env`` for secrets.
+"""The variables of users' functions on this machine: `env` of the catalogue, and a file ``.env`` for their secrets.
 
 The file has a line ``STRIPE_KEY=sk_test_1`` for each; git ignores it. A variable of the shell replaces its line.
 """

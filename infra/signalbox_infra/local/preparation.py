@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED
-from signalbox.catalogue.project import KIT
 from signalbox.catalogue.entries import CatalogueError
+from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.local.own_environment import own_environment
 from signalbox_infra.local.services.supervisor import StackError

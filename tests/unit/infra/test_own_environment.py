@@ -1,0 +1,70 @@
+"""Variables, secrets and roles of a user's function: what an entry may say, and their values on this machine."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signalbox.catalogue.reading import Catalogue, CatalogueError, load
+from signalbox_infra.local.own_environment import own_environment
+
+
+def changed(**entries: dict[str, Any]) -> Catalogue:
+    found = load()
+    functions = {
+        **found.functions,
+        **{name: replace(found.functions[name], **entry) for name, entry in entries.items()},
+    }
+    return replace(found, functions=functions)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"env": {"shop": "a"}}, "env names 'shop'; write capitals"),
+    ({"env": {"SIGNALBOX_PROJECT": "a"}}, "a variable of the platform or the kit"),
+    ({"env": {"PORT": "1"}}, "a variable of the platform or the kit"),
+    ({"env": {"LEVEL": 3}}, "env.LEVEL must be a text, not 3: put it in quotes"),
+    ({"secrets": {"KEY": "a/b"}}, "secrets.KEY is 'a/b'; write the secret's name"),
+    ({"secrets": {"KEY": "stripe:0"}}, "with :3 for a version"),
+    ({"env": {"KEY": "a"}, "secrets": {"KEY": "a"}}, "KEY: say it in env or in secrets"),
+    ({"roles": ("roles/owner",)}, "roles names roles/owner, which lets a function change the project"),
+    ({"roles": ("roles/storage.admin",)}, "name a narrower role"),
+    ({"roles": ("roles/iam.serviceAccountUser",)}, "name a narrower role"),
+    ({"roles": ("owner",)}, "write a predefined role: roles/aiplatform.user"),
+    ({"instances_min": 11}, "instances_min must lie between 0 and 10"),
+]
+
+
+@pytest.mark.parametrize(("entry", "complaint"), WRONG)
+def test_an_entry_that_cannot_be_is_refused_with_what_to_write(entry: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(CatalogueError) as refused:
+        changed(quilt=entry)
+    assert complaint in str(refused.value)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Catalogue:
+    asked = {"env": {"SHOP": "Print"}, "secrets": {"STRIPE_KEY": "stripe-key", "MAIL_KEY": "mail:3"}}
+    return replace(changed(quilt=asked), root=tmp_path, kit=load().root)
+
+
+def test_a_secret_has_its_value_from_a_file_that_git_ignores_or_from_the_shell(
+    project: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.root / ".env").write_text("# of the test account\nexport STRIPE_KEY='sk = 1'\nMAIL_KEY=a\nOTHER=1\n")
+    monkeypatch.setenv("MAIL_KEY", "b")
+    assert own_environment(project) == {"SHOP": "Print", "STRIPE_KEY": "sk = 1", "MAIL_KEY": "b"}
+
+
+def test_a_secret_without_a_value_is_refused_before_anything_starts(project: Catalogue) -> None:
+    (project.root / ".env").write_text("STRIPE_KEY=1\n")
+    with pytest.raises(CatalogueError, match=r"functions.quilt: the secret mail:3 has no value here: .* MAIL_KEY=…"):
+        own_environment(project)
+    (project.root / ".env").write_text("STRIPE_KEY\n")
+    with pytest.raises(CatalogueError, match=r"\.env:1: write NAME=value"):
+        own_environment(project)
+
+
+def test_one_process_cannot_have_two_values_of_a_variable() -> None:
+    with pytest.raises(CatalogueError, match=r"env.SHOP is 'b', and 'a' in quilt: give one of them another name"):
+        own_environment(changed(quilt={"env": {"SHOP": "a"}}, todos={"env": {"SHOP": "b"}}))
