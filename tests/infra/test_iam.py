@@ -28,7 +28,7 @@ failures         | ann signalbox-deployer               | admit tasks           
 link-fan-out     | ev-link-fan-out                      | links                     | signalbox-prod
 link-refresh     | qu-links                             | links                     | signalbox-prod
 link-verify      | qu-links                             | links                     | signalbox-prod
-machines         | ann qu-flows qu-tasks signalbox-deployer | admit flows tasks     | signalbox-prod
+machines         | ann qu-flows qu-tasks signalbox-deployer | admit flows links tasks | signalbox-prod
 philosophers     | ann qu-tasks signalbox-deployer      | admit links tasks             | signalbox-prod
 quilt            | ann qu-tasks signalbox-deployer      | batches links tasks             | signalbox-prod
 semaphore-admit  | qu-admit                             | admit tasks               | signalbox-prod
