@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from signalbox.core.effects import Effect
+from signalbox.core.names import ANYONE
 from signalbox.core.ports import Committed, Ports, Snapshot, Store, Write
 from signalbox.documents.model import Document, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
@@ -19,9 +21,11 @@ from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacements, always, original
 from tests.simulation.worlds import history as history_world
 
+in_world = partial(history_world.run, writers=ANYONE)
+
 
 def _fault(clause: str, without: str, point: str, instead: Any) -> Fault:
-    return Fault(clause, without, always((point, instead)), history_world.run)
+    return Fault(clause, without, always((point, instead)), in_world)
 
 
 def _versions_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
@@ -116,6 +120,6 @@ FAULTS = (
     _fault("history-2", "noting what another client deleted", "history.note_deletion", lambda *_: None),
     _fault("history-3", "the mark in a refreshed document", "documents.stamped", _without_the_mark),
     _fault("history-4", "whole segments", "history.kept_segments", _by_count_alone),
-    Fault("history-5", "the header of the log at a creation", _without_the_header, history_world.run),
+    Fault("history-5", "the header of the log at a creation", _without_the_header, in_world),
     _fault("history-6", "a restore's precondition at the commit", "documents.put", _check_precondition_before_the_put),
 )

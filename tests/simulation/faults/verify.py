@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from signalbox.core.effects import Decision
+from signalbox.core.names import ANYONE
 from signalbox.core.perform import Answer, Writes
 from signalbox.core.ports import Committed, Ports, Snapshot
 from tests.simulation.faults.fault import Fault
@@ -14,7 +16,7 @@ from tests.simulation.worlds import verify as verify_world
 
 
 def _verify(clause: str, without: str, point: str, instead: Any) -> Fault:
-    return Fault(clause, without, always((point, instead)), verify_world.run)
+    return Fault(clause, without, always((point, instead)), partial(verify_world.run, writers=ANYONE))
 
 
 def _unmarked_existing(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:

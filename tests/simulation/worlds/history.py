@@ -20,10 +20,12 @@ from greenlet import getcurrent, greenlet
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.listings import Listing
+from signalbox.core.names import ANYONE
 from signalbox.core.ports import Delete, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.patches import Null
+from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import content_of, path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
 from signalbox.documents.service import bulk, documents, patches
@@ -40,6 +42,7 @@ from tests.simulation.lengths import operations_max
 from tests.simulation.reach import REACHED, RESTORED, SHORTENED
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.links.checks import bare
+from tests.simulation.worlds.links.world import drawn_writers
 
 KEYS = ("c", "d")
 """Documents with a history; `c` embeds `t`, which has none, and `d` embeds `c`."""
@@ -61,17 +64,22 @@ class Change:
     foreign: bool
 
 
-def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
-    """Run one seed's world until nothing is left to run. Raises `Violation` when a property does not hold."""
-    HistoryWorld(seed, trace).run()
+def run(seed: int, trace: Callable[[str], None] | None = None, writers: str | None = None) -> None:
+    """Run one seed's world until nothing is left to run. Raises `Violation` when a property does not hold.
+
+    `writers` is who writes documents, by the catalogue; by default the seed decides. If it is only the kit, no other
+    client does: nothing would note what it deletes.
+    """
+    HistoryWorld(seed, trace, writers or drawn_writers(seed)).run()
 
 
 class HistoryWorld:
     """Two documents with a history, which embed each other in a chain, and their users."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
+    def __init__(self, seed: int, trace: Callable[[str], None] | None, writers: str) -> None:
+        self.writers = writers
         self.world = World(seed, FaultRates(without_data=0, left=6), trace)
-        self.world.events.handler = refreshes.fan_out
+        self.world.events.handler = refreshes.fan_out if writers == ANYONE else None
         self.world.task_handlers["link_refresh"] = lambda ports, effect: tasks.run_link_task(
             ports, effect.task, effect.payload
         )
@@ -81,7 +89,7 @@ class HistoryWorld:
         self.parts: dict[str, set[str]] = {key: set() for key in KEYS}
         self._restoring: dict[greenlet, tuple[str, str]] = {}
         self.foreign = False
-        self.has_another_client = self.world.random.random() < 0.5
+        self.has_another_client = self.world.random.random() < 0.5 and writers == ANYONE
         self.puts = 0
         self.own = Random(f"{seed}-parts")
         self.has_parts = self.own.random() < PARTS_RATE
@@ -90,7 +98,8 @@ class HistoryWorld:
         rules = [HistoryRule(keys=frozenset(KEYS), versions_max=VERSIONS_MAX)]
         sizes = {"history_text_letters_max": 20, "history_part_bytes_max": 40, "history_delete_page": 1}
         small = sizes if self.has_parts else {}
-        with replaced(history_segment_versions=SEGMENT, **small), HISTORY.replaced(rules):
+        kept = HISTORY.replaced(rules)
+        with replaced(history_segment_versions=SEGMENT, **small), kept, WRITERS.replaced(self.writers):
             random = self.world.random
             self.world.run([self._act for _ in range(random.randint(3, operations_max(OPERATIONS_MAX)))])
             self.world.fault_rates.left = 0

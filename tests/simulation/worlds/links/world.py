@@ -105,8 +105,6 @@ class LinksWorld:
                 self._settle_first()
             self.world.run([self.users.act for _ in range(random.randint(2, operations_max(OPERATIONS_MAX)))])
             self._let_the_sweeper_finish()
-            if self.kind.foreign and self.writers == KIT:
-                self._verify_foreign_writes()
             self._check_rest()
 
     def _verify_foreign_writes(self) -> None:
@@ -117,7 +115,7 @@ class LinksWorld:
             self.world.run()
 
     def _ask_for_verification(self) -> None:
-        verifications.begin(self.world.ports, "tonight")
+        verifications.begin(self.world.ports, "the next night")
 
     def _let_the_sweeper_finish(self) -> None:
         """Run the sweeper until the outbox is empty: a process that crashed may have left records in it."""
@@ -149,4 +147,6 @@ class LinksWorld:
         self.checks.check_write(path, before, after)
 
     def _check_rest(self) -> None:
+        if self.kind.foreign and self.writers == KIT:
+            self._verify_foreign_writes()
         self.checks.check_rest(self.world.store)
