@@ -1,0 +1,71 @@
+"""A stack whose catalogue says that only the kit writes documents: copies follow without an event."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import yaml
+
+from examples.gazetteer.client import Documents
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.catalogue import reading as catalogues
+from signalbox.core.ports import Put
+from signalbox_infra.local.stack import Stack
+from tests.tools import EMULATOR
+
+pytestmark = pytest.mark.slow
+
+QUIET_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    EMULATOR.require()  # no other client can write to the embedded store
+    folder = tmp_path_factory.mktemp("kit")
+    content: dict[str, Any] = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
+    for name, function in catalogues.load().functions.items():
+        content["functions"][name]["folder"] = str(function.folder)
+    content["documents"] = {"written_by": "kit"}
+    catalogue = folder / "catalogue.yaml"
+    catalogue.write_text(yaml.safe_dump(content), "utf-8")
+    with Stack(folder=folder, catalogue=catalogue) as stack:
+        yield stack
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Documents]:
+    with Documents(stack.base_url) as asking:
+        yield asking
+
+
+def shown(client: Documents, key: str) -> Any:
+    """Return the copy in a document."""
+    document = client.get(key)
+    assert document
+    return document["a"]
+
+
+def test_copies_follow_over_two_links_and_a_deletion(stack: Stack, client: Documents) -> None:
+    client.put("q", {"a": {"key": "p"}})
+    client.put("p", {"a": {"key": "t"}})
+    client.put("t", {"n": 1})
+    stack.wait_until_idle(QUIET_SECONDS)
+    assert shown(client, "q")["a"] == {"key": "t", "n": 1}
+    client.put("t", {"n": 2})
+    stack.wait_until_idle(QUIET_SECONDS)
+    assert shown(client, "q")["a"] == {"key": "t", "n": 2}
+    client.delete("t")
+    stack.wait_until_idle(QUIET_SECONDS)
+    assert shown(client, "q")["a"] == {"key": "t", "link_missing": True}
+
+
+def test_another_clients_write_has_no_event(stack: Stack, client: Documents) -> None:
+    client.put("source", {"n": 1})
+    client.put("shown", {"a": {"key": "source"}})
+    stack.wait_until_idle(QUIET_SECONDS)
+    settings = stack.settings
+    with closing(FirestoreStore(settings.project, settings.database, settings.firestore_emulator)) as store:
+        store.commit([Put("documents/source", {"n": 7})])
+    stack.wait_until_idle(QUIET_SECONDS)
+    assert shown(client, "shown")["n"] == 1
