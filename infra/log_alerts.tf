@@ -60,6 +60,16 @@ resource "google_monitoring_alert_policy" "logged" {
   depends_on = [google_project_service.api]
 }
 
+# The project's bucket of logs, which exists: it is changed, and stays if this is destroyed.
+resource "google_logging_project_bucket_config" "default" {
+  count          = var.log_retention_days == null ? 0 : 1
+  project        = var.project_id
+  location       = "global"
+  bucket_id      = "_Default"
+  retention_days = var.log_retention_days
+  depends_on     = [google_project_service.api]
+}
+
 # Cloud Run logs each request with its address, which holds the values of a query (`where=email=…`), and $0.50 a GiB. What
 # succeeded is not kept: metrics count it, and the functions' own lines say what they did.
 resource "google_logging_project_exclusion" "requests" {

@@ -6,6 +6,6 @@ from signalbox.core.ports import DocumentEvent
 from signalbox.links.service.refreshes import fan_out
 
 
-@document_written("link_fan_out")
+@document_written("link_fan_out", rarely_calls_for_anything=True)
 def link_fan_out(event: DocumentEvent) -> None:
     fan_out(runtime.ports(), event)

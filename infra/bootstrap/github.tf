@@ -23,6 +23,7 @@ locals {
     "datastore.databases.getMetadata",
     "datastore.indexes.get",
     "iam.serviceAccounts.get",
+    "logging.buckets.get",
     "logging.exclusions.get",
     "logging.logMetrics.get",
     "monitoring.alertPolicies.get",

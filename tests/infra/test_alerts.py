@@ -90,6 +90,11 @@ def test_addresses_of_requests_that_succeeded_are_not_kept(resources: Mapping[st
     assert '"documents"' in excluded
 
 
+def test_logs_are_kept_for_a_month(resources: Mapping[str, Resource]) -> None:
+    kept = resources["google_logging_project_bucket_config.default[0]"].values
+    assert (kept["bucket_id"], kept["location"], kept["retention_days"]) == ("_Default", "global", 30)
+
+
 def test_sweeps_that_fail_every_minute_are_noticed_in_ten(conditions: Mapping[str, Any]) -> None:
     absent, zero = conditions["No sweep is reported"], conditions["No sweep succeeds"]
     assert absent["kind"] == "condition_absent"

@@ -44,6 +44,7 @@ READ_BY = {
     "google_firestore_database": "datastore.databases.getMetadata",
     "google_firestore_field": "datastore.indexes.get",
     "google_firestore_index": "datastore.indexes.get",
+    "google_logging_project_bucket_config": "logging.buckets.get",
     "google_logging_project_exclusion": "logging.exclusions.get",
     "google_logging_metric": "logging.logMetrics.get",
     "google_monitoring_alert_policy": "monitoring.alertPolicies.get",

@@ -25,6 +25,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"alert_email": "ann"}, "alert_email must be one e-mail address"),
     ({"billing_account": "my account"}, "billing_account is an id such as 0123AB-CDEF01-234567"),
     ({"budget": 0}, "budget is a whole number of the billing account's currency"),
+    ({"log_retention_days": 0}, "log_retention_days is a whole number of days from 1 to 3650"),
     ({"domain": "https://api.example.com"}, "domain is a name such as api.example.com"),
     ({"rights_seconds": -1}, "rights_seconds is a whole number of seconds"),
 ]

@@ -6,7 +6,6 @@
 Every call may be repeated: in a second delivery of a task it stores the same documents again.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -31,6 +30,7 @@ from signalbox.documents.requests import (
     Precondition,
     PutRequest,
     Tags,
+    condition_text,
 )
 from signalbox.documents.service import bulk, patches, transactions
 from signalbox.documents.service import documents as service
@@ -193,8 +193,7 @@ def _tags(tag: str | None) -> Tags | None:
 def _condition(condition: Condition) -> str:
     if isinstance(condition, str):
         return condition
-    field, operator, value = condition
-    return f"{field} {operator} {json.dumps(value)}"
+    return condition_text(*condition)
 
 
 # --- transactions ---

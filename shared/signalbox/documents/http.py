@@ -25,10 +25,12 @@ from signalbox.documents.requests import (
     PatchRequest,
     Precondition,
     PutRequest,
+    query_from_body,
     wants_count,
 )
 from signalbox.documents.service import bulk, documents, patches
 from signalbox.documents.service.bulk import BulkPutResult
+from signalbox.documents.service.documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 
@@ -79,9 +81,16 @@ def find(request: Request) -> Response:
         count = CountRequest.from_request(where, query.keys() - {"count", "where"})
         return Response(200, {"count": documents.count(runtime.ports(), count)})
     order_by, limit, page_token = query.getlist("order_by"), query.get("limit", ""), query.get("page_token", "")
-    page = documents.find(runtime.ports(), FindRequest.from_request(where, order_by, limit, page_token))
-    more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
-    return Response(200, {"documents": page.documents, **more})
+    return page_response(documents.find(runtime.ports(), FindRequest.from_request(where, order_by, limit, page_token)))
+
+
+@routes.on("POST", "/:query")
+def query(request: Request) -> Response:
+    """Answer as `find`, for a query whose values must not appear in an address, which logs contain."""
+    parsed = query_from_body(request.json_object())
+    if isinstance(parsed, CountRequest):
+        return Response(200, {"count": documents.count(runtime.ports(), parsed)})
+    return page_response(documents.find(runtime.ports(), parsed))
 
 
 # --- versions ---
@@ -184,6 +193,12 @@ def read_response(stored: StoredDocument, precondition: Precondition) -> Respons
     if precondition.is_not_modified(stored.etag):
         return Response(304, None, etag)
     return Response(200, stored.document, etag)
+
+
+def page_response(page: DocumentPage) -> Response:
+    """Return a response with a page of documents."""
+    more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
+    return Response(200, {"documents": page.documents, **more})
 
 
 def bulk_response(results: Sequence[BulkPutResult]) -> Response:

@@ -22,6 +22,7 @@ from signalbox.core.keys import check_key, valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey, BadQuery, NotAnObject, Problem, TooLarge
 from signalbox.core.queries import ID, Condition, Field, Operator, Order, with_implied
+from signalbox.core.request_fields import RequestFields
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import check_count
 from signalbox.documents.machine.patches import Null
@@ -297,6 +298,37 @@ def wants_count(text: str) -> bool:
     if text not in ("", "true"):
         raise BadQuery("`count` must be true.", field="count")
     return bool(text)
+
+
+def query_from_body(body: Mapping[str, Any]) -> FindRequest | CountRequest:
+    """Parse a query in a JSON object, whose fields are the parameters of a URL. Raises `BadQuery` with the field.
+
+    A condition is a text, as in a URL, or a list of field, operator and value.
+    """
+    fields = RequestFields(body, BadQuery).only("where", "order_by", "limit", "page_token", "count")
+    where = [_condition_text(condition) for condition in fields.items("where", [])]
+    if fields.flag("count"):
+        given = (name for name, value in body.items() if value is not None)
+        return CountRequest.from_request(where, set(given) - {"count", "where"})
+    order_by, limit = fields.items("order_by", []), fields.integer("limit", 1, CORE_LIMITS.query_limit_max, None)
+    if not all(isinstance(name, str) for name in order_by):
+        raise fields.refuse("order_by", "`order_by` must be a list of fields.")
+    limit_text = "" if limit is None else str(limit)
+    return FindRequest.from_request(where, order_by, limit_text, fields.text("page_token", ""))
+
+
+def _condition_text(condition: Any) -> str:
+    match condition:
+        case str():
+            return condition
+        case [str(field), str(operator), value]:
+            return condition_text(field, operator, value)
+    raise BadQuery("A condition is a text FIELD==VALUE, or a list of field, operator and value.", field="where")
+
+
+def condition_text(field: str, operator: str, value: Any) -> str:
+    """Return a condition as a URL has it."""
+    return f"{field} {operator} {json.dumps(value)}"
 
 
 def _condition(text: str) -> Condition:

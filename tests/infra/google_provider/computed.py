@@ -128,6 +128,11 @@ def _exclusion(value: Value, project: str, place: str, name: str) -> dict[str, A
     return {"id": f"projects/{project}/exclusions/{name}"}
 
 
+def _bucket_of_logs(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    path = f"projects/{project}/locations/{place}/buckets/{value['bucket_id']}"
+    return {"id": path, "name": path, "lifecycle_state": "ACTIVE"}
+
+
 def _custom_role(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     path = f"projects/{project}/roles/{value['role_id']}"
     return {"id": path, "name": path}
@@ -165,6 +170,7 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_firestore_field": _field,
     "google_firestore_index": _index,
     "google_logging_metric": _metric,
+    "google_logging_project_bucket_config": _bucket_of_logs,
     "google_logging_project_exclusion": _exclusion,
     "google_iam_workload_identity_pool": _identity_pool,
     "google_iam_workload_identity_pool_provider": _identity_pool,

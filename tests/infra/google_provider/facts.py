@@ -99,6 +99,7 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_monitoring_notification_channel": frozenset({"project"}),
     "google_project_iam_member": frozenset({"project", "role", "member", "condition"}),
     "google_project_service": frozenset({"project", "service"}),
+    "google_logging_project_bucket_config": frozenset({"bucket_id", "location", "project"}),
     "google_logging_project_exclusion": frozenset({"name", "project"}),
     "google_project_iam_custom_role": frozenset({"role_id", "project"}),
     "google_service_account": frozenset({"account_id", "project"}),

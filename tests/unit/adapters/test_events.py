@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from functions_framework import create_app
 from google.events.cloud.firestore import DocumentEventData
 from werkzeug.exceptions import InternalServerError, ServiceUnavailable
 
+from signalbox.adapters import runtime, settings
 from signalbox.adapters.firestore.values import fill_fields, fill_timestamp
 from signalbox.adapters.http.events import document_event, document_written
 from signalbox.core.ports import DocumentEvent
 from signalbox.core.problems import BadValue, Unavailable
+from signalbox.testing.platform import Platform
 
 CREATED = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 UPDATED = datetime(2026, 1, 2, tzinfo=UTC)
@@ -160,3 +163,33 @@ def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
 
 def test_the_entry_point_is_a_plain_function_of_the_functions_name() -> None:
     assert document_written("follow")(failing(KeyError())).__name__ == "follow"
+
+
+def reading(platform: Platform) -> None:
+    platform.ports.store.read("d/a")
+
+
+@pytest.mark.parametrize(("in_cloud", "rarely", "lines"), [(True, True, 10), (True, False, 1000), (False, True, 1000)])
+def test_of_the_events_that_did_nothing_one_in_a_hundred_is_logged_in_the_cloud(
+    in_cloud: bool, rarely: bool, lines: int
+) -> None:
+    platform = Platform()
+    entry = document_written("fan", rarely_calls_for_anything=rarely)(lambda _: None)
+    busy = document_written("fan", rarely_calls_for_anything=rarely)(
+        lambda _: platform.ports.store.read("d/a") and None
+    )
+    before = settings.bind(replace(settings.settings(), in_cloud=in_cloud))
+    runtime.bind(platform.ports)
+    try:
+        for number in range(1000):
+            entry(event(body(value={"n": 1}), id=f"e-{number}"))
+        handled = [values for message, values in platform.log.infos if message == "handled"]
+        assert lines / 2 <= len(handled) <= 2 * lines
+        assert [each.get("sampled", 1) for each in handled] == [100 if in_cloud and rarely else 1] * len(handled)
+        platform.log.infos.clear()
+        for number in range(20):
+            busy(event(body(value={"n": 1}), id=f"e-{number}"))
+        assert len([message for message, _ in platform.log.infos if message == "handled"]) == 20
+    finally:
+        runtime.bind(None)
+        settings.bind(before)

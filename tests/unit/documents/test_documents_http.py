@@ -127,6 +127,59 @@ def test_a_query_has_several_conditions_an_order_and_pages(client: FlaskClient) 
     assert last == {"documents": [{"key": "d0", "n": 0, "even": True}]}
 
 
+def test_a_query_in_a_body_finds_and_costs_what_one_in_an_address_does(
+    client: FlaskClient, world: OperationsPlatform
+) -> None:
+    for n in range(5):
+        client.put(f"/d{n}", json={"n": n, "even": n % 2 == 0, "name": f"{n}"})
+    address = "/?where=n>=0&where=even==true&order_by=-n&limit=2"
+    body = {"where": ["n>=0", ["even", "==", True]], "order_by": ["-n"], "limit": 2}
+    answers: list[Any] = []
+    costs = [
+        world.cost_of(lambda: answers.append(client.get(address).json)),
+        world.cost_of(lambda: answers.append(client.post("/:query", json=body).json)),
+    ]
+    assert answers[0] == answers[1]
+    assert costs[0] == costs[1]
+    page = client.post("/:query", json={**body, "page_token": answers[1]["next_page_token"]})
+    assert (page.status_code, page.json) == (200, {"documents": [{"key": "d0", "n": 0, "even": True, "name": "0"}]})
+    named = client.post("/:query", json={"where": [["name", "in", ["1", "2"]]], "limit": None})
+    assert [each["key"] for each in (named.json or {})["documents"]] == ["d1", "d2"]
+    assert client.post("/:query", json={"where": ["even==true"], "count": True}).json == {"count": 3}
+    assert client.post("/:query").json == client.get("/").json
+
+
+@pytest.mark.parametrize(
+    ("body", "slug", "field"),
+    [
+        ({"where": "n==1"}, "bad-query", "where"),
+        ({"where": ["n"]}, "bad-query", "where"),
+        ({"where": [["n", "=="]]}, "bad-query", "where"),
+        ({"where": [["n", "is", 1]]}, "bad-query", "where"),
+        ({"where": [{"n": 1}]}, "bad-query", "where"),
+        ({"order_by": "n"}, "bad-query", "order_by"),
+        ({"order_by": [1]}, "bad-query", "order_by"),
+        ({"limit": "10"}, "bad-query", "limit"),
+        ({"limit": 1001}, "bad-query", "limit"),
+        ({"page_token": 1}, "bad-query", "page_token"),
+        ({"count": "true"}, "bad-query", "count"),
+        ({"count": True, "limit": 5}, "bad-query", "limit"),
+        ({"from": 1}, "bad-query", "from"),
+    ],
+)
+def test_an_invalid_query_in_a_body_is_refused(
+    client: FlaskClient, body: dict[str, Any], slug: str, field: str
+) -> None:
+    refused(client.post("/:query", json=body), 400, slug, field)
+
+
+def test_a_document_may_have_the_key_of_the_route_of_queries(client: FlaskClient) -> None:
+    client.put("/:query", json={"n": 1})
+    assert client.get("/:query").json == {"key": ":query", "n": 1}
+    answer = client.post("/a", json={})
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "DELETE, GET, HEAD, PATCH, PUT")
+
+
 def test_an_unavailable_store_is_503_with_retry_after(client: FlaskClient, world: OperationsPlatform) -> None:
     class Away:
         def __init__(self) -> None:

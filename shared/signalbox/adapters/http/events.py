@@ -30,12 +30,18 @@ EventEntryPoint = Callable[["CloudEvent"], None]
 _Data = DocumentEventData.pb()
 
 
-def document_written(function: str) -> Callable[[Callable[[DocumentEvent], None]], EventEntryPoint]:
-    """Make a handler of writes the entry point of `function`."""
+def document_written(
+    function: str, *, rarely_calls_for_anything: bool = False
+) -> Callable[[Callable[[DocumentEvent], None]], EventEntryPoint]:
+    """Make a handler of writes the entry point of `function`.
+
+    If an event rarely calls for anything, those that cost nothing are logged in a sample only.
+    """
 
     def decorate(handler: Callable[[DocumentEvent], None]) -> EventEntryPoint:
         def entry(event: "CloudEvent") -> None:
             with logged_request(function, _headers(event), task=str(event["id"])) as log_entry:
+                log_entry.sampled_by = str(event["id"]) if rarely_calls_for_anything else ""
                 try:
                     _handle(handler, event)
                 except HTTPException as error:

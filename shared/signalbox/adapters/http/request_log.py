@@ -8,25 +8,40 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TypeVar
+from zlib import crc32
 
 import flask
 
 from signalbox.adapters import runtime
 from signalbox.adapters.logs import Headers, traced, traceparent_of
-from signalbox.adapters.meter import measure
-from signalbox.adapters.settings import served_name
+from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.settings import served_name, settings
 from signalbox.core import identity
 
 STATUS_UNHANDLED = 500
+
+SAMPLE = 100
+"""Of so many sampled lines one is written, with this number as `sampled`."""
 
 AnyEntryPoint = TypeVar("AnyEntryPoint", bound=Callable[..., object])
 
 
 @dataclass(slots=True)
 class LogEntry:
-    """The log line of the current request. Set `status` to that of the response."""
+    """The log line of the current request. Set `status` to that of the response.
+
+    With `sampled_by`, an id of the request, most lines of requests that succeeded and cost nothing are left out in the
+    cloud: all but one of `SAMPLE`, chosen by the id.
+    """
 
     status: int = STATUS_UNHANDLED
+    sampled_by: str = ""
+
+    def sample(self, cost: Cost) -> int:
+        """Return the number of requests like this one that one line stands for; 0 if this one has none."""
+        if not self.sampled_by or self.status >= 400 or cost != Cost() or not settings().in_cloud:
+            return 1
+        return 0 if crc32(self.sampled_by.encode()) % SAMPLE else SAMPLE
 
 
 @contextmanager
@@ -40,8 +55,13 @@ def logged_request(function: str, headers: Headers, **labels: object) -> Iterato
         try:
             yield log_entry
         finally:
-            duration = {"status": log_entry.status, "milliseconds": round((time.perf_counter() - started) * 1000, 1)}
-            runtime.log().info("handled", **({"function": function} | labels | duration | asdict(cost)))
+            if sample := log_entry.sample(cost):
+                duration = {
+                    "status": log_entry.status,
+                    "milliseconds": round((time.perf_counter() - started) * 1000, 1),
+                }
+                sampled = {"sampled": sample} if sample > 1 else {}
+                runtime.log().info("handled", **({"function": function} | labels | duration | asdict(cost) | sampled))
 
 
 def entry_point(function: str, entry: AnyEntryPoint) -> AnyEntryPoint:
