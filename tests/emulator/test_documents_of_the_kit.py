@@ -25,8 +25,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("kit")
     content: dict[str, Any] = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
     for name, function in catalogues.load().functions.items():
-        queues = {"enqueues": sorted({*function.enqueues, "links"})}  # some examples write documents without it
-        content["functions"][name].update(folder=str(function.folder), **queues)
+        content["functions"][name]["folder"] = str(function.folder)
     content["documents"] = {"written_by": "kit"}
     catalogue = folder / "catalogue.yaml"
     catalogue.write_text(yaml.safe_dump(content), "utf-8")
