@@ -7,27 +7,23 @@ data "google_project" "this" {
 locals {
   catalogue = yamldecode(file("${path.module}/catalogue.lock.yaml")) # `make catalogue` and every deployment write it
   queues    = local.catalogue.queues
+  triggers  = local.catalogue.triggers
   schedules = local.catalogue.schedules
   indexes   = lookup(local.catalogue, "indexes", null) == null ? {} : local.catalogue.indexes
   history   = values(merge({}, lookup(local.catalogue, "history", null))) # in the order of their names
 
-  # If only the kit writes documents, their events call nothing: their trigger and the function behind it do not exist.
-  written_by = lookup(merge({}, lookup(local.catalogue, "documents", null)), "written_by", "anyone")
-  entries    = { for name, entry in local.catalogue.functions : name => entry if !(local.written_by == "kit" && name == "link_fan_out") }
-  triggers   = { for name, trigger in local.catalogue.triggers : name => trigger if !(local.written_by == "kit" && trigger.function == "link_fan_out") }
-
-  segments = { for name in keys(local.entries) : name => replace(name, "_", "-") } # in URLs and names in the cloud
+  segments = { for name in keys(local.catalogue.functions) : name => replace(name, "_", "-") } # in URLs and names in the cloud
 
   begin             = var.prefix == "" ? "" : "${var.prefix}-"
   database          = coalesce(var.database, "signalbox-${var.environment}")
   database_location = coalesce(var.database_location, var.region)
 
   # Those of the kit's own functions carry nothing else; the others are for users' tasks, if they retry forever.
-  kits_queues = flatten([for name, entry in local.entries : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
+  kits_queues = flatten([for name, entry in local.catalogue.functions : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
   # The queue `objects` carries the wake-ups of objects, `flows` those of flows.
   task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name) && !contains(["flows", "objects"], name)]
 
-  functions = { for name, entry in local.entries : name => {
+  functions = { for name, entry in local.catalogue.functions : name => {
     segment    = local.segments[name]
     service    = "${local.begin}${local.segments[name]}"
     account_id = "fn-${local.begin}${local.segments[name]}" # an account's id has at least 6 characters, a name may have fewer
@@ -66,7 +62,7 @@ locals {
 
   # A function that is open and has tasks is deployed twice: NAME, where no task can be called, and NAME-tasks, where nothing
   # else can. Only the tasks' account may call the latter, so Cloud Run verifies it. infra/signalbox_infra/deployments.py says the same.
-  split = toset([for name, entry in local.entries : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
+  split = toset([for name, entry in local.catalogue.functions : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
 
   segments_deployed = concat(values(local.segments), [for name in local.split : "${local.segments[name]}-tasks"])
 
@@ -109,7 +105,7 @@ locals {
     SIGNALBOX_OBJECT_CLASSES    = jsonencode(merge([for name, function in local.functions : { for class in function.objects : class => name }]...))
     SIGNALBOX_FLOW_FUNCTIONS    = jsonencode(merge([for name, function in local.functions : { for flow in function.flows : flow => name }]...))
     SIGNALBOX_HISTORY           = jsonencode(local.history)
-    SIGNALBOX_DOCUMENT_WRITERS  = local.written_by
+    SIGNALBOX_DOCUMENT_WRITERS  = local.catalogue.documents.written_by
     SIGNALBOX_QUEUE_BACKOFFS    = jsonencode({ for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] })
     SIGNALBOX_SPLIT_FUNCTIONS   = jsonencode(local.split)
   }

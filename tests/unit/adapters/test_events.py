@@ -175,9 +175,7 @@ def test_of_the_events_that_did_nothing_one_in_a_hundred_is_logged_in_the_cloud(
 ) -> None:
     platform = Platform()
     entry = document_written("fan", rarely_calls_for_anything=rarely)(lambda _: None)
-    busy = document_written("fan", rarely_calls_for_anything=rarely)(
-        lambda _: platform.ports.store.read("d/a") and None
-    )
+    busy = document_written("fan", rarely_calls_for_anything=rarely)(lambda _: reading(platform))
     before = settings.bind(replace(settings.settings(), in_cloud=in_cloud))
     runtime.bind(platform.ports)
     try:
