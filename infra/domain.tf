@@ -1,4 +1,4 @@
-# An address of one's own, if `domain` is set: a load balancer in front of the functions for people. docs/custom-domain.md.
+# Your own address, if `domain` is set: a load balancer in front of the functions for people. docs/custom-domain.md.
 
 locals {
   domain    = var.domain == null ? {} : { domain = var.domain }

@@ -99,7 +99,7 @@ variable "deployer" {
 }
 
 variable "deployers" {
-  description = "Group of the people who deploy, as group:…: it may call the functions for people in place of whoever deploys, so that a deployment by another person changes nothing. Null: the deployer."
+  description = "Group of the people who deploy, as group:…: it may call the functions for people instead of the deploying person, so that a deployment by another person changes nothing. Null: the deployer."
   type        = string
   default     = null
   validation {
@@ -168,7 +168,7 @@ variable "log_retention_days" {
 }
 
 variable "domain" {
-  description = "Domain of one's own for the functions for people, such as api.example.com: makes a load balancer, which costs money while idle. Null: none."
+  description = "Your own domain for the functions for people, such as api.example.com: makes a load balancer, which costs money while idle. Null: none."
   type        = string
   default     = null
   validation {

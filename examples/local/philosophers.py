@@ -89,7 +89,7 @@ def naive(dinner: Dinner, watch: Callable[[Callable[[], bool], float], bool], co
     console.print("The leases have expired: the forks go to those that wait.", style="green")
     return [
         Check(f"all {dinner.seats} wait in one circle", "" if deadlocked else "no deadlock"),
-        Check("the circle ends by the leases", "" if ended else "it goes on"),
+        Check("the circle ends by the leases", "" if ended else "it continues"),
     ]
 
 

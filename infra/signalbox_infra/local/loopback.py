@@ -1,4 +1,4 @@
-"""Requests of this machine's programs, told apart from those of web pages, which a browser sends here too."""
+"""Distinguish requests of this machine's programs from those of web pages, which a browser sends here too."""
 
 from urllib.parse import urlsplit
 

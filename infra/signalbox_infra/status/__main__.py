@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--environment", default="dev", help="a file of infra/environments, without .tfvars")
     parser.add_argument("--region", default="", help="default: the environment's, else us-central1")
     parser.add_argument("--lines", type=int, default=100, help="how many log lines")
-    parser.add_argument("--follow", action="store_true", help="go on with what is logged from now on (local only)")
+    parser.add_argument("--follow", action="store_true", help="keep printing new lines (local only)")
     parser.add_argument("--json", action="store_true", help="log lines as they were written")
     return parser
 

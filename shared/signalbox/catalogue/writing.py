@@ -1,6 +1,6 @@
 """Write a catalogue: whole, with what follows from the code, as the lock that Terraform reads, or for people.
 
-The lock lies beside the catalogue (``catalogue.lock.yaml``) and is committed, so a right that the code has gained shows
+The lock is next to the catalogue (``catalogue.lock.yaml``) and is committed, so a right that the code has gained shows
 in a diff. It names no lines of the code, which change more often than rights; ``written(catalogue, places=True)`` does.
 """
 
