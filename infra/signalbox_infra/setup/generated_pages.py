@@ -18,6 +18,8 @@ import yaml
 
 import signalbox
 from signalbox.core.problems import Problem
+from signalbox_infra.costs.__main__ import dollars, money_range
+from signalbox_infra.costs.bill import Usage, bill_of, load_prices, load_rows
 from signalbox_infra.deploy.refusal_table import TABLE as REFUSALS
 
 PROJECT = Path(__file__).parents[3]
@@ -152,6 +154,34 @@ def cost_tables() -> str:
     return "\n\n".join(parts)
 
 
+USERS = {
+    "1,000,000 waits on semaphores": Usage(pairs=1_000_000),
+    "1,000,000 units of batches": Usage(units=1_000_000),
+    "1,000,000 steps of flows": Usage(steps=1_000_000),
+    "10,000,000 puts with ten copies elsewhere": Usage(puts=10_000_000, copies=10),
+    "the same, if only the kit writes documents": Usage(puts=10_000_000, copies=10, writers="kit"),
+}
+"""Example users of a month."""
+
+
+def bills() -> str:
+    """Return the bills of example users, and what a million steps cost elsewhere."""
+    prices, rows = load_prices(), load_rows(PROJECT / "docs" / "costs.yaml")
+    lines = {name: bill_of(usage, prices, rows)[0] for name, usage in USERS.items()}
+    users = [
+        (name, f"{line.requests:,.0f}", dollars(line.firestore), money_range(*line.computing), money_range(*line.total))
+        for name, line in lines.items()
+    ]
+    steps = lines["1,000,000 steps of flows"].total
+    ours = ("Signalbox", money_range(*steps), "nothing else, at zero idle cost")
+    others = [
+        (f"[{name}]({each['page']})", money_range(*map(float, each["million"])), each["also"])
+        for name, each in prices["rivals"].items()
+    ]
+    head = ("a month of", "requests", "Firestore", "computing", "total")
+    return f"{_table(head, users)}\n\n{_table(('a million steps', 'cost', 'in addition'), [ours, *others])}"
+
+
 def public_names() -> str:
     """Return the table of the names that users import from `signalbox`, by the page with their sections."""
     public = set(getattr(signalbox, "__all__"))  # noqa: B009  a type checker sees no such name
@@ -211,6 +241,7 @@ TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "refusals": ("infra/README.md", refusals),
     "limits": ("docs/limits.md", limit_tables),
     "costs": ("docs/costs.md", cost_tables),
+    "bills": ("docs/costs.md", bills),
     "names": ("docs/README.md", public_names),
     **{f"faults of {page}": (f"docs/protocols/{page}.md", partial(planted_faults, page)) for page in PROTOCOLS},
 }

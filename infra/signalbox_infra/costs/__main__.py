@@ -1,0 +1,90 @@
+"""Print what operations cost in a month (``make cost PUTS=10000000 COPIES=10 STEPS=1000000``).
+
+Exit status 2: a number that cannot be.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+
+from signalbox.catalogue.project import KIT
+from signalbox_infra.costs.bill import Line, Usage, WrongUsage, bill_of, load_prices, load_rows, total
+
+HELP = {
+    "puts": "puts of documents",
+    "copies": "documents that embed each put document (at most 100)",
+    "pairs": "waits on semaphores that are granted, with their task and signal",
+    "units": "units of batches",
+    "calls": "calls of objects",
+    "steps": "steps of flows",
+    "writers": "anyone, or kit: only the kit writes documents",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m signalbox_infra.costs", description=__doc__)
+    for field in fields(Usage):
+        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default, help=HELP[field.name])
+    parser.add_argument(
+        "--multi-region", action="store_true", help="a multi-region database, at twice a region's price"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = vars(parser.parse_args(arguments))
+    multi_region, as_json = given.pop("multi_region"), given.pop("json")
+    try:
+        lines = bill_of(
+            Usage(**given), load_prices(), load_rows(KIT.root / "docs" / "costs.yaml"), multi_region=multi_region
+        )
+    except WrongUsage as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(json.dumps(_json(lines), indent=1) + "\n" if as_json else table(lines))
+    return 0
+
+
+def table(lines: list[Line]) -> str:
+    """Return a bill as text: a row for each kind of operation, and the sum."""
+    if not lines:
+        return "Nothing to pay for. Name some operations: make cost PUTS=1000000 COPIES=10 STEPS=1000000\n"
+    head = ("operation", "count", "requests", "Firestore", "tasks", "requests $", "computing", "logs, events", "total")
+    rows = [head, *map(_row, lines)]
+    low, high = total(lines)
+    rows.append(("total", *[""] * 7, money_range(low, high)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*text, "", NOTE]) + "\n"
+
+
+NOTE = (
+    "Dollars a month at list prices (infra/signalbox_infra/costs/prices.yaml), without free tiers and storage. Computing:\n"
+    "from the processor time of the requests to 100 ms for each, alone in its instance. Your code's time is not included."
+)
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    money = (line.firestore, line.tasks, line.run)
+    computing, logs = money_range(*line.computing), dollars(line.logs_and_events)
+    counts = (f"{line.count:,}", f"{line.requests:,.0f}")
+    return (line.name, *counts, *map(dollars, money), computing, logs, money_range(*line.total))
+
+
+def dollars(amount: float) -> str:
+    """Return an amount with cents below ten dollars, without them above."""
+    return f"${amount:,.2f}" if amount < 10 else f"${amount:,.0f}"
+
+
+def money_range(low: float, high: float) -> str:
+    """Return a range of two amounts, or one amount if they read the same."""
+    first, last = dollars(low), dollars(high)
+    return first if first == last else f"{first}–{last.removeprefix('$')}"
+
+
+def _json(lines: list[Line]) -> dict[str, object]:
+    return {"lines": [{**asdict(line), "total": line.total} for line in lines], "total": total(lines)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

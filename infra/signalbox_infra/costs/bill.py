@@ -1,0 +1,177 @@
+"""Compute what operations cost in a month, from the rows of docs/costs.yaml and the prices of ``prices.yaml``.
+
+    usage = Usage(puts=10_000_000, copies=10)
+    bill_of(usage, PRICES, rows).total            # (low, high) in dollars
+
+An operation is a list of rows, the requests that they take and the events among them. Computing time is a range. The
+low end is the processor time of the requests: instances that are never idle. The high end is 100 ms for each request,
+Cloud Run's least: each request alone in its instance.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PRICES_FILE = Path(__file__).with_name("prices.yaml")
+MILLION = 1_000_000
+DAYS = 30
+CPU_SECONDS = 0.004
+"""Processor time of a request: 2 ms on one core of a laptop (`make bench-batches`), taken twice for a vCPU."""
+
+GIB = 0.5
+"""Memory of an instance, the catalogue's default."""
+
+LOG_BYTES = 700
+"""The line of a handled request. Cloud Run's own line is excluded below WARNING."""
+
+EVENT_BYTES = 2 * 1024
+"""An event of up to 1 KB, published and delivered."""
+
+WRITERS = ("anyone", "kit")
+
+
+class WrongUsage(ValueError):
+    """A number of operations that cannot be. The message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Operations in a month. `copies` are the documents that embed each put document; `writers` as in the catalogue."""
+
+    puts: int = 0
+    copies: int = 0
+    pairs: int = 0
+    units: int = 0
+    calls: int = 0
+    steps: int = 0
+    writers: str = "anyone"
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name != "writers" and value < 0:
+                raise WrongUsage(f"{each.name} is {value}: it must not be negative")
+        if self.copies > COPIES_MAX:
+            raise WrongUsage(f"copies is {self.copies}: it must be at most {COPIES_MAX}, the copies of one page")
+        if self.writers not in WRITERS:
+            raise WrongUsage(f"writers is {self.writers!r}: choose from {', '.join(WRITERS)}")
+
+
+COPIES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one operation takes: rows of a subject, requests (a start of a function each), and events among them."""
+
+    name: str
+    count: int
+    subject: str
+    rows: tuple[str, ...]
+    requests: float
+    events: float = 0
+    variables: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a part of a bill takes and costs, in dollars; `computing` from its low to its high end."""
+
+    name: str
+    count: int
+    requests: float
+    firestore: float
+    tasks: float
+    run: float
+    computing: tuple[float, float]
+    logs_and_events: float
+
+    @property
+    def total(self) -> tuple[float, float]:
+        """The low and the high end, in dollars."""
+        fixed = self.firestore + self.tasks + self.run + self.logs_and_events
+        return fixed + self.computing[0], fixed + self.computing[1]
+
+
+def parts_of(usage: Usage) -> list[Part]:
+    """Return the operations of a usage, each as rows of the table of costs."""
+    return [part for part in (_puts(usage), *_others(usage)) if part.count]
+
+
+def _puts(usage: Usage) -> Part:
+    copies = usage.copies
+    name = f"puts with {copies} copies elsewhere" if copies else "puts"
+    if usage.writers == "kit":
+        rows = ("put", "linked", "followed") if copies else ("put",)
+        return Part(name, usage.puts, "documents_of_the_kit", rows, 2 if copies else 1, 0, {"c": copies})
+    if not copies:
+        return Part(name, usage.puts, "documents", ("put",), 2, 1)
+    return Part(name, usage.puts, "documents", ("put", "followed"), 3 + copies, 1 + copies, {"c": copies})
+
+
+def _others(usage: Usage) -> list[Part]:
+    return [
+        Part("waits that are granted, with their task and signal", usage.pairs, "semaphores", PAIR, 3),
+        Part("units of batches", usage.units, "batches", ("unit",), 1.015),
+        Part("calls of objects", usage.calls, "objects", ("call",), 1),
+        Part("steps of flows", usage.steps, "flows", ("step",), 1),
+    ]
+
+
+PAIR = ("wait", "claim", "signal")
+
+
+def bill_of(
+    usage: Usage, prices: Mapping[str, Any], rows: Mapping[str, Any], *, multi_region: bool = False
+) -> list[Line]:
+    """Return the lines of a month's bill, without free tiers."""
+    return [_line(part, prices, rows, multi_region) for part in parts_of(usage)]
+
+
+def _line(part: Part, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Line:
+    taken = {name: sum(_figure(rows[part.subject][row], name, part.variables) for row in part.rows) for name in TAKEN}
+    store, run = prices["firestore"], prices["run"]
+    factor = store["multi_region"] if multi_region else 1
+    requests = part.count * part.requests
+    second = run["vcpu_second"] + GIB * run["gib_second"]
+    return Line(
+        name=part.name,
+        count=part.count,
+        requests=requests,
+        firestore=part.count
+        / MILLION
+        * factor
+        * sum(taken[f"{each}s"] * store[each] for each in ("read", "write", "delete")),
+        tasks=part.count / MILLION * taken["tasks"] * prices["tasks"]["operations_a_task"] * prices["tasks"]["million"],
+        run=requests / MILLION * run["requests_million"],
+        computing=(requests * CPU_SECONDS * second, requests * run["rounded_up_to_seconds"] * second),
+        logs_and_events=requests * LOG_BYTES / 2**30 * prices["logs"]["gib"]
+        + part.count * part.events * EVENT_BYTES / 2**40 * prices["events"]["tib"],
+    )
+
+
+TAKEN = ("reads", "writes", "deletes", "tasks")
+
+
+def _figure(row: Mapping[str, Any], name: str, variables: Mapping[str, int]) -> float:
+    text = str(row.get(name, 0)).removeprefix("<").strip()
+    return float(eval(text, {"max": max, "min": min}, dict(variables)))  # noqa: S307  an expression of the project's own table
+
+
+def total(lines: list[Line]) -> tuple[float, float]:
+    """Return the low and the high end of a bill, in dollars."""
+    return sum(line.total[0] for line in lines), sum(line.total[1] for line in lines)
+
+
+def load_prices() -> dict[str, Any]:
+    """Read the prices."""
+    read: dict[str, Any] = yaml.safe_load(PRICES_FILE.read_text("utf-8"))
+    return read
+
+
+def load_rows(file: Path) -> dict[str, Any]:
+    """Read the rows of the table of costs, by subject."""
+    return {part["subject"]: part["rows"] for part in yaml.safe_load(file.read_text("utf-8"))}
