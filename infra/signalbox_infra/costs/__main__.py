@@ -28,9 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m signalbox_infra.costs", description=__doc__)
     for field in fields(Usage):
         parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default, help=HELP[field.name])
-    parser.add_argument(
-        "--multi-region", action="store_true", help="a multi-region database, at twice a region's price"
-    )
+    parser.add_argument("--multi-region", action="store_true", help="a database in a multi-region, at twice the price")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = vars(parser.parse_args(arguments))
     multi_region, as_json = given.pop("multi_region"), given.pop("json")
@@ -59,8 +57,9 @@ def table(lines: list[Line]) -> str:
 
 
 NOTE = (
-    "Dollars a month at list prices (infra/signalbox_infra/costs/prices.yaml), without free tiers and storage. Computing:\n"
-    "from the processor time of the requests to 100 ms for each, alone in its instance. Your code's time is not included."
+    "Dollars a month at list prices (infra/signalbox_infra/costs/prices.yaml), without free tiers and storage.\n"
+    "Computing: from the processor time of the requests to 100 ms for each, alone in its instance, without that of\n"
+    "your own code."
 )
 
 

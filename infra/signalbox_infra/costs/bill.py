@@ -136,15 +136,13 @@ def _line(part: Part, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_
     store, run = prices["firestore"], prices["run"]
     factor = store["multi_region"] if multi_region else 1
     requests = part.count * part.requests
+    operations = sum(taken[f"{each}s"] * store[each] for each in ("read", "write", "delete"))
     second = run["vcpu_second"] + GIB * run["gib_second"]
     return Line(
         name=part.name,
         count=part.count,
         requests=requests,
-        firestore=part.count
-        / MILLION
-        * factor
-        * sum(taken[f"{each}s"] * store[each] for each in ("read", "write", "delete")),
+        firestore=part.count / MILLION * factor * operations,
         tasks=part.count / MILLION * taken["tasks"] * prices["tasks"]["operations_a_task"] * prices["tasks"]["million"],
         run=requests / MILLION * run["requests_million"],
         computing=(requests * CPU_SECONDS * second, requests * run["rounded_up_to_seconds"] * second),
