@@ -23,7 +23,8 @@ OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_infra.setup.own_folders)
 TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
 # Types are checked where they are written: a function of your own need not have any.
 TYPES_OF_OWN := --allow-untyped-defs --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
-TO_CLOUD = $(PYTHON_IN_VENV) -m signalbox_infra.deploy $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
+SIGNALBOX := $(PYTHON_IN_VENV) -m signalbox_infra
+TO_CLOUD = $(SIGNALBOX) $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)
 OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
@@ -44,22 +45,22 @@ example: $(READY) ## Run an example on a local stack (NAME=quilt, todos, atlas, 
 	@$(PYTHON_IN_VENV) -m examples.local.$(or $(filter $(EXAMPLES),$(NAME)),$(error Name the example: make example NAME=… with one of: $(EXAMPLES)))
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)
-	@$(PYTHON_IN_VENV) -m signalbox_infra.local
+	@$(SIGNALBOX) dev
 
 new: $(READY) ## Make a folder with a function, its test and its entry in the catalogue (NAME=printers)
-	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.new_function "$(NAME)"
+	@$(SIGNALBOX) add "$(NAME)"
 
 status: $(READY) ## Show what runs, queues, outbox, objects, the last sweep, stuck flows and recent errors (PROJECT=my-project: in the cloud)
-	@$(PYTHON_IN_VENV) -m signalbox_infra.status status $(OF_WHICH)
+	@$(SIGNALBOX) status $(OF_WHICH)
 
 flow: $(READY) ## Draw a run of a flow: its log and its pending commands (ID=checkout/order-7; PROJECT=my-project: in the cloud)
-	@$(PYTHON_IN_VENV) -m signalbox_infra.status.flow "$(or $(ID),$(error Name the run: make flow ID=checkout/order-7))" $(OF_WHICH)
+	@$(SIGNALBOX) flow "$(or $(ID),$(error Name the run: make flow ID=checkout/order-7))" $(OF_WHICH)
 
 console: $(READY) ## Serve pages that show a deployment, read-only, on this machine (PROJECT=my-project; make dev serves its own)
-	@$(PYTHON_IN_VENV) -m signalbox_infra.console $(OF_WHICH)
+	@$(SIGNALBOX) console $(OF_WHICH)
 
 logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)
-	@$(PYTHON_IN_VENV) -m signalbox_infra.status logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \
+	@$(SIGNALBOX) logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \
 		$(if $(filter json,$(LOG)),--json)
 
 test: $(READY) ## Run the tests, also of your own folders, without the slow ones (ARGS="-k word" goes to pytest)
@@ -129,10 +130,10 @@ cost: $(READY) ## Compute a month's bill (PUTS= COPIES= PAIRS= UNITS= CALLS= STE
 		$(if $(PAIRS),--pairs=$(PAIRS)) $(if $(UNITS),--units=$(UNITS)) $(if $(CALLS),--calls=$(CALLS)) $(if $(STEPS),--steps=$(STEPS)) $(ARGS)
 
 catalogue: $(READY) ## Show the whole catalogue, with what follows from the code, and write infra/catalogue.lock.yaml
-	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.catalogue_lock
+	@$(SIGNALBOX) catalogue
 
 package: $(READY) ## Build dist/NAME.zip of each function, byte-identical on every machine
-	@$(PYTHON_IN_VENV) -m signalbox_infra.packaging
+	@$(SIGNALBOX) package
 
 bootstrap: $(READY) ## Prepare a project once: a bucket for Terraform's state, a deploying account (PROJECT=my-project)
 	@$(TO_CLOUD)

@@ -14,8 +14,8 @@ from werkzeug.test import Client
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced
-from signalbox_infra.console.__main__ import server_of
 from signalbox_infra.console.pages import FOLDER, POLICY
+from signalbox_infra.console.serving import server_of
 from signalbox_infra.deploy.commands import Outcome
 from signalbox_infra.deploy.target import Target
 from signalbox_infra.local.functions.server import mounted

@@ -9,8 +9,8 @@ import pytest
 
 from signalbox.adapters.settings import EMBEDDED
 from signalbox.catalogue.project import Project
+from signalbox_infra.cli.main import main
 from signalbox_infra.local.stack import Stack
-from signalbox_infra.status.flow import main as draw
 from tests.emulator.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -98,11 +98,11 @@ def test_orders_are_shipped_or_undone(http: httpx.Client, capsys: pytest.Capture
     stock = http.post("shop/objects/Stock/tea/show", json={}).json()["result"]
     assert stock["left"] + len(stock["reserved"]) == 9
     assert stock["reserved"].keys() == {number for number, state in orders.items() if state == "shipped"}
-    assert draw(["checkout/1"]) == 0
+    assert main(["flow", "checkout/1"]) == 0
     drawn = capsys.readouterr().out
     assert drawn.startswith("checkout/1: completed, 3 log entries")
     assert "step shop.charge" in drawn
-    assert draw(["checkout/none"]) == 1
+    assert main(["flow", "checkout/none"]) == 1
 
 
 def test_machines_go_along_their_graph_and_the_provider_is_free_at_the_end(http: httpx.Client) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox_infra.local.stack import Stack, StackError
-from signalbox_infra.packaging.__main__ import build
+from signalbox_infra.packaging.building import build
 from signalbox_infra.packaging.checks import check, check_all
 from signalbox_infra.packaging.imports import PackagingError
 from tests.packaging.conftest import LOCKED, Project

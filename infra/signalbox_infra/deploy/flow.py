@@ -19,7 +19,7 @@ from signalbox_infra.deploy.commands import CommandFailed, Run, run
 from signalbox_infra.deploy.plans import Plan
 from signalbox_infra.deploy.preparing import Preparation
 from signalbox_infra.deploy.target import Target
-from signalbox_infra.packaging.__main__ import build
+from signalbox_infra.packaging.building import build
 
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"

@@ -1,12 +1,7 @@
-"""Draw a run of a flow (`make flow ID=checkout/order-7`): of this clone's stack, or of a project in the cloud.
+"""Draw a run of a flow: of a local stack, or of a deployment in the cloud."""
 
-Exit status 1: there is no such run, or it cannot be reached.
-"""
-
-import argparse
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -14,10 +9,10 @@ from urllib.parse import quote
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Catalogue, load, url_segment
 from signalbox_infra import http_client
-from signalbox_infra.deploy import target
-from signalbox_infra.deploy.commands import CommandFailed, run
-from signalbox_infra.deploy.deployment_client import DeploymentClient, SmokeTestFailed, tokens
-from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
+from signalbox_infra.deploy.commands import run
+from signalbox_infra.deploy.deployment_client import DeploymentClient, tokens
+from signalbox_infra.deploy.target import Target
+from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.status.flow_drawing import drawn
 
 SECONDS_MAX = 30.0
@@ -30,17 +25,13 @@ class NoRun(Exception):
     """The run that is asked for is not known."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    options = _parser().parse_args(arguments)
-    try:
-        catalogue = load()
-        get = _cloud(options) if options.project else _local()
-        sys.stdout.writelines(f"{line}\n" for line in lines_of(options.run, catalogue, get, datetime.now(UTC)))
-    except (NoRun, NoStack, CommandFailed, SmokeTestFailed, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+def drawing(run_: str, place: Target | None) -> Iterator[str]:
+    """Iterate over the lines of a run ``flow/id``; `place` None: of the project's local stack.
+
+    Raises `NoRun`, `NoStack`, `CommandFailed`, `SmokeTestFailed` or `OSError`.
+    """
+    get = _cloud(place) if place else _local()
+    return lines_of(run_, place.catalogue if place else load(), get, datetime.now(UTC))
 
 
 def lines_of(run_: str, catalogue: Catalogue, get: Get, now: datetime) -> Iterator[str]:
@@ -61,15 +52,6 @@ def _entries(get: Get, path: str) -> Iterator[Mapping[str, Any]]:
         yield from page["entries"]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m signalbox_infra.status.flow", description=__doc__)
-    parser.add_argument("run", metavar="FLOW/ID")
-    parser.add_argument("--project", default="", help="a Google Cloud project; without it, the stack of this clone")
-    parser.add_argument("--environment", default="dev", help="a file of infra/environments, without .tfvars")
-    parser.add_argument("--region", default="", help="default: the environment's, else us-central1")
-    return parser
-
-
 def _local() -> Get:
     base_url = RunningStack.of(Project.find().state).base_url
 
@@ -80,8 +62,7 @@ def _local() -> Get:
     return get
 
 
-def _cloud(options: argparse.Namespace) -> Get:
-    place = target.read(options.project, options.environment, options.region)
+def _cloud(place: Target) -> Get:
     account = run(("gcloud", "config", "get-value", "account"), folder=place.root).text.strip()
     base_url = f"https://{place.region}-{place.project}.cloudfunctions.net/{place.begin}"
     client = DeploymentClient(base_url, tokens(place, account, run))
@@ -94,7 +75,3 @@ def _cloud(options: argparse.Namespace) -> Get:
         return answered
 
     return get
-
-
-if __name__ == "__main__":
-    sys.exit(main())

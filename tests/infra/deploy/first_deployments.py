@@ -30,7 +30,7 @@ from signalbox_infra.deploy import flow
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.flow import Flow
 from signalbox_infra.deploy.refusals import UNKNOWN
-from signalbox_infra.packaging.__main__ import build
+from signalbox_infra.packaging.building import build
 from tests.infra.deploy.deployment import Deployment
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project import Project

@@ -14,8 +14,9 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from signalbox.catalogue.project import Project
-from signalbox_infra.console.__main__ import main, server_of
+from signalbox_infra.cli.main import main
 from signalbox_infra.console.relay import KEY_HEADER, Relay
+from signalbox_infra.console.serving import server_of
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.target import Target
 from tests.serving import serving
@@ -265,5 +266,5 @@ def test_without_a_project_the_console_is_that_of_the_stack_of_this_clone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Project, "state", tmp_path)
-    assert main([]) == 1
+    assert main(["console"]) == 1
     assert "make dev" in capsys.readouterr().err

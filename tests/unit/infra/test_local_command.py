@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.local import __main__ as command
-from signalbox_infra.local.__main__ import main
+from signalbox_infra.cli.main import main
+from signalbox_infra.local import serving as command
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.local.reloading.watcher import Watcher
 
@@ -55,7 +55,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Interrupted:
 
 
 def test_files_are_watched_before_the_stack_starts_and_reloaded_after(interrupted: Interrupted) -> None:
-    assert main() == 0
+    assert main(["dev"]) == 0
     assert interrupted.calls == ["watch", "enter", "start", "stop", "exit"]
 
 
@@ -81,7 +81,7 @@ def test_a_stop_says_that_the_data_is_saved(
     said: bool,
 ) -> None:
     monkeypatch.setenv("DATA", data)
-    assert main() == 0
+    assert main(["dev"]) == 0
     assert ("the data is saved in kept when this command ends" in capsys.readouterr().out) == said
     assert interrupted.calls[-1] == "exit"
 
@@ -109,15 +109,15 @@ def test_a_second_stack_of_a_clone_names_the_first(
 ) -> None:
     monkeypatch.setattr(command, "Stack", refused)
     monkeypatch.setattr(RunningStack, "of", running)
-    assert main() == 1
+    assert main(["dev"]) == 1
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("PORT", "80000", "PORT must be a number from 1 to 65535, not '80000'"),
-        ("PORT", "eighty", "PORT must be a number"),
+        ("PORT", "80000", "80000 is not in the range 1<=x<=65535"),
+        ("PORT", "eighty", "'eighty' is not a valid integer"),
         ("CHAOS", "twice=2", "CHAOS is 'twice=2': twice is a probability from 0 to 1"),
         ("CHAOS", "twice=often", "CHAOS is 'twice=often'"),
         ("SIGNALBOX_STORE", "redis", "SIGNALBOX_STORE is 'redis': set it to embedded"),
@@ -127,5 +127,5 @@ def test_a_variable_that_cannot_be_meant_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert main() == 2
+    assert main(["dev"]) == 2
     assert said in capsys.readouterr().err

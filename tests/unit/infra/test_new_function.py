@@ -7,9 +7,11 @@ import pytest
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.folders import own_files
+from signalbox.catalogue.project import Project
 from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.packaging.checks import check
-from signalbox_infra.setup.new_function import CannotMake, make
+from signalbox_infra.setup.function_files import CannotMake
+from signalbox_infra.setup.new_function import make
 from signalbox_infra.setup.own_folders import own_folders
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_new_function_is_in_the_catalogue_and_passes_the_checks_of_the_cloud(project: Path) -> None:
-    told = make("ink_levels", project)
+    told = make("ink_levels", Project.at(project))
     catalogue = catalogues.load(project / "infra" / "catalogue.yaml")
     entry = catalogue.functions["ink_levels"]
     assert entry.folder == project / "ink_levels"
@@ -36,15 +38,15 @@ def test_a_new_function_is_in_the_catalogue_and_passes_the_checks_of_the_cloud(p
 
 def test_the_calls_to_try_are_of_the_port_that_is_served(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", "8123")
-    assert "curl -X POST http://127.0.0.1:8123/ink-levels/a" in make("ink_levels", project)
+    assert "curl -X POST http://127.0.0.1:8123/ink-levels/a" in make("ink_levels", Project.at(project))
     (project / ".local").mkdir()
     running = RunningStack(str(project / ".local"), os.getpid(), "http://127.0.0.1:8081/", "embedded", "", "", {})
     running.announce()
-    assert "curl -X POST http://127.0.0.1:8081/paper-levels/a" in make("paper_levels", project)
+    assert "curl -X POST http://127.0.0.1:8081/paper-levels/a" in make("paper_levels", Project.at(project))
 
 
 def test_its_test_lies_beside_it_and_in_no_zip(project: Path) -> None:
-    make("ink_levels", project)
+    make("ink_levels", Project.at(project))
     assert (project / "ink_levels" / "test_ink_levels.py").exists()
     assert sorted(own_files(project / "ink_levels")) == ["main.py"]
 
@@ -52,23 +54,23 @@ def test_its_test_lies_beside_it_and_in_no_zip(project: Path) -> None:
 @pytest.mark.parametrize("written", [0, 1, 100, 2_000])
 def test_what_a_killed_run_left_is_completed(project: Path, written: int) -> None:
     """So many characters of the files were written, and no entry."""
-    make("ink_levels", project)
+    make("ink_levels", Project.at(project))
     whole = {each.name: each.read_text() for each in (project / "ink_levels").iterdir()}
     (project / "infra" / "catalogue.yaml").write_bytes(catalogues.CATALOGUE.read_bytes())
     for name in ("main.py", "test_ink_levels.py"):
         kept, written = whole[name][:written], max(0, written - len(whole[name]))
         (project / "ink_levels" / name).write_text(kept) if kept else (project / "ink_levels" / name).unlink()
-    make("ink_levels", project)
+    make("ink_levels", Project.at(project))
     assert {each.name: each.read_text() for each in (project / "ink_levels").iterdir()} == whole
     assert "ink_levels" in catalogues.load(project / "infra" / "catalogue.yaml").functions
 
 
 def test_a_folder_with_anything_of_a_users_own_is_left_alone(project: Path) -> None:
-    make("ink_levels", project)
+    make("ink_levels", Project.at(project))
     (project / "infra" / "catalogue.yaml").write_bytes(catalogues.CATALOGUE.read_bytes())
     (project / "ink_levels" / "main.py").write_text("mine")
     with pytest.raises(CannotMake, match="there is a folder"):
-        make("ink_levels", project)
+        make("ink_levels", Project.at(project))
     assert (project / "ink_levels" / "main.py").read_text() == "mine"
 
 
@@ -80,10 +82,12 @@ def test_a_folder_with_anything_of_a_users_own_is_left_alone(project: Path) -> N
         ("documents", "the catalogue has a function of this name"),
         ("tests", "there is a folder of this name"),
         ("../x", "must be lower case words"),
+        ("flask", "NAME=flask: the package Flask has a module flask, .* choose another"),
+        ("queue", "NAME=queue: Python has a module queue"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused_and_nothing_is_made(project: Path, name: str, complaint: str) -> None:
     before = (project / "infra" / "catalogue.yaml").read_bytes()
     with pytest.raises(CannotMake, match=complaint):
-        make(name, project)
+        make(name, Project.at(project))
     assert (project / "infra" / "catalogue.yaml").read_bytes() == before

@@ -11,7 +11,7 @@ from signalbox.catalogue.reading import CatalogueError, load
 from signalbox.catalogue.writing import lock
 from signalbox.testing import Harness
 from signalbox_infra.deploy import target, working_copy
-from signalbox_infra.packaging.__main__ import build
+from signalbox_infra.packaging.building import build
 
 MAIN = """from signalbox import Function, Request, Response
 

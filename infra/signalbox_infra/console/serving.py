@@ -1,28 +1,17 @@
-"""Serve the console for a deployment on this machine until Ctrl-C (`make console PROJECT=my-project`).
+"""Serve the console for a deployment on this machine: pages that show what happens, read-only."""
 
-Without a project: print where the console of this clone's stack is, which `make dev` serves. `PORT` is the port; else
-a free one is chosen. Exit status 1: there is no stack, the port is taken, or gcloud has no account.
-"""
-
-import argparse
-import contextlib
-import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 
 import httpx
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from signalbox.catalogue.project import Project
 from signalbox_infra.console.pages import Console
 from signalbox_infra.console.relay import Relay
 from signalbox_infra.console.tokens import TokenFor, Tokens
-from signalbox_infra.deploy import target
-from signalbox_infra.deploy.commands import CommandFailed, Run, run
+from signalbox_infra.deploy.commands import Run, run
 from signalbox_infra.deploy.deployment_client import tokens
 from signalbox_infra.deploy.target import Target
-from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.status.cloud import CloudSource
 from signalbox_infra.status.report import lines_of
 
@@ -31,32 +20,8 @@ STREAM_SECONDS_MAX = 300.0  # between two bytes of a stream
 REFRESH_SECONDS = 5
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    options = _parser().parse_args(arguments)
-    try:
-        if not options.project:
-            sys.stdout.write(f"{RunningStack.of(Project.find().state).base_url}console\n")
-            return 0
-        place = target.read(options.project, options.environment, options.region)
-        with contextlib.suppress(KeyboardInterrupt):
-            _serve(place, options.port)
-    except (NoStack, CommandFailed, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m signalbox_infra.console", description=__doc__)
-    parser.add_argument("--project", default="", help="a Google Cloud project; without it, the stack of this clone")
-    parser.add_argument("--environment", default="dev", help="a file of infra/environments, without .tfvars")
-    parser.add_argument("--region", default="", help="default: the environment's, else us-central1")
-    parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 0), help="default: a free one")
-    return parser
-
-
-def _serve(place: Target, port: int) -> None:
+def serve(place: Target, port: int) -> None:
+    """Serve the console of a deployment until Ctrl-C; port 0 chooses a free one. Raises `CommandFailed`, `OSError`."""
     server, relay = server_of(place, port, run)
     sys.stdout.write(f"The console of {place.project} ({place.environment}), read-only, until Ctrl-C:\n")
     sys.stdout.write(f"  http://127.0.0.1:{server.server_port}/console#key={relay.key}\n")
@@ -100,7 +65,3 @@ class _Quiet(WSGIRequestHandler):
 
     def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002  as the base class names it
         pass
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,371 @@
+"""The command `signalbox`: make, run, test and deploy a project. ``make`` in the repository calls the same commands.
+
+Each command imports what it needs when it runs, so that `signalbox new` and `--help` need no more than the functions
+do; the others need the packages of `signalbox[dev]`. A command exits with 1 if something failed or was refused, as its
+last lines say, and with 2 for a wrong command line.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from signalbox.catalogue.project import NotAProject, Project
+from signalbox.catalogue.version import VERSION
+
+if TYPE_CHECKING:
+    from signalbox_infra.deploy.target import Target
+
+INTERRUPTED = "Interrupted. What was made is in the state: run the command again to continue."
+WITHOUT_DEV = (
+    "This command needs the package {name}, which comes with the extra `dev`: `uv add 'signalbox[dev]'`, "
+    "or `pip install 'signalbox[dev]'`."
+)
+OF_DEV = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
+"""Modules that the commands import and that come with `signalbox[dev]` only."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Refusal(click.ClickException):
+    """What was refused or failed, in words of its own."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.message, file=file or sys.stderr)
+
+
+class WrongInput(Refusal):
+    """What was typed cannot be meant."""
+
+    exit_code = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    try:
+        status = cli.main(arguments, prog_name="signalbox", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo(INTERRUPTED, err=True)
+        return 1
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in OF_DEV:
+            raise
+        click.echo(WITHOUT_DEV.format(name=name), err=True)
+        return 1
+    return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iterator[None]:
+    """Turn errors whose message says what to do into the end of the command."""
+    caught: tuple[type[Exception], ...] = (NotAProject, OSError, *kinds)
+    try:
+        yield
+    except caught as error:
+        raise refusal(str(error)) from error
+
+
+# --- options that several commands have ---
+
+
+def _of_a_deployment(*, required: bool) -> Callable[[Command], Command]:
+    """Add the options that name a deployment. Without a project, a command is about the local stack."""
+    where = "the Google Cloud project's id" + ("" if required else "; without it, the local stack")
+
+    def added(command: Command) -> Command:
+        for option in (
+            click.option("--region", default="", help="Region (default: the environment's, else us-central1)."),
+            click.option("--environment", "-e", default="dev", show_default=True, help="NAME of NAME.tfvars."),
+            click.option("--project", "-p", default="", required=required, help=f"{where[0].upper()}{where[1:]}."),
+        ):
+            command = option(command)
+        return command
+
+    return added
+
+
+def _target(project: str, environment: str, region: str) -> "Target":
+    from signalbox_infra.deploy import target
+
+    return target.read(project, environment, region)
+
+
+def _as_json(help_: str) -> Callable[[Command], Command]:
+    return click.option("--json", "as_json", is_flag=True, help=help_)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(VERSION, prog_name="signalbox")
+def cli() -> None:
+    """Durable coordination for Python on Google Cloud without a server.
+
+    \b
+    signalbox new my-shop        make a project
+    signalbox dev                serve it on this machine
+    signalbox deploy -p ID       deploy it to a Google Cloud project
+
+    Completion: eval "$(_SIGNALBOX_COMPLETE=bash_source signalbox)", likewise for zsh and fish.
+    """
+
+
+# --- a project and its code ---
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--github", is_flag=True, help="Add a workflow that tests every push.")
+def new(folder: Path, github: bool) -> None:
+    """Make a project in FOLDER, with a function, its test, and all that deploys it."""
+    from signalbox_infra.setup import new_project
+    from signalbox_infra.setup.function_files import CannotMake
+
+    with _refusals(CannotMake, refusal=WrongInput):
+        click.echo(new_project.make(folder, github=github), nl=False)
+
+
+@cli.command()
+@click.argument("name")
+def add(name: str) -> None:
+    """Make the function NAME in this project: its folder, its test, and its entry in the catalogue."""
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.setup import new_function
+    from signalbox_infra.setup.function_files import CannotMake
+
+    with _refusals(CannotMake, CatalogueError, refusal=WrongInput):
+        click.echo(new_function.make(name, Project.find()), nl=False)
+
+
+@cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def test(arguments: tuple[str, ...]) -> int:
+    """Run the project's tests; all ARGUMENTS go to pytest."""
+    with _refusals():
+        root = Project.find().root
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.run(command, cwd=root, check=False).returncode  # noqa: S603 (a list, no shell)
+
+
+@cli.command()
+@_as_json("Print JSON.")
+def doctor(as_json: bool) -> int:
+    """Check this machine and this project: programs, the catalogue, and what the cloud would refuse."""
+    from signalbox_infra.setup import doctor as examination
+
+    with _refusals():
+        found = examination.examine(Project.find())
+    click.echo(examination.to_json(found) if as_json else examination.table(found), nl=as_json)
+    return 0 if all(each.well for each in found) else 1
+
+
+@cli.command()
+def catalogue() -> None:
+    """Print the catalogue, with what follows from the code and from where, and write its lock."""
+    from signalbox.catalogue.reading import CatalogueError, load
+    from signalbox.catalogue.writing import lock, lock_of, written
+
+    with _refusals(CatalogueError):
+        file = Project.find().catalogue
+        click.echo(written(load(file), places=True), nl=False)
+        changed = lock(file)
+    click.echo(f"# {lock_of(file).name} {'has changed: commit it' if changed else 'is up to date'}")
+
+
+@cli.command()
+@click.option("--upgrade", is_flag=True, help="Choose the newest versions.")
+def lock(upgrade: bool) -> int:
+    """Lock the packages of functions that have a requirements.in of their own, with hashes."""
+    from signalbox_infra.setup import own_requirements
+
+    with _refusals():
+        return own_requirements.lock(Project.find(), upgrade=upgrade)
+
+
+@cli.command()
+@click.argument("names", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the zips (default: dist in the project).")
+@click.option("--catalogue", type=click.Path(path_type=Path, exists=True), help="Another catalogue file.")
+@_as_json("Print JSON: a list of {name, files, size_bytes, sha256}.")
+def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as_json: bool) -> None:
+    """Build the zips of the functions NAMES (default: all), byte-identical on every machine."""
+    from signalbox.catalogue.reading import CatalogueError, load
+    from signalbox_infra.packaging import building
+
+    with _refusals(CatalogueError):
+        content = load(catalogue)
+        if unknown := sorted(set(names) - set(content.functions)):
+            raise click.BadParameter(f"not in the catalogue: {', '.join(unknown)}", param_hint="NAMES")
+        zips = building.build(content, names, out or content.root / "dist")
+    click.echo(building.to_json(zips) if as_json else building.table(zips), nl=as_json)
+
+
+# --- on this machine ---
+
+
+@cli.command()
+@click.option("--port", envvar="PORT", type=click.IntRange(1, 65_535), default=8080, show_default=True)
+@click.option("--data", envvar="DATA", type=click.Path(path_type=Path), help="Folder that keeps documents and queues.")
+@click.option("--log", envvar="LOG", default="", help="json: JSON lines; full: whole tracebacks.")
+@click.option("--chaos", envvar="CHAOS", default="", help="Faults of queues and events: twice=0.1,late=0.1")
+def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
+    """Serve all functions on this machine until Ctrl-C; changed files are reloaded."""
+    from signalbox.adapters.settings import EMBEDDED
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.local import chaos as faults
+    from signalbox_infra.local import serving
+    from signalbox_infra.local.stack import StackError
+
+    if (store := os.environ.get("SIGNALBOX_STORE", "")) not in ("", EMBEDDED):
+        raise click.UsageError(
+            f"SIGNALBOX_STORE is {store!r}: set it to {EMBEDDED}, or unset it to use the Firestore emulator"
+        )
+    try:
+        faults.parse(chaos)
+    except ValueError as error:
+        raise click.UsageError(f"CHAOS is {chaos!r}: {error}. Write CHAOS=twice=0.1,late=0.1") from error
+    with _refusals(StackError, CatalogueError):
+        serving.serve(port, data, log, chaos)
+
+
+@cli.command()
+@_of_a_deployment(required=False)
+@_as_json("Print JSON.")
+def status(project: str, environment: str, region: str, as_json: bool) -> None:
+    """Show what runs, queues, outbox, objects, the last sweep, stuck flows and recent errors."""
+    from rich.console import Console
+
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
+    from signalbox_infra.status import showing
+    from signalbox_infra.status.cloud import CloudSource
+    from signalbox_infra.status.local import LocalSource
+
+    with _refusals(NoStack, CommandFailed, CatalogueError):
+        in_cloud = CloudSource(_target(project, environment, region)) if project else None
+        source = in_cloud or LocalSource(RunningStack.of(Project.find().state))
+        if as_json:
+            click.echo(showing.status_json(source))
+        else:
+            showing.show_status(source, Console(highlight=False, markup=False, emoji=False))
+
+
+@cli.command()
+@_of_a_deployment(required=False)
+@click.option("--lines", "-n", default=100, show_default=True, help="How many log lines.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines (local only).")
+@_as_json("Print log lines as they were written, as JSON.")
+def logs(project: str, environment: str, region: str, lines: int, follow: bool, as_json: bool) -> None:
+    """Show the last log lines."""
+    from rich.console import Console
+
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
+    from signalbox_infra.local.logs.terminal import Terminal
+    from signalbox_infra.status import showing
+    from signalbox_infra.status.cloud import CloudSource
+
+    with _refusals(NoStack, CommandFailed, CatalogueError):
+        in_cloud = CloudSource(_target(project, environment, region)) if project else None
+        source = in_cloud or RunningStack.of(Project.find().state)
+        terminal = Terminal(Console(highlight=False, markup=False, emoji=False), machine=as_json)
+        showing.show_logs(source, terminal, lines, follow=follow)
+
+
+@cli.command()
+@click.argument("run", metavar="FLOW/ID")
+@_of_a_deployment(required=False)
+def flow(run: str, project: str, environment: str, region: str) -> None:
+    """Draw the run FLOW/ID of a flow: its log and its pending commands."""
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.deploy.deployment_client import SmokeTestFailed
+    from signalbox_infra.local.folder.running_stack import NoStack
+    from signalbox_infra.status import flow as flows
+
+    with _refusals(flows.NoRun, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
+        for line in flows.drawing(run, _target(project, environment, region) if project else None):
+            click.echo(line)
+
+
+@cli.command()
+@_of_a_deployment(required=False)
+@click.option("--port", envvar="PORT", type=int, default=0, help="Port of the pages (default: a free one).")
+def console(project: str, environment: str, region: str, port: int) -> None:
+    """Serve pages that show a deployment, read-only; without a project, print the address of `signalbox dev`'s own."""
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.console import serving
+    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
+
+    with _refusals(NoStack, CommandFailed, CatalogueError):
+        if project:
+            serving.serve(_target(project, environment, region), port)
+        else:
+            click.echo(f"{RunningStack.of(Project.find().state).base_url}console")
+
+
+# --- in the cloud ---
+
+
+GOALS = {
+    "bootstrap": "Prepare a project once: a bucket for Terraform's state, and an account that deploys.",
+    "plan": "Show what a deployment would change, and save the plan.",
+    "smoke": "Smoke-test a deployment through its own URLs.",
+    "adopt": 'Take into Terraform\'s state what a killed deployment left ("already exists"), and create the rest.',
+    "unlock": "Release the lock on Terraform's state that a killed command left.",
+    "rollback": "Send traffic back to the revisions before the last deployment, without a build.",
+    "restore": "Restore the newest backup into a database of its own.",
+}
+
+
+def _reach(goal: str, place: tuple[str, str, str], answer: str, *, planned: bool = False) -> int:
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.deploy import goals
+    from signalbox_infra.deploy.agreement import Aborted
+    from signalbox_infra.deploy.commands import CommandFailed
+
+    with _refusals(Aborted, CommandFailed, CatalogueError):
+        return 0 if goals.reach(goal, _target(*place), planned, answer) else 1
+
+
+def _agreed(yes: bool) -> str:
+    return "yes" if yes or os.environ.get("YES") == "1" or os.environ.get("CI") else ""
+
+
+def _goal(name: str, text: str) -> None:
+    @cli.command(name, help=text)
+    @_of_a_deployment(required=True)
+    @click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
+    def goal(project: str, environment: str, region: str, yes: bool) -> int:
+        return _reach(name, (project, environment, region), _agreed(yes))
+
+
+for each, summary in GOALS.items():
+    _goal(each, summary)
+
+
+@cli.command()
+@_of_a_deployment(required=True)
+@click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
+@click.option("--planned", is_flag=True, help="Apply the plan that `plan` saved.")
+def deploy(project: str, environment: str, region: str, yes: bool, planned: bool) -> int:
+    """Prepare, package, plan, confirm, apply, smoke-test."""
+    return _reach("deploy", (project, environment, region), _agreed(yes), planned=planned)
+
+
+@cli.command()
+@_of_a_deployment(required=True)
+@click.option("--confirm", envvar="CONFIRM", default="", help='Its name, in advance: dev, or "prod PROJECT".')
+def destroy(project: str, environment: str, region: str, confirm: str) -> int:
+    """Destroy a deployment after its name is typed."""
+    return _reach("destroy", (project, environment, region), confirm)

@@ -1,0 +1,67 @@
+"""The files of a function to begin with. This needs no more than the functions' own packages: a new project has one."""
+
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from signalbox.catalogue.project import Project
+
+MAIN = '''"""{name}: work that is started by a call and done by a task."""
+
+from signalbox import Function, Request, Response, batch, documents
+
+app = Function("{name}")
+
+
+@app.http("POST", "/{{key}}")  # POST {{base}}{segment}/a
+def start(request: Request, key: str) -> Response:
+    batch(f"{segment}-{{key}}").populate([work.call(key=key)])
+    return Response(202, {{"key": key}})
+
+
+@app.http("GET", "/{{key}}")  # GET {{base}}{segment}/a
+def show(request: Request, key: str) -> Response:
+    return Response(200, documents.get(f"{segment}-{{key}}"))  # 404 while there is none
+
+
+@app.task  # called by Cloud Tasks; it may run more than once
+def work(key: str) -> None:
+    print("working on", key)
+    documents.put(f"{segment}-{{key}}", {{"done": True}})
+
+
+{name} = app.entry_point()
+'''
+TEST = """from signalbox.testing import Harness
+
+
+def test_work_is_done_after_a_call() -> None:
+    with Harness() as harness:
+        assert harness.post("{segment}/a").status == 202
+        assert harness.get("{segment}/a").status == 404
+        harness.run()
+        assert harness.get("{segment}/a").json["done"] is True
+"""
+
+
+class CannotMake(Exception):
+    """No function of this name can be made. The message says why."""
+
+
+def files(name: str, project: Project) -> dict[Path, str]:
+    """Return the texts of a function's `main.py` and of its test, by their paths in the project."""
+    values = {"name": name, "segment": name.replace("_", "-")}
+    folder, tests = (
+        (project.root / "functions" / name, project.root / "tests")
+        if project.own
+        else (project.root / name, project.root / name)
+    )
+    return {folder / "main.py": MAIN.format(**values), tests / f"test_{name}.py": TEST.format(**values)}
+
+
+def taken_by(name: str) -> str:
+    """Return what of Python or of an installed package has a name that a function's would hide, or an empty text."""
+    if name in sys.stdlib_module_names:
+        return f"Python has a module {name}"
+    packages = packages_distributions().get(name, ())
+    return f"the package {packages[0]} has a module {name}" if packages else ""

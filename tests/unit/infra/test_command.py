@@ -1,0 +1,140 @@
+"""The command `signalbox`: what it refuses, in one sentence that says what to do, and what it prints for programs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import BashComplete
+
+from signalbox.catalogue import project as projects
+from signalbox.catalogue.project import Kit
+from signalbox.catalogue.version import VERSION
+from signalbox_infra.cli.main import cli, main
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "my-shop"]) == 0
+    monkeypatch.chdir(tmp_path / "my-shop")
+    return tmp_path / "my-shop"
+
+
+def test_a_new_project_has_all_files(shop: Path) -> None:
+    made = {str(path.relative_to(shop)) for path in shop.rglob("*") if path.is_file()} - {"uv.lock"}
+    assert made == {
+        ".env.example",
+        ".gitignore",
+        "Makefile",
+        "README.md",
+        "cloudbuild.yaml",
+        "functions/orders/main.py",
+        "pyproject.toml",
+        "signalbox.yaml",
+        "tests/test_orders.py",
+    }
+    assert not [path for path in shop.rglob("*") if path.is_file() and "@version@" in path.read_text()]
+
+
+def test_it_adds_functions(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", "ink_levels"]) == 0
+    assert (shop / "functions" / "ink_levels" / "main.py").is_file()
+    assert (shop / "tests" / "test_ink_levels.py").is_file()
+    assert main(["package", "ink_levels", "--json"]) == 0
+    printed = capsys.readouterr().out
+    [zipped] = json.loads(printed[printed.index("[") :])
+    assert zipped["name"] == "ink_levels"
+    assert (shop / "dist" / "ink_levels.zip").stat().st_size == zipped["size_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("new", "My_Shop"), "the name must be lower case words and digits joined by single hyphens"),
+        (("new", "flask"), "a package has this name .*, and a project must not hide it; choose another"),
+        (("new", "other-shop"), "is a project: make a function in it with `signalbox add orders`"),
+        (("add", "documents"), "the catalogue has a function of this name; choose another"),
+        (("add", "yaml"), "the package PyYAML has a module yaml, which imports in your code mean; choose another"),
+        (("package", "nowhere"), "not in the catalogue: nowhere"),
+    ],
+)
+def test_a_wrong_input_is_refused_with_what_to_do(
+    shop: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    assert main(arguments) == 2
+    text = capsys.readouterr().err
+    assert re.search(said, text), text
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "my-shop").mkdir()
+    (tmp_path / "my-shop" / "mine.txt").write_text("mine")
+    assert main(["new", str(tmp_path / "my-shop")]) == 2
+    assert "is there and not empty: choose another name" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "my-shop").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("command", ["dev", "test", "status", "logs", "console", "doctor", "catalogue", "package"])
+def test_outside_of_a_project_every_command_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.setattr(projects, "KIT", Kit(projects._PACKAGED))
+    monkeypatch.chdir(tmp_path)
+    assert main([command]) == 1
+    assert "There is no signalbox.yaml in" in (said := capsys.readouterr().err)
+    assert "signalbox new my-shop" in said
+
+
+def test_a_project_that_a_newer_kit_made_is_refused(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = shop / "signalbox.yaml"
+    file.write_text(file.read_text().replace(VERSION, "99.0.0"))
+    assert main(["package"]) == 1
+    assert "this project needs signalbox 99.0.0 or newer, and" in capsys.readouterr().err
+
+
+def test_without_the_packages_of_a_laptop_a_command_names_the_extra(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert main(["status"]) == 1
+    assert "comes with the extra `dev`: `uv add 'signalbox[dev]'`" in capsys.readouterr().err
+
+
+WITHOUT_DEV = """
+import sys
+sys.modules.update(dict.fromkeys(("aiohttp", "httpx", "rich", "yaml", "pytest")))
+from signalbox_infra.cli.main import main
+sys.exit(main(["new", "my-shop"]) or main(["--help"]))
+"""
+
+
+def test_a_project_is_made_without_the_packages_of_a_laptop(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, projects.KIT.source_paths))}
+    subprocess.run([sys.executable, "-c", WITHOUT_DEV], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "my-shop" / "signalbox.yaml").is_file()
+
+
+def test_the_doctor_finds_what_the_cloud_would_refuse(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--json"])
+    printed = capsys.readouterr().out
+    found = {each["name"]: each for each in json.loads(printed[printed.index("[\n") :])}
+    assert found["functions"]["well"] is True
+    assert found["catalogue"]["found"] == "1 functions of yours: orders"
+    (shop / "functions" / "orders" / "main.py").write_text("import pytest\n\norders = None\n")
+    assert main(["doctor"]) == 1
+    assert "orders: main.py:1 imports pytest" in capsys.readouterr().out
+
+
+def test_every_command_has_a_help_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [name for name, command in cli.commands.items() if not command.get_short_help_str(100)] == []
+
+
+def test_names_of_commands_and_options_are_completed() -> None:
+    complete = BashComplete(cli, {}, "signalbox", "_SIGNALBOX_COMPLETE")
+    assert [each.value for each in complete.get_completions([], "de")] == ["deploy", "destroy", "dev"]
+    assert "--planned" in [each.value for each in complete.get_completions(["deploy"], "--")]
