@@ -30,7 +30,8 @@ AT_ONCE = 8
 class Facts:
     """What was found. None: it could not be read, or is not permitted. Empty text: it does not exist.
 
-    `functions` are the labels of the region's functions by name, `databases` their locations by name.
+    `functions` are the labels of the region's functions by name, `databases` their locations by name,
+    `editions` their editions (STANDARD, ENTERPRISE), where gcloud says them.
     """
 
     terraform: str = ""
@@ -45,6 +46,7 @@ class Facts:
     runtimes: frozenset[str] | None = None
     functions: Mapping[str, Mapping[str, str]] | None = None
     databases: Mapping[str, str] | None = None
+    editions: Mapping[str, str] = field(default_factory=dict)
     runtime: str = ""
     catalogue_error: str = ""
     names: Sequence[str] = field(default=())
@@ -69,7 +71,8 @@ def gather(target: Target, run: Run) -> Facts:
         regions=_names(later.get("regions")),
         runtimes=_names(later.get("runtimes")),
         functions=_labels(later.get("functions")),
-        databases=_locations(later.get("databases")),
+        databases=_by_name(later.get("databases"), "locationId"),
+        editions=_by_name(later.get("databases"), "databaseEdition") or {},
         runtime=_runtime(target),
         catalogue_error=catalogue_error,
         names=names,
@@ -152,9 +155,9 @@ def _labels(outcome: Outcome | None) -> Mapping[str, Mapping[str, str]] | None:
     return None if found is None else {_last(each["name"]): each.get("labels", {}) for each in found}
 
 
-def _locations(outcome: Outcome | None) -> Mapping[str, str] | None:
+def _by_name(outcome: Outcome | None, field_name: str) -> Mapping[str, str] | None:
     found = _json(outcome, None)
-    return None if found is None else {_last(each["name"]): each.get("locationId", "") for each in found}
+    return None if found is None else {_last(each["name"]): each.get(field_name, "") for each in found}
 
 
 def _last(resource_name: str) -> str:

@@ -153,6 +153,9 @@ def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
         )
 
 
+ENTERPRISE = "ENTERPRISE"
+
+
 def _database(target: Target, facts: Facts) -> Iterator[Missing]:
     location = (facts.databases or {}).get(target.database)
     creates = target.setting("create_database", "true") == "true"
@@ -161,6 +164,13 @@ def _database(target: Target, facts: Facts) -> Iterator[Missing]:
             f"The database {target.database} is in {location}, not in {target.database_location}: its events would "
             "get lost.",
             f'Set database_location = "{location}" in infra/environments/{target.environment}.tfvars',
+        )
+    if facts.editions.get(target.database) == ENTERPRISE:
+        yield Missing(
+            f"The database {target.database} is of Firestore's Enterprise edition, which indexes no field by itself: "
+            "every query of the kit would read a whole collection.",
+            f'Set database = "another-name" in infra/environments/{target.environment}.tfvars: the kit makes it, of '
+            "the Standard edition",
         )
     if not creates and facts.databases is not None and location is None:
         yield Missing(

@@ -18,6 +18,15 @@ DEV = target.read(PROJECT, "dev")
 OTHERS_FUNCTION = json.dumps([{"name": f"projects/{PROJECT}/locations/x/functions/dev-sweep", "labels": {}}])
 ANOTHER_ENVIRONMENTS = OTHERS_FUNCTION.replace("{}", '{"app": "signalbox", "environment": "staging"}')
 OURS = OTHERS_FUNCTION.replace("{}", '{"app": "signalbox", "environment": "dev"}')
+ENTERPRISE = json.dumps(
+    [
+        {
+            "name": f"projects/{PROJECT}/databases/signalbox-dev",
+            "locationId": "us-central1",
+            "databaseEdition": "ENTERPRISE",
+        }
+    ]
+)
 ELSEWHERE = json.dumps([{"name": f"projects/{PROJECT}/databases/signalbox-dev", "locationId": "eur3"}])
 SERVICES = f"gcloud services list --enabled --project={PROJECT}"
 RUNTIMES = "gcloud functions runtimes list --region=us-central1"
@@ -58,6 +67,7 @@ def with_settings(**settings: str) -> target.Target:
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
         (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
+        ("gcloud firestore databases list", ENTERPRISE, "Enterprise edition", 'Set database = "another-name"'),
         ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", 'database_location = "eur3"'),
     ],
 )
