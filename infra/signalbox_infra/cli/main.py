@@ -99,6 +99,15 @@ def _target(project: str, environment: str, region: str) -> "Target":
     return target.read(project, environment, region)
 
 
+def _reachable(project: str, environment: str, region: str) -> "Target":
+    """Return a deployment to read. Raises `CommandFailed` if gcloud has no account."""
+    from signalbox_infra.deploy import commands, facts
+
+    place = _target(project, environment, region)
+    facts.signed_in(place, commands.run)
+    return place
+
+
 def _as_json(help_: str) -> Callable[[Command], Command]:
     return click.option("--json", "as_json", is_flag=True, help=help_)
 
@@ -250,7 +259,7 @@ def status(project: str, environment: str, region: str, as_json: bool) -> None:
     from signalbox_infra.status.local import LocalSource
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
-        in_cloud = CloudSource(_target(project, environment, region)) if project else None
+        in_cloud = CloudSource(_reachable(project, environment, region)) if project else None
         source = in_cloud or LocalSource(RunningStack.of(Project.find().state))
         if as_json:
             click.echo(showing.status_json(source))
@@ -275,7 +284,7 @@ def logs(project: str, environment: str, region: str, lines: int, follow: bool, 
     from signalbox_infra.status.cloud import CloudSource
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
-        in_cloud = CloudSource(_target(project, environment, region)) if project else None
+        in_cloud = CloudSource(_reachable(project, environment, region)) if project else None
         source = in_cloud or RunningStack.of(Project.find().state)
         terminal = Terminal(Console(highlight=False, markup=False, emoji=False), machine=as_json)
         showing.show_logs(source, terminal, lines, follow=follow)

@@ -9,6 +9,7 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from signalbox_infra.console.pages import Console
 from signalbox_infra.console.relay import Relay
 from signalbox_infra.console.tokens import TokenFor, Tokens
+from signalbox_infra.deploy import facts
 from signalbox_infra.deploy.commands import Run, run
 from signalbox_infra.deploy.deployment_client import tokens
 from signalbox_infra.deploy.target import Target
@@ -52,8 +53,7 @@ def server_of(place: Target, port: int, run_: Run, base_url: str = "") -> tuple[
 
 
 def _tokens(place: Target, run_: Run) -> TokenFor:
-    account = run_(("gcloud", "config", "get-value", "account"), folder=place.root).text.strip()
-    return tokens(place, account, run_)
+    return tokens(place, facts.signed_in(place, run_), run_)
 
 
 def _not_yet(*_: object) -> list[bytes]:

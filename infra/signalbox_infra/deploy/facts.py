@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.catalogue.reading import CatalogueError
-from signalbox_infra.deploy.commands import Outcome, Run
+from signalbox_infra.deploy.commands import NOT_FOUND, CommandFailed, Outcome, Run
 from signalbox_infra.deploy.target import Target
 
 FUNCTIONS_API = "cloudfunctions.googleapis.com"
@@ -84,6 +84,18 @@ def account(target: Target, run: Run) -> str:
     """Return gcloud's active account, or an empty text."""
     outcome = _ask({"account": ACCOUNT}, target.root, run)["account"]
     return outcome.text.strip() if outcome.ok else ""
+
+
+def signed_in(target: Target, run: Run) -> str:
+    """Return gcloud's active account. Raises `CommandFailed` with what to do if there is none."""
+    outcome = _ask({"account": ACCOUNT}, target.root, run)["account"]
+    if outcome.status == NOT_FOUND:
+        raise CommandFailed("gcloud is not on the PATH. Install it: https://cloud.google.com/sdk/docs/install")
+    if not outcome.ok:
+        raise CommandFailed(outcome.error.strip())
+    if not (active := outcome.text.strip()):
+        raise CommandFailed("gcloud has no active account. Run `gcloud auth login`, then this command again.")
+    return active
 
 
 def queues(target: Target, run: Run) -> frozenset[str]:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Catalogue, load, url_segment
 from signalbox_infra import http_client
+from signalbox_infra.deploy import facts
 from signalbox_infra.deploy.commands import run
 from signalbox_infra.deploy.deployment_client import DeploymentClient, tokens
 from signalbox_infra.deploy.target import Target
@@ -63,9 +64,8 @@ def _local() -> Get:
 
 
 def _cloud(place: Target) -> Get:
-    account = run(("gcloud", "config", "get-value", "account"), folder=place.root).text.strip()
     base_url = f"https://{place.region}-{place.project}.cloudfunctions.net/{place.begin}"
-    client = DeploymentClient(base_url, tokens(place, account, run))
+    client = DeploymentClient(base_url, tokens(place, facts.signed_in(place, run), run))
 
     def get(path: str) -> Mapping[str, Any]:
         found = client.request("GET", path, expect=(200, 404))

@@ -10,6 +10,7 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox.objects.model import method_call
+from signalbox_infra.cli.main import main
 from signalbox_infra.deploy.commands import Outcome
 from signalbox_infra.deploy.target import Target
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
@@ -184,3 +185,29 @@ def test_the_log_of_a_local_stack_tells_of_the_last_sweep_and_of_errors(tmp_path
     source = LocalSource(RunningStack(str(tmp_path), 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
     assert 5 < (source.last_sweep().seconds_ago or 0) < 60
     assert [entry["function"] for entry in source.errors()] == ["albums"]
+
+
+@pytest.mark.parametrize("command", [["status"], ["logs"], ["console"], ["flow", "checkout/order-7"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        (True, "gcloud has no active account. Run `gcloud auth login`, then this command again.\n"),
+        (False, "gcloud is not on the PATH. Install it: https://cloud.google.com/sdk/docs/install\n"),
+    ],
+    ids=["no account", "no gcloud"],
+)
+def test_without_a_login_each_command_says_in_one_line_what_to_do(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    installed: bool,
+    said: str,
+) -> None:
+    if installed:  # it lists no account, as `gcloud auth list` does after a new installation
+        (tmp_path / "gcloud").write_text("#!/bin/sh\n")
+        (tmp_path / "gcloud").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main([*command, "--project=my-project"]) == 1
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", said)
