@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -23,13 +23,22 @@ if TYPE_CHECKING:
 
 API = yaml.safe_load((Path(__file__).parents[2] / "openapi.yaml").read_text("utf-8"))
 METHODS = ("get", "put", "post", "patch", "delete")
-CALLS = sum(method in item for item in API["paths"].values() for method in METHODS)
+
+
+def operations(description: Any) -> set[tuple[str, str]]:
+    return {(path, method) for path, item in description["paths"].items() for method in METHODS if method in item}
 
 
 @pytest.fixture(scope="module")
 def app() -> Iterator[WSGIApplication]:
     with Harness():
         yield mounted(load())
+
+
+def description(app: WSGIApplication) -> Any:
+    answer = Client(app).get("/openapi.yaml", base_url="http://127.0.0.1:9999/")
+    assert answer.content_type == "application/yaml"
+    return yaml.safe_load(answer.data)
 
 
 def test_the_page_shows_every_call_and_sends_one_and_loads_nothing_from_elsewhere(
@@ -43,16 +52,36 @@ def test_the_page_shows_every_call_and_sends_one_and_loads_nothing_from_elsewher
         page.wait_for_selector(".live-responses-table .response")
         assert page.inner_text(".live-responses-table .response .response-col_status").startswith("200")
         assert base in page.inner_text(".request-url")
-        assert page.locator(".opblock").count() == CALLS
+        assert page.locator(".opblock").count() == len(operations(description(app)))
         assert [url for url in asked if not url.startswith((base, "data:"))] == []
 
 
 def test_the_description_is_the_projects_with_this_stack_as_its_server(app: WSGIApplication) -> None:
-    answer = Client(app).get("/openapi.yaml", base_url="http://127.0.0.1:9999/")
-    assert answer.content_type == "application/yaml"
-    served = yaml.safe_load(answer.data)
-    assert served.pop("servers") == [{"url": "http://127.0.0.1:9999", "description": "This machine."}]
-    assert served == {name: value for name, value in API.items() if name != "servers"}
+    served = description(app)
+    assert served["servers"] == [{"url": "http://127.0.0.1:9999", "description": "This machine."}]
+    assert {path: served["paths"][path] for path in API["paths"]} == API["paths"]
+    rest = {"servers", "paths"}
+    assert {key: served[key] for key in served.keys() - rest} == {key: API[key] for key in API.keys() - rest}
+
+
+def test_the_description_has_the_routes_of_all_other_functions(app: WSGIApplication) -> None:
+    served = description(app)
+    added = operations(served) - operations(API)
+    assert {path.split("/")[1] for path, _ in added} == {
+        "accounts",
+        "atlas",
+        "machines",
+        "philosophers",
+        "quilt",
+        "shop",
+        "todos",
+    }
+    called = served["paths"]["/atlas/cities/{id}"]["patch"]
+    assert [(each["name"], each["in"]) for each in called["parameters"]] == [("id", "path")]
+    assert called["tags"] == ["atlas"]
+    assert called["summary"]
+    assert "application/json" in called["requestBody"]["content"]
+    assert "requestBody" not in served["paths"]["/atlas/cities"]["get"]
 
 
 @pytest.mark.parametrize("path", ["/docs/nothing.js", "/docs/LICENSE", "/docs/../main.py", "/docs/a/b", "/docsy"])

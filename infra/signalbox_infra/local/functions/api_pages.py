@@ -7,13 +7,17 @@ Swagger UI (Apache-2.0) comes with the package flask-swagger-ui (MIT), a package
 is loaded from elsewhere.
 """
 
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import yaml
 from werkzeug.wrappers import Request, Response
 
+from signalbox.adapters.http.routes import Route
 from signalbox.catalogue.project import KIT
 
 TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
@@ -32,11 +36,21 @@ PAGE = """<!doctype html>
 """
 
 
-def api_page(request: Request) -> Response | None:
+OwnRoutes = Mapping[str, Iterable[Route]]
+"""The routes of the functions, by the first segment of their addresses."""
+
+OF_THE_KIT = frozenset({"flows", "objects", "tasks", "turns"})
+"""The first segments below a function's address that are the kit's: the file describes them for all functions."""
+
+JSON_BODY: Mapping[str, Any] = {"content": {"application/json": {"schema": {}}}}
+WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
+
+
+def api_page(request: Request, own: OwnRoutes) -> Response | None:
     """Return the answer to a GET of these pages; None for any other address."""
     match request.path.split("/")[1:]:
         case ["openapi.yaml"]:
-            return Response(_description(request.host_url), content_type="application/yaml")
+            return Response(_description(request.host_url, own), content_type="application/yaml")
         case ["docs"] | ["docs", ""]:
             return Response(PAGE, content_type="text/html; charset=utf-8")
         case ["docs", name]:
@@ -44,10 +58,39 @@ def api_page(request: Request) -> Response | None:
     return None
 
 
-def _description(base_url: str) -> str:
+def _description(base_url: str, own: OwnRoutes) -> str:
     described = yaml.safe_load(KIT.description.read_text("utf-8"))
     described["servers"] = [{"url": base_url.rstrip("/"), "description": "This machine."}]
+    known = {(method, _shape(path)) for path, item in described["paths"].items() for method in item}
+    for path, method, operation in _operations(own):
+        if (method, _shape(path)) not in known:
+            described["paths"].setdefault(path, {}).setdefault(method, operation)
     return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
+
+
+def _operations(own: OwnRoutes) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Iterate over the paths, methods and descriptions of the functions' own routes."""
+    for segment, routes in own.items():
+        for route in routes:
+            if not OF_THE_KIT.intersection(route.pattern[:1]):
+                path = "/".join(("", segment, *route.pattern)).rstrip("/")
+                yield path, route.method.lower(), _operation(segment, route)
+
+
+def _operation(segment: str, route: Route) -> Mapping[str, Any]:
+    names = [part[1:-1] for part in route.pattern if part.startswith("{")]
+    title = inspect.getdoc(route.handler) or str(getattr(route.handler, "__name__", ""))
+    body = {"requestBody": JSON_BODY} if route.method in WITH_BODY else {}
+    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+    parameters += [{"name": name, "in": "query", "schema": {"type": "string"}} for name in sorted(route.query or ())]
+    answered = {"default": {"description": "What the function answers."}}
+    described = {"tags": [segment], "summary": title.partition("\n")[0], "parameters": parameters}
+    return {**described, **body, "responses": answered}
+
+
+def _shape(path: str) -> tuple[str, ...]:
+    """Return the segments of a path without the names of its parameters."""
+    return tuple("{}" if part.startswith("{") else part for part in path.split("/"))
 
 
 def _file(name: str) -> Response | None:

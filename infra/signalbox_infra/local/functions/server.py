@@ -11,7 +11,7 @@ each of these connects by itself, when it starts or at its first request.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,13 +23,14 @@ from signalbox import Function
 from signalbox.adapters import runtime
 from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.responses import Response, problem_response, response_of
+from signalbox.adapters.http.routes import EXTENSION, Route
 from signalbox.adapters.settings import settings
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.problems import NotFound
 from signalbox.testing import platform
 from signalbox_infra.deployments import Deployment, deployments_of
-from signalbox_infra.local.functions.api_pages import api_page
+from signalbox_infra.local.functions.api_pages import OwnRoutes, api_page
 from signalbox_infra.local.functions.console import local_console
 from signalbox_infra.local.functions.door import guarded
 from signalbox_infra.local.functions.iam import AuthorizedQueue, invokers_enforced
@@ -73,14 +74,18 @@ def mounted(catalogue: Catalogue) -> "WSGIApplication":
     ``/console`` shows what happens, by these calls.
     """
     deployments = [each for function in catalogue.functions.values() for each in deployments_of(function)]
-    mounts = {f"/{each.segment}": _loaded(each) for each in deployments}
-    return guarded(catalogue, DispatcherMiddleware(_index(catalogue), mounts))
+    loaded = {each.segment: _loaded(each) for each in deployments}
+    mounts = {f"/{segment}": app for segment, (app, _) in loaded.items()}
+    own = {segment: routes for segment, (_, routes) in loaded.items()}
+    return guarded(catalogue, DispatcherMiddleware(_index(catalogue, own), mounts))
 
 
-def _loaded(deployment: Deployment) -> "WSGIApplication":
+def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]":
+    """Return a deployment's application, and the routes at which people call it."""
     function = deployment.function
     app = platform.load(function.name, function.folder, function.signature_type)
-    return invokers_enforced(function, _in_its_place(app, deployment.part))
+    routes = app.extensions.get(EXTENSION, ()) if "people" in function.invoked_by else ()
+    return invokers_enforced(function, _in_its_place(app, deployment.part)), routes
 
 
 def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
@@ -100,7 +105,7 @@ def _unknown(environ: "WSGIEnvironment") -> "WSGIApplication":
     return lambda inner, start_response: app({**inner, "PATH_INFO": f"/{rest}"}, start_response)
 
 
-def _index(catalogue: Catalogue) -> "WSGIApplication":
+def _index(catalogue: Catalogue, own: OwnRoutes) -> "WSGIApplication":
     segments = [function.segment for function in catalogue.functions.values() if "people" in function.invoked_by]
     console = local_console(catalogue)
 
@@ -112,7 +117,7 @@ def _index(catalogue: Catalogue) -> "WSGIApplication":
                 pages = {name: f"{request.host_url}{name}" for name in ("docs", "console")}
                 listed = {"functions": urls, **pages}
                 return response_of(Response(200, listed))(environ, start_response)
-            if page := api_page(request) or console.answer(request):
+            if page := api_page(request, own) or console.answer(request):
                 return page(environ, start_response)
         if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
             return _unknown(environ)(environ, start_response)

@@ -241,6 +241,10 @@ class Route:
             raise BadQuery(f"This address has no query parameter `{unknown[0][:100]}`. {known}", field=unknown[0][:100])
 
 
+EXTENSION = "signalbox.routes"
+"""The extension of a function's Flask application that has its routes, for the page that describes them."""
+
+
 class Routes:
     """The routes of one function. The first route whose pattern and method match is used."""
 
@@ -277,6 +281,8 @@ class Routes:
                 return response
 
         _serve_every_path(entry)
+        if flask.has_app_context():
+            flask.current_app.extensions[EXTENSION] = tuple(self._routes)
         if flask.has_app_context() and settings().auth.get(self._function):
             from signalbox.adapters.http import user_auth  # noqa: F401 - now, and not at the first request
         return entry_point(self._function, entry)
