@@ -9,6 +9,7 @@ import flask
 import pytest
 from flask.testing import FlaskClient
 
+from signalbox.adapters.http.responses import Response, response_of
 from tests.unit.adapters.http_function import app as app
 from tests.unit.adapters.http_function import client as client
 
@@ -27,6 +28,15 @@ def test_a_problem_is_answered_as_rfc_9457(client: FlaskClient) -> None:
         "detail": "A document holds no songs",
         "field": "song",
     }
+
+
+@pytest.mark.parametrize("path", ["/refuse", "/later"])
+def test_an_answer_ends_with_a_newline_so_that_a_prompt_begins_on_a_line_of_its_own(
+    client: FlaskClient, path: str
+) -> None:
+    assert client.post(path).data.endswith(b"}\n")
+    assert response_of(Response(200, {"a": 1})).get_data() == b'{"a": 1}\n'
+    assert response_of(Response(204)).get_data() == b""
 
 
 def test_unavailable_has_a_retry_after_and_no_reason(client: FlaskClient) -> None:

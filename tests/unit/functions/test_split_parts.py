@@ -56,7 +56,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
     (root / "notes" / "main.py").write_text(MAIN)
     entry = {"folder": "notes", "invoked_by": ["people", "queue"], "tasks": ["index"], "auth": "firebase"}
     (root / "infra" / "catalogue.yaml").write_text(
-        yaml.safe_dump({"functions": {"notes": entry}, "queues": {"tasks": QUEUE}})
+        yaml.safe_dump({"functions": {"notes": entry}, "queues": {"links": QUEUE, "tasks": QUEUE}})
     )
     return load(root / "infra" / "catalogue.yaml")
 

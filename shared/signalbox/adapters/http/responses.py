@@ -40,11 +40,16 @@ def response_of(response: Response) -> flask.Response:
     """Render a handler's response for the framework."""
     if isinstance(response.body, bytes | Iterator):
         return flask.Response(response.body, response.status, {**BYTES, **response.headers})
-    body = b"" if response.body is None else render(response.body)
+    body = b"" if response.body is None else _line(response.body)
     rendered = flask.Response(body, response.status, response.headers, content_type="application/json; charset=utf-8")
     if response.body is None:
         del rendered.headers["Content-Type"]
     return rendered
+
+
+def _line(body: object) -> bytes:
+    """Render a body as JSON with a newline at its end, so that a shell's prompt begins on a line of its own."""
+    return render(body) + b"\n"
 
 
 def problem_response(problem: Problem) -> flask.Response:
@@ -82,4 +87,4 @@ def _body(status: int, slug: str, title: str, **more: Any) -> Body:
 
 
 def _response(body: Body, headers: Mapping[str, str]) -> flask.Response:
-    return flask.Response(render(body), body["status"], dict(headers), content_type="application/problem+json")
+    return flask.Response(_line(body), body["status"], dict(headers), content_type="application/problem+json")
