@@ -20,6 +20,7 @@ def drawn(status: Json, entries: Sequence[Json], now: datetime) -> Iterator[str]
         yield f"{INDENT}progress  {_short(status['progress'])}"
     yield from _log(entries)
     yield from _waiting(status, now)
+    yield from _unawaited(status)
     yield from _end(status)
 
 
@@ -50,6 +51,12 @@ def _waiting(status: Json, now: datetime) -> Iterator[str]:
         since = f" for {duration((now - datetime.fromisoformat(asked)).total_seconds())}" if asked else ""
         attempt = f", attempt {waits['attempt']}" if waits.get("attempt", 1) > 1 else ""
         yield f"{INDENT}waits{since}: {INDENT * str(waits['path']).count('.')}{waits['command']}{attempt}"
+
+
+def _unawaited(status: Json) -> Iterator[str]:
+    if unawaited := status.get("unawaited"):
+        events, names = unawaited["events"], ", ".join(unawaited["names"])
+        yield f"{INDENT}{events:,} event{'s' if events > 1 else ''} that nothing waits for: {names}"
 
 
 def _end(status: Json) -> Iterator[str]:

@@ -142,6 +142,7 @@ def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> 
         "state": header.state,
         **outcome,
         "waiting_for": shown_waits(header, stuck),
+        **({"unawaited": {"events": header.kept, "names": list(header.kept_names)}} if header.kept else {}),
         "log_length": header.log.length,
         "generation": header.generation,
         "progress": header.progress,

@@ -19,6 +19,9 @@ class FlowLimits(Limits):
     flow_events_kept_max: int = 1_000
     """Events that a flow has received and that its code has not waited for, from which on more of them are refused."""
 
+    flow_events_shown_max: int = 10
+    """Names that a run's status has of the events that its code has not waited for."""
+
     flow_events_kept_bytes_max: int = 1_500_000
     """Bytes of such events, from which on more of them are refused. `continue_as_new` passes all on in one commit."""
 

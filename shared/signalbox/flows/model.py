@@ -326,7 +326,8 @@ class FlowHeader:
 
     `digest` identifies what the flow was started with, so that a repeated start is recognised. `begun` says whether the
     code of this generation has been started. `pending` has the waits and `leases` the held leases of locks, both by
-    path. `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it
+    path. `kept` counts the events that the code has not waited for, and `kept_names` has the first of their names.
+    `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it
     does.
     """
 
@@ -346,6 +347,7 @@ class FlowHeader:
     patches: Mapping[str, int] = field(default_factory=dict)
     kept: int = 0
     kept_bytes: int = 0
+    kept_names: tuple[str, ...] = ()
     written_by: int = 0
     progress: Any = None
     stuck: Mapping[str, str] | None = None
@@ -398,6 +400,7 @@ class FlowHeader:
             "patches": json.dumps(self.patches),
             "kept": self.kept,
             "kept_bytes": self.kept_bytes,
+            "kept_names": list(self.kept_names),
             "written_by": self.written_by,
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
@@ -421,8 +424,9 @@ class FlowHeader:
             log=StoredLog(entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"]),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
-            kept=data.get("kept", 0),  # headers of older code have neither
+            kept=data.get("kept", 0),  # headers of older code have none of the three
             kept_bytes=data.get("kept_bytes", 0),
+            kept_names=tuple(data.get("kept_names", ())),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),

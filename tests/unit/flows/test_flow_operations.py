@@ -847,6 +847,25 @@ def test_a_removal_of_many_pages_removes_everything() -> None:
     assert not shop.ports.store.query(Query(collection_of(FlowAddress("eventful", "1").base)))
 
 
+def test_the_status_names_the_events_that_the_code_has_not_waited_for() -> None:
+    def two() -> Any:
+        yield flow.event("paid")
+        return (yield flow.event("packed"))
+
+    shop = Shop(flows_of(two))
+    shop.start("two")
+    shop.settle()
+    assert "unawaited" not in shop.status("two")
+    shop.event("two", "payed", id_="a")
+    shop.event("two", "packed", id_="b")
+    shop.event("two", "payed", id_="c")
+    shop.settle()
+    assert shop.status("two")["unawaited"] == {"events": 3, "names": ["packed", "payed"]}
+    shop.event("two", "paid", id_="d")
+    shop.settle()
+    assert (shop.status("two")["state"], shop.status("two")["unawaited"]["names"]) == ("completed", ["payed"])
+
+
 def test_events_that_the_code_does_not_wait_for_are_refused_at_last_and_the_flow_can_be_cancelled() -> None:
     def deaf() -> Any:
         yield flow.event("never")

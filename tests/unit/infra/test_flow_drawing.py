@@ -46,6 +46,11 @@ def test_a_run_is_drawn_with_its_log_and_its_pending_commands() -> None:
     ]
 
 
+def test_the_events_that_nothing_waits_for_are_named() -> None:
+    status = STATUS | {"unawaited": {"events": 2, "names": ["payed"]}}
+    assert list(drawn(status, [], NOW))[-1] == "  2 events that nothing waits for: payed"
+
+
 @pytest.mark.parametrize(
     ("state", "line"),
     [
