@@ -286,7 +286,8 @@ class ResourcesWorld:
     def _check_deleted(self, key: str, content: Any) -> None:
         """Check that a deleted dependent was deleted by its user, or that what it depends on was absent meanwhile."""
         since = self.existing_since.pop(key)
-        self.deleted[key] = min(self.begun[key], default=self.world.now())
+        found_at = [self.deleted[target] for target in _targets(content) if target in self.deleted]
+        self.deleted[key] = min([*self.begun[key], *found_at], default=self.world.now())
         for target in _targets(content):
             REACHED[DEPENDENTS_DELETED] += not self.begun[key]
             existing_since = self.existing_since.get(target)
