@@ -17,8 +17,18 @@ pytestmark = pytest.mark.slow
 
 ROOT = INFRA.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-PINNED = re.compile(r"uses: [\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\w.]+")
+NEW_PROJECTS = INFRA / "signalbox_infra" / "setup" / "templates" / "test.yaml.txt"
+PINNED = re.compile(r"uses: ([\w.-]+/[\w.-]+)@[0-9a-f]{40} # v(\d+)\.[\w.]+")
 """An action at a commit, and the commit's tag, which Dependabot reads and renews."""
+
+NODE_24_SINCE = {
+    "actions/checkout": 5,
+    "actions/setup-python": 6,
+    "google-github-actions/auth": 3,
+    "google-github-actions/setup-gcloud": 3,
+    "hashicorp/setup-terraform": 4,
+}
+"""The first major version of each action that runs on Node 24: runners have no Node 20 since September 2026."""
 
 REPOSITORY = "ann/signals"
 POOL = r"projects/\d+/locations/global/workloadIdentityPools/signalbox-github"
@@ -137,10 +147,12 @@ def test_a_workflow_has_the_least_permissions_and_no_secret(path: Path) -> None:
     assert "pull_request_target" not in path.read_text("utf-8")  # its token names main, with a stranger's code
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_names_actions_by_their_commits(path: Path) -> None:
+@pytest.mark.parametrize("path", [*WORKFLOWS, NEW_PROJECTS], ids=lambda path: path.stem)
+def test_a_workflow_names_actions_by_their_commits_of_releases_that_runners_can_run(path: Path) -> None:
     uses = [line for line in path.read_text("utf-8").splitlines() if "uses: " in line and "uses: ./" not in line]
-    assert [line for line in uses if not PINNED.search(line)] == []
+    found = {line: PINNED.search(line) for line in uses}
+    assert [line for line, pinned in found.items() if not pinned] == []
+    assert [line for line, pinned in found.items() if pinned and int(pinned[2]) < NODE_24_SINCE[pinned[1]]] == []
 
 
 def test_dependabot_renews_the_actions() -> None:
