@@ -52,5 +52,14 @@ class DocumentLimits(Limits):
     """Waves of one bulk put. Each writes documents whose targets were written before it, and no copy shows more levels
     than a document may have."""
 
+    commit_documents_max: int = 100
+    """Documents with tasks that are written in one commit: their tasks fit into one outbox record."""
+
+    commit_bytes_max: int = 1_000_000
+    """Bytes of the documents of one such commit, or of one document if it is larger."""
+
+    compared_keys_bytes_max: int = 20_000
+    """Bytes of the keys that the task of a put names, to compare their copies. If there are more, it compares all."""
+
 
 LIMITS = DocumentLimits()

@@ -76,6 +76,7 @@ from signalbox.core.limits import DECLARED
 from signalbox.core.names import ANYONE, KIT, LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.values import same
 from signalbox.documents import model as documents
+from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links
 from signalbox.documents.model import Document
 
@@ -177,16 +178,13 @@ def react_to_own_write(before: Document | None, after: Document | None, *, whole
 
 # --- tasks ---
 
-TARGETS_BYTES_MAX = 20_000
-"""The bytes of the keys that a task names. If there are more, it compares all copies."""
-
 
 def reaction_tasks(event_id: str, key: str, reaction: Reaction) -> tuple[Effect, ...]:
     """Return the tasks that carry out what a write calls for, named by an id of the write."""
     can_be_linked = valid_key(key)  # another client may have used a key that no link can have
     tasks = [page_task(event_id, key)] if reaction.start_fan_out and can_be_linked else []
     if reaction.verify_targets:
-        short = sum(len(target.encode()) for target in reaction.verify_targets) <= TARGETS_BYTES_MAX
+        short = sum(len(target.encode()) for target in reaction.verify_targets) <= LIMITS.compared_keys_bytes_max
         named = {"targets": list(reaction.verify_targets)} if short else {}
         tasks.append(link_task("written", event_id, {"written": key}, named))
     return tuple(tasks)

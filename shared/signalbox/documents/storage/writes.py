@@ -23,6 +23,7 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.record_values import map_bytes
 from signalbox.core.times import microseconds
 from signalbox.documents import model
+from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import reactions
 from signalbox.documents.machine.links import bare, link_fields, link_keys
 from signalbox.documents.machine.reactions import WRITERS
@@ -198,13 +199,6 @@ def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect
     return (Effect(name_of("links", event_id), LINKS_QUEUE, LINK_REFRESH, "written", payload),)
 
 
-GROUP_MAX = 100
-"""Documents that are written in one commit: their tasks fit into one outbox record."""
-
-GROUP_BYTES_MAX = 1_000_000
-"""The bytes of the documents that are written in one commit, or of one document if it is larger."""
-
-
 def write_each(ports: Ports, made: Sequence[DocumentWrite]) -> tuple[Outcome, ...]:
     """Write each document on its own, and return the outcomes in order.
 
@@ -229,7 +223,7 @@ def _groups(made: Sequence[DocumentWrite]) -> Iterator[list[DocumentWrite]]:
     total = 0
     for each in made:
         size_bytes = map_bytes(each.write.data)
-        if group and (len(group) == GROUP_MAX or total + size_bytes > GROUP_BYTES_MAX):
+        if group and (len(group) == LIMITS.commit_documents_max or total + size_bytes > LIMITS.commit_bytes_max):
             yield group
             group, total = [], 0
         group.append(each)

@@ -11,6 +11,9 @@ from tests.simulation.fault_rates import FaultRates
 PAGE_COPIES = 2
 """A page's size here, so that three documents make a chain of pages."""
 
+COMMIT_DOCUMENTS = 2
+"""Documents in one commit here, so that a page or a call takes more than one."""
+
 SMALL_DOCUMENT_BYTES = 60
 """A record's bound in the worlds where copies do not fit."""
 

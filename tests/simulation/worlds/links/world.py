@@ -30,6 +30,7 @@ from tests.simulation.world import World
 from tests.simulation.worlds.links.acts import Users
 from tests.simulation.worlds.links.checks import Checks
 from tests.simulation.worlds.links.kinds import (
+    COMMIT_DOCUMENTS,
     DIVIDED_BYTES,
     EVENT_RECORD_BYTES,
     FEW_INDEX_ENTRIES,
@@ -97,6 +98,8 @@ class LinksWorld:
                 event_record_bytes_max=EVENT_RECORD_BYTES
                 if self.kind.large
                 else DOCUMENTS_LIMITS.event_record_bytes_max,
+                commit_documents_max=COMMIT_DOCUMENTS,
+                compared_keys_bytes_max=0 if self.kind.divided else DOCUMENTS_LIMITS.compared_keys_bytes_max,
                 read_bytes_max=DIVIDED_BYTES if self.kind.divided else CORE_LIMITS.read_bytes_max,
             ),
         ):
