@@ -176,6 +176,33 @@ def test_the_task_of_a_unit_completes_batches(project: Project) -> None:
     assert "write  enqueues: [batches, tasks]" in refusal(root)
 
 
+JOBS = """from signalbox import resource
+
+
+class Job:
+    title: str
+
+
+one = resource("jobs", Job, each_user=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [("", "main.py:8 has items of each user, and no user signs in"), ("auth: firebase", "")],
+    ids=["private", "firebase"],
+)
+def test_a_resource_with_items_of_each_user_needs_users(project: Project, entry: str, complaint: str) -> None:
+    catalogue = ENTRY.format(entry=entry, queues=f"links: {QUEUE}\n  {QUEUES}")
+    root = project({"infra/catalogue.yaml": catalogue, "mine/one/main.py": JOBS})
+    if complaint:
+        message = refusal(root)
+        assert complaint in message
+        assert "write  auth: firebase" in message
+    else:
+        check_all(load(root / "infra/catalogue.yaml"), root)
+
+
 THRESHOLD = """from signalbox import Function, standing_changed
 
 app = Function("one")

@@ -98,6 +98,8 @@ class Usage:
     """The places of its event handlers, by the pattern of their documents."""
     schedules: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     """The place and the entry of each schedule, by its name."""
+    each_user: str = ""
+    """The place of a resource whose items each belong to a user."""
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
@@ -113,6 +115,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     routes: dict[str, str] = {}
     events: dict[str, str] = {}
     schedules: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    each_user = ""
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
@@ -127,9 +130,22 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         routes = {**module.routes(), **routes}
         events = {**module.events(), **events}
         schedules = {**module.schedules(), **schedules}
+        each_user = each_user or module.each_user()
         complete = complete and not module.makes_tasks_otherwise()
     return Usage(
-        tasks, queues, complete, objects, flows, rules, never_run, named, main_names, routes, events, schedules
+        tasks,
+        queues,
+        complete,
+        objects,
+        flows,
+        rules,
+        never_run,
+        named,
+        main_names,
+        routes,
+        events,
+        schedules,
+        each_user,
     )
 
 
@@ -214,6 +230,8 @@ def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     for name, where in list({**usage.flows, **usage.objects, **usage.tasks}.items())[:1]:
         if "queue" not in function.invoked_by:
             yield f"{where} declares {name}: {entry}  invoked_by: {_list([*function.invoked_by, 'queue'])}"
+    if usage.each_user and not function.auth:
+        yield f"{usage.each_user} has items of each user, and no user signs in: {entry}  auth: firebase"
     for kind in ("tasks", "objects", "flows"):
         declared, found = getattr(function, kind), getattr(usage, kind)
         if (set(declared) - found.keys() and usage.complete) or found.keys() - set(declared):
@@ -300,6 +318,17 @@ class _Module:
             if kind in ("http", *RESOURCES):
                 found.setdefault(kind, f"{self._path}:{call.lineno}")
         return found
+
+    def each_user(self) -> str:
+        """Return the place of the first resource with ``each_user=True``, or an empty text."""
+        calls = [node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) in RESOURCES]
+        places = [
+            f"{self._path}:{call.lineno}"
+            for call in calls
+            for keyword in call.keywords
+            if keyword.arg == "each_user" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+        ]
+        return places[0] if places else ""
 
     def events(self) -> dict[str, str]:
         """Return the places of handlers of events, by the patterns of their documents. Raises `CatalogueError`."""

@@ -16,8 +16,9 @@ each.
 """
 
 import dataclasses
+import difflib
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -97,9 +98,11 @@ class Catalogue:
     def __post_init__(self) -> None:
         for function in self.functions.values():
             for queue in function.enqueues:
-                refuse(queue not in self.queues, f"functions.{function.name}: enqueues names no queue: {queue!r}")
+                hint = _closest(queue, self.queues)
+                refuse(queue not in self.queues, f"functions.{function.name}: enqueues names no queue: {queue!r}{hint}")
             for queue in function.queues:
-                refuse(queue not in self.queues, f"functions.{function.name}: queues names no queue: {queue!r}")
+                hint = _closest(queue, self.queues)
+                refuse(queue not in self.queues, f"functions.{function.name}: queues names no queue: {queue!r}{hint}")
             by_queue = "queue" in function.invoked_by and not self._calling(function)
             refuse(by_queue, f"functions.{function.name}: no queue may call it: name one in its queues")
             loses = set(function.queues) - self._forever if function.tasks else set()
@@ -245,7 +248,7 @@ class Catalogue:
 
     def _function(self, where: str, name: str) -> Function:
         if name not in self.functions:
-            raise CatalogueError(f"{where}: there is no function {name!r}")
+            raise CatalogueError(f"{where}: there is no function {name!r}{_closest(name, self.functions)}")
         return self.functions[name]
 
     def _scheduled_tasks_exist(self) -> None:
@@ -473,9 +476,16 @@ def _entries(sections: Mapping[str, Any], kind: str) -> Iterator[tuple[str, dict
         yield name, dict(_mapping(f"{kind}.{name}", raw))
 
 
+def _closest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message that names the known name which is most like a wrong one; empty if none is."""
+    found = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
 def _build(entry_type: type[Entry], where: str, values: dict[str, Any]) -> Entry:
     fields = {field.name: field for field in dataclasses.fields(entry_type)}
-    refuse(bool(values.keys() - fields), f"{where}: unknown keys {sorted(values.keys() - fields)}")
+    unknown = sorted(values.keys() - fields)
+    refuse(bool(unknown), f"{where}: unknown keys {unknown}{''.join(_closest(key, fields) for key in unknown)}")
     required = {name for name, field in fields.items() if field.default is field.default_factory is dataclasses.MISSING}
     refuse(bool(required - values.keys()), f"{where}: these keys are missing: {sorted(required - values.keys())}")
     try:
