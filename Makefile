@@ -135,6 +135,9 @@ catalogue: $(READY) ## Show the whole catalogue, with what follows from the code
 package: $(READY) ## Build dist/NAME.zip of each function, byte-identical on every machine
 	@$(SIGNALBOX) package
 
+wheel: $(READY) ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
+	@$(PYTHON_IN_VENV) -m hatchling build --target wheel --directory dist
+
 bootstrap: $(READY) ## Prepare a project once: a bucket for Terraform's state, a deploying account (PROJECT=my-project)
 	@$(TO_CLOUD)
 

@@ -1,0 +1,196 @@
+"""A project of one's own, outside of the clone: made, checked, tested, served, packaged and deployed with the wheel.
+
+The wheel is installed into an environment that has the locked packages and no path to the repository. The project's
+commands run there as a user types them; what is deployed goes to the stand-in for the cloud.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from signalbox.catalogue.reading import load
+from signalbox.catalogue.version import VERSION
+from signalbox_infra.local import processes
+from signalbox_infra.packaging.building import build
+from tests.infra.deploy.clone import PROJECT as ROOT
+from tests.infra.deploy.clone import fake_environment
+from tests.infra.deploy.gate import gate
+from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
+from tests.infra.google_provider.server import GoogleProvider
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+SECONDS_MAX = 200
+NOT_THERE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CI", "YES", "CONFIRM", "MAKEFLAGS", "PORT", "DATA", "LOG")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an environment with the wheel and the locked packages; the repository is not on its path."""
+    folder = tmp_path_factory.mktemp("installed") / ".venv"
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    home = outside(folder)
+    command = (sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index")
+    subprocess.run((*command, str(wheel)), env=home, check=True)
+    [packages] = (folder / "lib").glob("python*/site-packages")
+    (packages / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")  # a path file in it is not followed
+    where = (str(python), "-c", "import signalbox; print(signalbox.__file__)")
+    assert subprocess.run(where, env=home, capture_output=True, text=True, check=True).stdout.startswith(str(packages))
+    return folder
+
+
+def outside(environment: Path) -> dict[str, str]:
+    """Return the variables of a shell in which that environment is active."""
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_THERE}
+    return kept | {"PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}", "SIGNALBOX_STORE": "embedded"}
+
+
+class Shop:
+    """A project and the commands that run in it."""
+
+    def __init__(self, folder: Path, variables: dict[str, str]) -> None:
+        self.folder, self.variables = folder, variables
+
+    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.variables | variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def shop(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """Return a project that was made in an empty folder; its .venv is the environment with the wheel."""
+    folder = tmp_path_factory.mktemp("empty")
+    made = Shop(folder, outside(installed)).run("signalbox", "new", "my-shop")
+    assert made.returncode == 0, made.stdout
+    shop = Shop(folder / "my-shop", outside(installed))
+    (shop.folder / ".venv").symlink_to(installed)
+    (installed / "ready").touch()
+    return shop
+
+
+@pytest.fixture(scope="module")
+def served(shop: Shop) -> Iterator[str]:
+    """Return the address at which `signalbox dev` serves the project, until Ctrl-C."""
+    [port] = processes.free_ports(1)
+    with subprocess.Popen(
+        ("signalbox", "dev", f"--port={port}"), cwd=shop.folder, env=shop.variables, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            said = [next(iter(process.stdout.readline, ""), "") for _ in range(2)]
+            assert any(line.startswith("Serving ") for line in said), said
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(SECONDS_MAX)
+    assert process.returncode == 0
+
+
+def test_the_wheel_has_all_that_the_repository_deploys(wheel: Path) -> None:
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    code = [
+        re.sub(r"^(shared|infra)/(?=signalbox)", "", path)
+        for path in listed
+        if re.match(r"(shared|infra)/signal", path)
+    ]
+    kits = [path for path in listed if re.match(r"functions/.*\.(py|txt)$|infra/[^s].*\.(tf|tfvars)$|openapi", path)]
+    wanted = {*code, *(f"signalbox_infra/kit/{path}" for path in kits)}
+    assert {path for path in wanted if "/tests/" not in path} - inside == set()
+    assert wheel.name == f"signalbox-{VERSION}-py3-none-any.whl"
+
+
+def test_the_project_installs_the_wheel_that_made_it(shop: Shop, wheel: Path) -> None:
+    assert (shop.folder / "wheels" / wheel.name).read_bytes() == wheel.read_bytes()
+    assert f'signalbox = {{ path = "wheels/{wheel.name}" }}' in (shop.folder / "pyproject.toml").read_text()
+
+
+def test_its_tests_pass_and_so_do_strict_types_and_lint(shop: Shop) -> None:
+    tested = shop.run("make", "test")
+    assert (tested.returncode, "1 passed" in tested.stdout) == (0, True), tested.stdout
+    checked = shop.run("make", "check")
+    assert (checked.returncode, "no issues found in 2 source files" in checked.stdout) == (0, True), checked.stdout
+
+
+def test_a_wrong_argument_is_an_error_of_types(shop: Shop, tmp_path: Path) -> None:
+    copy = Shop(tmp_path / "copy", shop.variables)
+    shutil.copytree(shop.folder, copy.folder, symlinks=True)
+    main = copy.folder / "functions" / "orders" / "main.py"
+    main.write_text(main.read_text().replace('batch(f"orders-{key}")', "batch(7)"))
+    checked = copy.run(".venv/bin/python", "-m", "mypy")
+    assert (checked.returncode, 'has incompatible type "int"' in checked.stdout) == (1, True), checked.stdout
+
+
+def test_it_is_served_with_the_kits_functions(shop: Shop, served: str) -> None:
+    with httpx.Client(base_url=served, timeout=30) as client:
+        assert client.post("orders/a").status_code == 202
+        assert client.put("documents/b", json={"c": 1}).status_code == 201
+        for _ in range(100):
+            if (found := client.get("orders/a")).status_code == 200:
+                break
+        assert found.json()["done"] is True
+        assert client.get("openapi.yaml").status_code == 200
+        assert client.get("console").status_code == 200
+    status = shop.run("signalbox", "status", "--json")
+    assert (status.returncode, '"status"' in status.stdout) == (0, True), status.stdout
+
+
+def test_its_zips_have_the_librarys_source_as_those_of_the_repository(shop: Shop, tmp_path: Path) -> None:
+    packaged = shop.run("make", "package")
+    assert packaged.returncode == 0, packaged.stdout
+    content = load()
+    kits = [name for name, each in content.functions.items() if content.is_of_the_kit(each)]
+    build(content, kits, tmp_path)
+    assert {path.name for path in (shop.folder / "dist").iterdir()} == {"orders.zip", *(f"{name}.zip" for name in kits)}
+    own = {path.name: path.read_bytes() for path in (shop.folder / "dist").iterdir()}
+    assert [path.name for path in tmp_path.iterdir() if own[path.name] != path.read_bytes()] == []
+
+
+def test_it_is_planned_deployed_and_smoke_tested(
+    shop: Shop, served: str, own_google: GoogleProvider, state_url: str, tmp_path: Path
+) -> None:
+    gcloud = Gcloud(tmp_path / "gcloud").folder / "bin"
+    with gate(lambda: served, TOKEN, "dev-") as address:
+        fakes = fake_environment(own_google.environment(), gcloud, state_url, address)
+        deploying = Shop(shop.folder, shop.variables | {name: each for name, each in fakes.items() if name != "PATH"})
+        deploying.variables["PATH"] = f"{gcloud}{os.pathsep}{shop.variables['PATH']}"
+        deploying.variables["TF_VAR_rights_seconds"] = "0"
+        planned = deploying.run("make", "plan", f"PROJECT={PROJECT}")
+        assert planned.returncode == 0, planned.stdout
+        assert own_google.cloud.operations == []
+        deployed = deploying.run("make", "deploy", f"PROJECT={PROJECT}", "YES=1")
+    assert (deployed.returncode, "Everything works." in deployed.stdout) == (0, True), deployed.stdout
+    functions = {name for kind, name in own_google.cloud.existing if kind == "google_cloudfunctions2_function"}
+    assert {name.rpartition("/")[2] for name in functions} >= {"dev-orders", "dev-documents"}
+    assert (shop.folder / "signalbox.lock.yaml").is_file()
+    assert not (shop.folder / "infra").exists()
