@@ -246,3 +246,19 @@ def test_a_call_is_equal_to_one_made_by_hand() -> None:
 def test_times_of_another_zone_are_the_same_time(harness: Harness, mails: Mails) -> None:
     harness.post("tasks", json=CALL | {"at": "2026-01-02T01:00:00+01:00"})
     assert [task.not_before for task in harness.tasks] == [datetime(2026, 1, 2, tzinfo=UTC)]
+
+
+def test_wrong_arguments_of_a_posted_call_become_a_failure_that_names_them(harness: Harness) -> None:
+    app = Function("till")
+
+    @app.task
+    def charge(order: int) -> None:
+        raise AssertionError(order)
+
+    harness.add(app)
+    body = {"function": "till", "task": "charge", "payload": {"oder": 7}}
+    assert harness.post("tasks", json=body).status == 202
+    harness.run(raise_errors=False)
+    [failure] = harness.get("failures").json["failures"]
+    assert (failure["problem"], failure["payload"]) == ("bad-argument", {"oder": 7})
+    assert failure["detail"] == "charge takes no argument 'oder'."
