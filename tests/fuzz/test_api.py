@@ -189,12 +189,24 @@ def test_an_answer_is_as_described(case: Any) -> None:
     check(case)
 
 
+def is_of(address: str, path: str) -> bool:
+    """Return whether an address is one of a path of a function of the kit."""
+    return "{function}" not in path and re.fullmatch(PARAMETER.sub("[^/]+", path), address) is not None
+
+
 @pytest.mark.parametrize("path", sorted(schema.raw_schema["paths"]))
 def test_a_method_that_an_address_does_not_have_is_405_as_described(path: str) -> None:
-    calls = {method.upper(): each for method, each in schema.raw_schema["paths"][path].items() if method in METHODS}
+    address = PARAMETER.sub("0", path.replace("{function}", "counters"))
+    calls = {
+        method.upper(): call
+        for other, described in schema.raw_schema["paths"].items()
+        if other == path or is_of(address, other)  # /documents/:query is also the address of a document
+        for method, call in described.items()
+        if method in METHODS
+    }
     allowed = {*calls, *({"HEAD"} if "GET" in calls else ())}
     for method in {each.upper() for each in METHODS} - allowed:
-        answer = Client(APP).open(PARAMETER.sub("0", path.replace("{function}", "counters")), method=method)
+        answer = Client(APP).open(address, method=method)
         assert (answer.status_code, answer.content_type) == (405, "application/problem+json")
         assert set(answer.headers["Allow"].split(", ")) == allowed
     assert all("405" in call["responses"] for call in calls.values())

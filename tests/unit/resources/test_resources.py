@@ -9,7 +9,11 @@ import pytest
 
 from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource, documents, resource
 from signalbox.core import outbox
+from signalbox.core.names import KIT
+from signalbox.core.ports import Delete, Put
 from signalbox.core.problems import NotFound, Unavailable
+from signalbox.documents.machine.reactions import WRITERS
+from signalbox.documents.model import path_of, wanted_path
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.limits import replaced
@@ -292,6 +296,18 @@ def test_a_post_that_is_repeated_under_its_idempotency_key_creates_one_item(harn
     again = harness.post("todos", json={"text": "a"}, headers={"Idempotency-Key": "k"})
     assert (first.status, again.status, again.json) == (201, 200, first.json)
     assert len(harness.get("todos").json) == 1
+
+
+def test_the_guard_of_a_wanted_item_is_not_taken_for_its_receipt(harness: Harness) -> None:
+    key = {"Idempotency-Key": "k"}
+    id_ = harness.post("todos", json={"text": "a"}, headers=key).json["id"]
+    path = f"todos~{id_}"
+    records = [path_of(path), *(f"receipts/{each}" for each in harness.ids("receipts"))]
+    harness.store.commit([*map(Delete, records), Put(wanted_path(path), {})])
+    with WRITERS.replaced(KIT):
+        created = harness.post("todos", json={"text": "a"}, headers=key)
+    assert (created.status, created.json["id"]) == (201, id_)
+    assert harness.record(path_of(path))["_signalbox"]["linked"] is True
 
 
 def test_an_idempotency_key_is_of_one_body_and_of_one_life_of_its_item(harness: Harness) -> None:
