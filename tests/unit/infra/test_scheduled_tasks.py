@@ -59,7 +59,7 @@ def catalogue(tmp_path: Path) -> Path:
         "documents": {"folder": str(ROOT / "functions/documents"), "invoked_by": ["people"]},
         "reports": {"folder": "reports", "invoked_by": ["queue"], "tasks": ["send"]},
     }
-    content = {"functions": functions, "queues": {"tasks": QUEUE}, "schedules": {"weekly": WEEKLY}}
+    content = {"functions": functions, "queues": {"links": QUEUE, "tasks": QUEUE}, "schedules": {"weekly": WEEKLY}}
     (tmp_path / "infra" / "catalogue.yaml").write_text(yaml.safe_dump(content))
     return tmp_path / "infra" / "catalogue.yaml"
 
