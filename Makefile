@@ -22,7 +22,7 @@ export YES CONFIRM
 OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_infra.setup.own_folders)
 TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
 # Types are checked where they are written: a function of your own need not have any.
-TYPES_OF_OWN := --allow-untyped-defs --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
+TYPES_OF_OWN := --allow-untyped-defs --allow-untyped-calls --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
 SIGNALBOX := $(PYTHON_IN_VENV) -m signalbox_infra
 TO_CLOUD = $(SIGNALBOX) $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)

@@ -1,6 +1,8 @@
 """`make new` makes a function that passes every check, and refuses names that cannot be one."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,19 @@ def test_a_folder_with_anything_of_a_users_own_is_left_alone(project: Path) -> N
     with pytest.raises(CannotMake, match="there is a folder"):
         make("ink_levels", Project.at(project))
     assert (project / "ink_levels" / "main.py").read_text() == "mine"
+
+
+def test_code_of_ones_own_needs_no_types(tmp_path: Path) -> None:
+    options = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("TYPES_OF_OWN"))
+    (tmp_path / "main.py").write_text(
+        "def half(number):\n    return number / 2\n\n\ndef one() -> float:\n    return half(2)\n"
+    )
+    (tmp_path / "test_main.py").write_text(
+        "from main import half\n\n\ndef test_half() -> None:\n    assert half(2) == 1\n"
+    )
+    command = [sys.executable, "-m", "mypy", f"--config-file={ROOT / 'pyproject.toml'}", *options.split()[2:], "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(
