@@ -7,12 +7,39 @@ resource "google_firestore_database" "database" {
   point_in_time_recovery_enablement = var.environment == "prod" ? "POINT_IN_TIME_RECOVERY_ENABLED" : "POINT_IN_TIME_RECOVERY_DISABLED"
   delete_protection_state           = var.environment == "prod" ? "DELETE_PROTECTION_ENABLED" : "DELETE_PROTECTION_DISABLED"
   deletion_policy                   = local.of_data
-  depends_on                        = [google_project_service.api]
+  dynamic "cmek_config" {
+    for_each = var.cmek_key == null ? [] : [var.cmek_key]
+    content {
+      kms_key_name = cmek_config.value
+    }
+  }
+  lifecycle {
+    precondition {
+      condition     = var.cmek_key == null || strcontains(coalesce(var.cmek_key, "none"), "/locations/${local.key_location}/")
+      error_message = "Firestore takes a key only in the location of the database: cmek_key must be in ${local.key_location}."
+    }
+  }
+  depends_on = [google_project_service.api]
+}
+
+# Firestore's audit logs are set under the name of Datastore. This is all that the project logs of it: it replaces what was set.
+resource "google_project_iam_audit_config" "data_access" {
+  count   = var.data_access_logs ? 1 : 0
+  project = var.project_id
+  service = "datastore.googleapis.com"
+  dynamic "audit_log_config" {
+    for_each = ["ADMIN_READ", "DATA_READ", "DATA_WRITE"]
+    content {
+      log_type = audit_log_config.value
+    }
+  }
 }
 
 # Nothing that a rule needs may have a time-to-live policy, so the receipts of waits have none. The policies and their
 # reasons are listed in tests/expiry_policies.py.
 locals {
+  key_location = lookup({ nam5 = "us", eur3 = "europe" }, local.database_location, local.database_location)
+
   # Of prod, `make destroy` leaves the data, and all that is set on it.
   of_data = var.environment == "prod" ? "ABANDON" : "DELETE"
 

@@ -167,6 +167,23 @@ variable "log_retention_days" {
   }
 }
 
+variable "cmek_key" {
+  description = "Key of Cloud KMS that encrypts the database, as projects/…/locations/…/keyRings/…/cryptoKeys/…. Null: a key of Google's. It can be chosen only for a new database."
+  type        = string
+  default     = null
+  validation {
+    condition     = var.cmek_key == null || can(regex("^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$", var.cmek_key))
+    error_message = "cmek_key is projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY. See `gcloud kms keys list`."
+  }
+}
+
+variable "data_access_logs" {
+  description = "Log each read and write of every Firestore database of the project, with its caller: Cloud Audit Logs, which cost as logs do. Of several environments of a project one sets it; it takes the right to set the project's policy."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "domain" {
   description = "Your own domain for the functions for people, such as api.example.com: makes a load balancer, which costs money while idle. Null: none."
   type        = string

@@ -48,3 +48,24 @@ def test_a_budget_covers_the_project_alone_and_tells_whom_the_alerts_tell(with_o
     assert sorted(each["threshold_percent"] for each in budget["threshold_rules"]) == [0.5, 0.9, 1, 1]
     channel = made['google_monitoring_notification_channel.email["email"]'].values["id"]
     assert budget["all_updates_rule"][0]["monitoring_notification_channels"] == [channel]
+
+
+def test_the_database_is_encrypted_with_the_chosen_key_and_each_access_is_logged(
+    google: GoogleProvider, zips: Path, tmp_path: Path
+) -> None:
+    key = "projects/demo-keys/locations/us/keyRings/ring/cryptoKeys/key"
+    made = Workspace(tmp_path, google, zips, database_location="nam5", cmek_key=key, data_access_logs=True)
+    made.initialise()
+    made.plan()
+    planned = made.planned()
+    assert planned["google_firestore_database.database[0]"].values["cmek_config"][0]["kms_key_name"] == key
+    logged = planned["google_project_iam_audit_config.data_access[0]"].values
+    assert logged["service"] == "datastore.googleapis.com"
+    elsewhere = " ".join(made.plan(check=False, cmek_key=key.replace("us", "europe")).stderr.split())
+    assert "cmek_key must be in us." in elsewhere
+    assert {each["log_type"] for each in logged["audit_log_config"]} == {"ADMIN_READ", "DATA_READ", "DATA_WRITE"}
+
+
+def test_by_default_there_is_neither_key_nor_log_of_access(resources: Mapping[str, Resource]) -> None:
+    assert resources["google_firestore_database.database[0]"].values["cmek_config"] == []
+    assert "google_project_iam_audit_config.data_access[0]" not in resources

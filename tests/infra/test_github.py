@@ -61,6 +61,7 @@ READ_BY = {
     "google_monitoring_dashboard": "monitoring.dashboards.get",
     "google_monitoring_notification_channel": "monitoring.notificationChannels.get",
     "google_project": "resourcemanager.projects.get",
+    "google_project_iam_audit_config": "",  # a part of the project's policy
     "google_project_service": "serviceusage.services.list",
     "google_service_account": "iam.serviceAccounts.get",
     "google_storage_bucket": "storage.buckets.get",

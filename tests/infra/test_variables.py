@@ -10,6 +10,7 @@ from tests.infra.google_provider.facts import NAMES
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Workspace
 
+KEY = "projects/demo-keys/locations/us-central1/keyRings/ring/cryptoKeys/key"
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"project_id": "My Project"}, "project_id is a project's id, not its name or number"),
     ({"region": "us-central1-a"}, "region is a region such as us-central1, not a zone"),
@@ -26,6 +27,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"billing_account": "my account"}, "billing_account is an id such as 0123AB-CDEF01-234567"),
     ({"budget": 0}, "budget is a whole number of the billing account's currency"),
     ({"log_retention_days": 0}, "log_retention_days is a whole number of days from 1 to 3650"),
+    (
+        {"cmek_key": KEY.partition("/cryptoKeys")[0]},
+        "cmek_key is projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY",
+    ),
     ({"domain": "https://api.example.com"}, "domain is a name such as api.example.com"),
     ({"rights_seconds": -1}, "rights_seconds is a whole number of seconds"),
 ]
@@ -38,6 +43,7 @@ BOOTSTRAP_REFUSES = [
 
 ACCEPTED: list[dict[str, Any]] = [
     {"database_location": "eur3", "prefix": "developmen", "database": "(default)", "alert_email": "ann@example.com"},
+    {"database_location": "eur3", "cmek_key": KEY.replace("us-central1", "europe"), "data_access_logs": True},
     {
         "environment": "staging",
         "region": "europe-west1",

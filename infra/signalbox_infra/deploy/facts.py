@@ -31,7 +31,8 @@ class Facts:
     """What was found. None: it could not be read, or is not permitted. Empty text: it does not exist.
 
     `functions` are the labels of the region's functions by name, `databases` their locations by name,
-    `editions` their editions (STANDARD, ENTERPRISE), where gcloud says them.
+    `editions` their editions (STANDARD, ENTERPRISE), where gcloud says them, `keys` those that are encrypted with a key
+    of the user's.
     """
 
     terraform: str = ""
@@ -47,6 +48,7 @@ class Facts:
     functions: Mapping[str, Mapping[str, str]] | None = None
     databases: Mapping[str, str] | None = None
     editions: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
     runtime: str = ""
     catalogue_error: str = ""
     names: Sequence[str] = field(default=())
@@ -73,6 +75,7 @@ def gather(target: Target, run: Run) -> Facts:
         functions=_labels(later.get("functions")),
         databases=_by_name(later.get("databases"), "locationId"),
         editions=_by_name(later.get("databases"), "databaseEdition") or {},
+        keys=_keys(later.get("databases")),
         runtime=_runtime(target),
         catalogue_error=catalogue_error,
         names=names,
@@ -170,6 +173,11 @@ def _labels(outcome: Outcome | None) -> Mapping[str, Mapping[str, str]] | None:
 def _by_name(outcome: Outcome | None, field_name: str) -> Mapping[str, str] | None:
     found = _json(outcome, None)
     return None if found is None else {_last(each["name"]): each.get(field_name, "") for each in found}
+
+
+def _keys(outcome: Outcome | None) -> Mapping[str, str]:
+    found = _json(outcome, [])
+    return {_last(each["name"]): each["cmekConfig"]["kmsKeyName"] for each in found if each.get("cmekConfig")}
 
 
 def _last(resource_name: str) -> str:

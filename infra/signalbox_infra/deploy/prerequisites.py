@@ -172,6 +172,15 @@ def _database(target: Target, facts: Facts) -> Iterator[Missing]:
             f'Set database = "another-name" in infra/environments/{target.environment}.tfvars: the kit makes it, of '
             "the Standard edition",
         )
+    key, wanted = facts.keys.get(target.database, ""), target.setting("cmek_key", "")
+    if location and creates and key != wanted:
+        remedy = f'Set cmek_key = "{key}"' if key else "Remove cmek_key"
+        yield Missing(
+            f"The database {target.database} is encrypted with {key or 'a key of Google'}, not with "
+            f"{wanted or 'a key of Google'}. Terraform would replace the database, with all its data.",
+            f"{remedy} in infra/environments/{target.environment}.tfvars. Another key takes another database, into "
+            "which a backup can be restored: gcloud firestore databases restore",
+        )
     if not creates and facts.databases is not None and location is None:
         yield Missing(
             f"create_database is false, and there is no database {target.database}.",

@@ -28,6 +28,7 @@ ENTERPRISE = json.dumps(
     ]
 )
 ELSEWHERE = json.dumps([{"name": f"projects/{PROJECT}/databases/signalbox-dev", "locationId": "eur3"}])
+WITH_A_KEY = ELSEWHERE.replace("eur3", "us-central1").replace("}", ', "cmekConfig": {"kmsKeyName": "projects/p/key"}}')
 SERVICES = f"gcloud services list --enabled --project={PROJECT}"
 RUNTIMES = "gcloud functions runtimes list --region=us-central1"
 FUNCTIONS = "gcloud functions list --v2 --regions=us-central1"
@@ -68,6 +69,12 @@ def with_settings(**settings: str) -> target.Target:
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
         (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
         ("gcloud firestore databases list", ENTERPRISE, "Enterprise edition", 'Set database = "another-name"'),
+        (
+            "gcloud firestore databases list",
+            WITH_A_KEY,
+            "encrypted with projects/p/key, not",
+            'cmek_key = "projects/p/key"',
+        ),
         ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", 'database_location = "eur3"'),
     ],
 )
@@ -95,6 +102,13 @@ def test_a_missing_program_is_reported(program: str) -> None:
 )
 def test_what_cannot_work_is_reported(place: target.Target, said: str) -> None:
     assert said in refusal(Script(), place)
+
+
+def test_an_existing_database_is_not_replaced_for_another_key() -> None:
+    there = ELSEWHERE.replace("eur3", "us-central1")
+    said = refusal(Script(**{"gcloud firestore databases list": there}), with_settings(cmek_key="projects/p/key"))
+    assert "is encrypted with a key of Google, not with projects/p/key" in said
+    assert "Remove cmek_key" in said
 
 
 def test_our_own_earlier_deployment_is_no_clash_and_billing_that_we_may_not_see_no_obstacle() -> None:

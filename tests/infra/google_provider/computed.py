@@ -124,6 +124,10 @@ def _member(value: Value, project: str, place: str, name: str) -> dict[str, Any]
     return {"id": "/".join([resource, value["role"], value["member"], *condition]), "etag": "BwY="}
 
 
+def _audit(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    return {"id": f"{value['project']}/audit_config/{value['service']}", "etag": "BwY="}
+
+
 def _exclusion(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     return {"id": f"projects/{project}/exclusions/{name}"}
 
@@ -175,6 +179,7 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_iam_workload_identity_pool": _identity_pool,
     "google_iam_workload_identity_pool_provider": _identity_pool,
     "google_project": _project,
+    "google_project_iam_audit_config": _audit,
     "google_project_iam_custom_role": _custom_role,
     "google_project_iam_member": _member,
     "google_service_account": _service_account,
