@@ -53,6 +53,18 @@ def reads() -> Iterator[Any]:
     semaphore("s").wait(charge.call())  # type: ignore[arg-type]  # what a flow must not call
 
 
+def imports() -> Iterator[Any]:
+    import os.path
+    import time as clock
+    from random import choice
+    from urllib.parse import quote
+
+    clock.sleep(1)
+    yield choice([1, 2])
+    yield os.urandom(2)
+    yield [quote("a b"), os.path.join("a", "b")]  # noqa: PTH118  what a flow may call
+
+
 def runs_a_task() -> Iterator[Any]:
     yield charge()  # type: ignore[func-returns-value]  # what a flow must not call
 
@@ -78,6 +90,7 @@ def is_task(value: Any) -> bool:
         ),
         (draws, ["random.choice() differs", "uuid.uuid4()", "random.Random()"]),
         (reads, ["open() is repeated by every replay", "documents.get()", "semaphore()"]),
+        (imports, ["clock.sleep() differs in every replay", "choice() differs", "os.urandom() differs"]),
         (runs_a_task, ["charge() runs the task's code inside the flow: yield charge.call(…)"]),
         (behaves, []),
     ],
@@ -88,6 +101,14 @@ def test_a_call_that_a_replay_breaks_is_found(code: Callable[..., Any], reasons:
     for reason in reasons:
         assert any(reason in each.reason for each in found), reason
     assert bool(found) == bool(reasons)
+
+
+def test_what_a_flow_imports_itself_is_found_and_nothing_else() -> None:
+    assert [finding.reason.partition("(")[0] for finding in findings(imports, is_task)] == [
+        "clock.sleep",
+        "choice",
+        "os.urandom",
+    ]
 
 
 def test_a_warning_names_the_file_and_the_line() -> None:

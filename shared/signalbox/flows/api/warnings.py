@@ -140,16 +140,35 @@ def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 
 def _named(node: ast.expr, function: Callable[..., Any]) -> tuple[Any, str]:
-    """Return the value of an expression that is a global name or an attribute of one, else None; and its full name."""
+    """Return the value of an expression that is a global name or an attribute of one, else None; and its full name.
+
+    A name that the function imports itself has no value, since nothing is imported here, but a full name.
+    """
     if isinstance(node, ast.Attribute):
         value, name = _named(node.value, function)
         inner = getattr(value, node.attr, None) if isinstance(value, ModuleType | type) else None
         return inner, f"{name}.{node.attr}" if name else ""
-    if not isinstance(node, ast.Name) or node.id in function.__code__.co_varnames:
+    if not isinstance(node, ast.Name):
         return None, ""
+    if node.id in function.__code__.co_varnames:
+        return None, _imported(function).get(node.id, "")
     known = function.__globals__
     value = known.get(node.id)
     return value, _full_name(value, node.id) if node.id in known else node.id
+
+
+def _imported(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the full names of what a function imports in its body, by their local names."""
+    found: dict[str, str] = {}
+    for node in _nodes(function):
+        if isinstance(node, ast.Import):
+            tops = [alias.name.partition(".")[0] for alias in node.names if not alias.asname]
+            found |= {alias.asname: alias.name for alias in node.names if alias.asname} | dict(
+                zip(tops, tops, strict=True)
+            )
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return found
 
 
 def _full_name(value: Any, name: str) -> str:
