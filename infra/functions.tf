@@ -26,7 +26,9 @@ module "function" {
   environment = merge(each.value.env, local.environment, local.of_browsers[each.key], {
     SIGNALBOX_SIGNATURES      = local.signatures[each.key]
     SIGNALBOX_TIMEOUT_SECONDS = tostring(coalesce(each.value.resources.timeout_seconds, 540))
-  })
+    }, each.value.queue ? {
+    THREADED_TIMEOUT_ENABLED = "true" # functions-framework ends a request at its time-out: it would run on next to its redelivery
+  } : {})
   resources     = each.value.resources
   internal      = !each.value.people
   invokers      = local.invokers[each.key]

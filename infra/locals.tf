@@ -55,6 +55,7 @@ locals {
       timeout_seconds = lookup(entry, "timeout_seconds", null)
       instances_max   = lookup(entry, "instances_max", null)
       instances_min   = lookup(entry, "instances_min", null)
+      runtime         = lookup(entry, "runtime", null)
     }
   } }
 

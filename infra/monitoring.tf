@@ -6,6 +6,7 @@ locals {
   of_queues   = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=one_of(${local.queue_names})"
   of_services = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=one_of(${local.services})"
   requests    = "metric.type=\"run.googleapis.com/request_count\""
+  of_database = "resource.type=\"firestore.googleapis.com/Database\" AND resource.labels.database_id=\"${local.database}\" AND metric.type=\"firestore.googleapis.com/api/request_count\""
 
   # Eventarc hands events over through Pub/Sub, in a subscription that it names after the trigger's region and the function.
   subscriptions = join("|", [for event in local.events : "eventarc-${event.region}-${local.functions[event.function].service}-.*"])
@@ -28,6 +29,24 @@ locals {
       reducer = "REDUCE_SUM"
       group   = "resource.label.service_name"
       above   = 0.25 # of the function's requests: contention is transient, and answered with 503 so that it is tried again
+    }
+    refused = {
+      title   = "Functions have no free instance"
+      filter  = "${local.of_services} AND ${local.requests} AND metric.labels.response_code=\"429\""
+      among   = "${local.of_services} AND ${local.requests}"
+      aligner = "ALIGN_RATE"
+      reducer = "REDUCE_SUM"
+      group   = "resource.label.service_name"
+      above   = 0.05 # of the function's requests: Cloud Run refuses what exceeds instances_max × concurrency, and queues slow down
+    }
+    firestore = {
+      title   = "Firestore fails"
+      filter  = "${local.of_database} AND metric.labels.response_code=one_of(\"DEADLINE_EXCEEDED\",\"INTERNAL\",\"PERMISSION_DENIED\",\"RESOURCE_EXHAUSTED\",\"UNAVAILABLE\")"
+      among   = local.of_database
+      aligner = "ALIGN_RATE"
+      reducer = "REDUCE_SUM"
+      group   = "resource.label.database_id"
+      above   = 0.01 # of the database's requests; a lost precondition or a contended record is normal, and not counted
     }
     depth = {
       title   = "Queue depth is high"

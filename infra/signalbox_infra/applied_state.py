@@ -145,6 +145,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         timeout_seconds=service["timeout_seconds"],
         instances_max=service["max_instance_count"],
         instances_min=service["min_instance_count"] or 0,
+        runtime=values["build_config"][0]["runtime"],
         env={key: text for key, text in service["environment_variables"].items() if not _is_reserved(key)},
         secrets={each["key"]: _version(each) for each in service.get("secret_environment_variables") or ()},
         roles=tuple(sorted(_own_roles(state, values))),

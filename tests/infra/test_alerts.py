@@ -15,6 +15,7 @@ POLICY = "google_monitoring_alert_policy"
 METRICS = {
     "cloudtasks.googleapis.com/queue/depth",
     "cloudtasks.googleapis.com/queue/task_attempt_delays",
+    "firestore.googleapis.com/api/request_count",
     "pubsub.googleapis.com/subscription/oldest_unacked_message_age",
     "run.googleapis.com/request_count",
 }
@@ -39,7 +40,9 @@ def test_every_alert_has_a_title_of_its_own(conditions: Mapping[str, Any]) -> No
         "A schedule's call failed",
         "Events are not delivered",
         "Functions are unavailable",
+        "Firestore fails",
         "Functions fail",
+        "Functions have no free instance",
         "No sweep is reported",
         "No sweep succeeds",
         "Queue depth is high",
@@ -63,6 +66,19 @@ def test_failures_are_a_share_of_the_requests_and_contention_is_none(conditions:
         assert "response_code" not in each["denominator_filter"]
         assert 0 < each["threshold_value"] < 1
         assert each["denominator_aggregations"] == each["aggregations"]
+
+
+def test_firestores_errors_are_a_share_of_this_databases_requests(conditions: Mapping[str, Any]) -> None:
+    fails = conditions["Firestore fails"]
+    assert 'resource.labels.database_id="signalbox-prod"' in fails["denominator_filter"]
+    assert fails["filter"].startswith(f"{fails['denominator_filter']} AND metric.labels.response_code=one_of(")
+    assert not {"OK", "ABORTED", "ALREADY_EXISTS", "FAILED_PRECONDITION", "NOT_FOUND"} & set(quoted(fails["filter"]))
+
+
+def test_refused_requests_are_a_share_of_a_functions_requests(conditions: Mapping[str, Any]) -> None:
+    refused = conditions["Functions have no free instance"]
+    assert refused["filter"] == f'{refused["denominator_filter"]} AND metric.labels.response_code="429"'
+    assert (refused["threshold_value"], refused["duration"]) == (0.05, "300s")
 
 
 def test_one_unavailable_answer_to_a_schedule_is_no_alert(conditions: Mapping[str, Any]) -> None:

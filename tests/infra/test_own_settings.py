@@ -19,6 +19,7 @@ ENTRY = {
     "secrets": {"STRIPE_KEY": "stripe-key", "OLD_KEY": "stripe-key:3", "MAIL_KEY": "mail"},
     "roles": ["roles/aiplatform.user"],
     "instances_min": 1,
+    "runtime": "python314",
 }
 
 
@@ -53,6 +54,7 @@ def test_each_half_of_the_function_has_its_variables_and_secrets(resources: Mapp
             ("OLD_KEY", "stripe-key", "3"),
             ("STRIPE_KEY", "stripe-key", "latest"),
         ]
+        assert resources[FUNCTION.format(name)].values["build_config"][0]["runtime"] == "python314"
     others = [resources[FUNCTION.format(name)].values["service_config"][0] for name in ("documents", "sweep")]
     assert [(each["min_instance_count"], each["secret_environment_variables"]) for each in others] == [(0, [])] * 2
 

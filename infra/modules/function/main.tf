@@ -44,7 +44,7 @@ resource "google_cloudfunctions2_function" "function" {
   name     = var.name
   location = var.region
   build_config {
-    runtime           = "python313"
+    runtime           = coalesce(var.resources.runtime, "python313")
     entry_point       = var.entry_point
     service_account   = var.build_account
     docker_repository = var.repository

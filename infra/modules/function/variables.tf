@@ -37,6 +37,7 @@ variable "resources" {
     timeout_seconds = optional(number)
     instances_max   = optional(number)
     instances_min   = optional(number)
+    runtime         = optional(string)
   })
 }
 

@@ -23,6 +23,7 @@ from signalbox_infra.local.stack import Stack
 
 OF_ONE_FUNCTION = (
     "SIGNALBOX_REVISION",
+    "THREADED_TIMEOUT_ENABLED",
     "THREADS",
     "SIGNALBOX_SIGNATURES",
     "SIGNALBOX_TIMEOUT_SECONDS",

@@ -35,13 +35,17 @@ EVENT_SECONDS_MAX = 540
 SECONDS_MAX = 3_600
 TASK_SECONDS_MAX = 600
 INSTANCES_MAX = 1_000
+RUNTIMES = ("python311", "python312", "python313", "python314")  # Google's that run the kit; signalbox needs 3.11
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 RESERVED_BEGINNINGS = ("SIGNALBOX_", "GOOGLE_", "X_GOOGLE_", "FUNCTION_", "K_", "GUNICORN_", "CLOUDSDK_", "PYTHON")
 RESERVED_VARIABLES = frozenset(
-    {"PORT", "THREADS", "PATH", "HOME", "FIRESTORE_EMULATOR_HOST", "CLOUD_TASKS_EMULATOR_HOST", "GCP_PROJECT"}
+    {
+        *("PORT", "THREADS", "THREADED_TIMEOUT_ENABLED", "CLOUD_RUN_TIMEOUT_SECONDS", "PATH", "HOME", "GCP_PROJECT"),
+        *("FIRESTORE_EMULATOR_HOST", "CLOUD_TASKS_EMULATOR_HOST"),
+    }
 )
 SECRET = re.compile(r"[A-Za-z0-9_-]{1,255}(:([1-9][0-9]*|latest))?")
 ROLE = re.compile(r"roles/[A-Za-z0-9.]+")
@@ -97,6 +101,7 @@ class Function:
     timeout_seconds: int = 540
     instances_max: int = 10
     instances_min: int = 0
+    runtime: str = "python313"
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
@@ -206,6 +211,7 @@ class Function:
         )
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
         _between("instances_min", self.instances_min, 0, self.instances_max)
+        refuse(self.runtime not in RUNTIMES, f"runtime is {self.runtime!r}; choose from {', '.join(RUNTIMES)}")
 
     @property
     def open_to_all(self) -> bool:

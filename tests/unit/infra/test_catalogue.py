@@ -294,6 +294,7 @@ def index(**changes: Any) -> dict[str, Any]:
             function(invoked_by=["people", "queue"], timeout_seconds=601),
             r"functions\.keep: timeout_seconds must be at most 600 in a function that queues invoke",
         ),
+        (function(runtime="python310"), r"functions\.keep: runtime is 'python310'; choose from python311, "),
         (function(instances_max=0), r"functions\.keep: instances_max must lie between 1 and 1000"),
         (
             content(functions={"follow_up": {"invoked_by": ["event"], "timeout_seconds": 541}}),

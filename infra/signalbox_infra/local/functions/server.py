@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from functions_framework.request_timeout import ThreadingTimeout
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.wrappers import Request
 
@@ -85,7 +86,21 @@ def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]"
     function = deployment.function
     app = platform.load(function.name, function.folder, function.signature_type)
     routes = app.extensions.get(EXTENSION, ()) if "people" in function.invoked_by else ()
-    return invokers_enforced(function, _in_its_place(app, deployment.part)), routes
+    ended = _ended_at_its_timeout(app, function.timeout_seconds) if "queue" in function.invoked_by else app
+    return invokers_enforced(function, _in_its_place(ended, deployment.part)), routes
+
+
+def _ended_at_its_timeout(app: "WSGIApplication", seconds: float) -> "WSGIApplication":
+    """Raise an exception in a request at its time-out, as functions-framework does in the cloud.
+
+    Otherwise a task would run on next to its redelivery. Code that waits outside of Python is interrupted afterwards.
+    """
+
+    def ended_at_its_timeout(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        with ThreadingTimeout(seconds):
+            return app(environ, start_response)
+
+    return ended_at_its_timeout
 
 
 def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
