@@ -133,7 +133,7 @@ def cli() -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--github", is_flag=True, help="Add a workflow that tests every push.")
 def new(folder: Path, github: bool) -> None:
-    """Make a project in FOLDER, with a function, its test, and all that deploys it."""
+    """Make a project, with a function and its test, in FOLDER."""
     from signalbox_infra.setup import new_project
     from signalbox_infra.setup.function_files import CannotMake
 
@@ -144,7 +144,7 @@ def new(folder: Path, github: bool) -> None:
 @cli.command()
 @click.argument("name")
 def add(name: str) -> None:
-    """Make the function NAME in this project: its folder, its test, and its entry in the catalogue."""
+    """Make the function NAME, its test and its entry in the catalogue."""
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_infra.setup import new_function
     from signalbox_infra.setup.function_files import CannotMake
@@ -166,7 +166,7 @@ def test(arguments: tuple[str, ...]) -> int:
 @cli.command()
 @_as_json("Print JSON.")
 def doctor(as_json: bool) -> int:
-    """Check this machine and this project: programs, the catalogue, and what the cloud would refuse."""
+    """Check this machine, the project, and what the cloud would refuse."""
     from signalbox_infra.setup import doctor as examination
 
     with _refusals():
@@ -175,9 +175,18 @@ def doctor(as_json: bool) -> int:
     return 0 if all(each.well for each in found) else 1
 
 
+@cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def cost(arguments: tuple[str, ...]) -> int:
+    """Compute a month's bill of so many operations; --help lists them."""
+    from signalbox_infra.costs import __main__ as costs
+
+    return costs.main(arguments)
+
+
 @cli.command()
 def catalogue() -> None:
-    """Print the catalogue, with what follows from the code and from where, and write its lock."""
+    """Print the whole catalogue, and from where it follows; write its lock."""
     from signalbox.catalogue.reading import CatalogueError, load
     from signalbox.catalogue.writing import lock, lock_of, written
 
@@ -191,7 +200,7 @@ def catalogue() -> None:
 @cli.command()
 @click.option("--upgrade", is_flag=True, help="Choose the newest versions.")
 def lock(upgrade: bool) -> int:
-    """Lock the packages of functions that have a requirements.in of their own, with hashes."""
+    """Lock each function's own requirements.in, with hashes."""
     from signalbox_infra.setup import own_requirements
 
     with _refusals():
@@ -204,7 +213,7 @@ def lock(upgrade: bool) -> int:
 @click.option("--catalogue", type=click.Path(path_type=Path, exists=True), help="Another catalogue file.")
 @_as_json("Print JSON: a list of {name, files, size_bytes, sha256}.")
 def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as_json: bool) -> None:
-    """Build the zips of the functions NAMES (default: all), byte-identical on every machine."""
+    """Build the zips of the functions NAMES (default: all)."""
     from signalbox.catalogue.reading import CatalogueError, load
     from signalbox_infra.packaging import building
 
@@ -225,7 +234,7 @@ def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as
 @click.option("--log", envvar="LOG", default="", help="json: JSON lines; full: whole tracebacks.")
 @click.option("--chaos", envvar="CHAOS", default="", help="Faults of queues and events: twice=0.1,late=0.1")
 def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
-    """Serve all functions on this machine until Ctrl-C; changed files are reloaded."""
+    """Serve all functions on this machine until Ctrl-C."""
     from signalbox.adapters.settings import EMBEDDED
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_infra.local import chaos as faults
@@ -248,7 +257,7 @@ def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
 @_of_a_deployment(required=False)
 @_as_json("Print JSON.")
 def status(project: str, environment: str, region: str, as_json: bool) -> None:
-    """Show what runs, queues, outbox, objects, the last sweep, stuck flows and recent errors."""
+    """Show what runs and waits, and recent errors."""
     from rich.console import Console
 
     from signalbox.catalogue.reading import CatalogueError
@@ -294,7 +303,7 @@ def logs(project: str, environment: str, region: str, lines: int, follow: bool, 
 @click.argument("run", metavar="FLOW/ID")
 @_of_a_deployment(required=False)
 def flow(run: str, project: str, environment: str, region: str) -> None:
-    """Draw the run FLOW/ID of a flow: its log and its pending commands."""
+    """Draw the run FLOW/ID: its log and its pending commands."""
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_infra.deploy.commands import CommandFailed
     from signalbox_infra.deploy.deployment_client import SmokeTestFailed
@@ -310,7 +319,10 @@ def flow(run: str, project: str, environment: str, region: str) -> None:
 @_of_a_deployment(required=False)
 @click.option("--port", envvar="PORT", type=int, default=0, help="Port of the pages (default: a free one).")
 def console(project: str, environment: str, region: str, port: int) -> None:
-    """Serve pages that show a deployment, read-only; without a project, print the address of `signalbox dev`'s own."""
+    """Serve pages that show a deployment, read-only.
+
+    Without a project: print the address of those that `signalbox dev` serves.
+    """
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_infra.console import serving
     from signalbox_infra.deploy.commands import CommandFailed
@@ -327,12 +339,12 @@ def console(project: str, environment: str, region: str, port: int) -> None:
 
 
 GOALS = {
-    "bootstrap": "Prepare a project once: a bucket for Terraform's state, and an account that deploys.",
+    "bootstrap": "Prepare a Google Cloud project once, for Terraform and Cloud Build.",
     "plan": "Show what a deployment would change, and save the plan.",
     "smoke": "Smoke-test a deployment through its own URLs.",
-    "adopt": 'Take into Terraform\'s state what a killed deployment left ("already exists"), and create the rest.',
-    "unlock": "Release the lock on Terraform's state that a killed command left.",
-    "rollback": "Send traffic back to the revisions before the last deployment, without a build.",
+    "adopt": "Adopt what a killed deployment left, and create the rest.",
+    "unlock": "Release the lock that a killed command left.",
+    "rollback": "Send traffic back to the revisions before the last deployment.",
     "restore": "Restore the newest backup into a database of its own.",
 }
 

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, distribution, packages_dist
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from signalbox.catalogue.project import FILE, NotAProject, Project
+from signalbox.catalogue.project import FILE, KIT, NotAProject, Project
 from signalbox.catalogue.version import VERSION
 from signalbox_infra.setup import function_files
 from signalbox_infra.setup.function_files import CannotMake
@@ -43,6 +43,11 @@ NEXT = """Made {folder}. Now try:
 
 Change functions/orders/main.py and save it: `make dev` reloads it. README.md says the rest.
 """
+NOT_FROM_A_CLONE = (
+    "A project depends on the kit's package, and this is a clone: run `make wheel`, then "
+    f"`uvx --from dist/signalbox-{VERSION}-py3-none-any.whl signalbox new my-shop` elsewhere. `make new` makes a "
+    "function in the clone."
+)
 UNLOCKED = "uv.lock was not written ({reason}); `uv lock` writes it.\n"
 
 
@@ -107,11 +112,10 @@ def _project_around(folder: Path) -> Path | None:
 
 
 def _wheel() -> Path | None:
-    """Return the wheel's file that the kit was installed from; None: from an index, or not at all."""
-    try:
-        origin = distribution("signalbox").read_text("direct_url.json")
-    except PackageNotFoundError:
-        return None
+    """Return the wheel's file that the kit was installed from; None: from an index. Raises `CannotMake` in a clone."""
+    if not KIT.is_packaged:
+        raise CannotMake(NOT_FROM_A_CLONE)
+    origin = distribution("signalbox").read_text("direct_url.json")
     url = json.loads(origin)["url"] if origin else ""
     file = Path(unquote(urlsplit(url).path))
     return file if url.startswith("file:") and file.suffix == ".whl" and file.is_file() else None

@@ -14,11 +14,13 @@ from signalbox.catalogue import project as projects
 from signalbox.catalogue.project import Kit
 from signalbox.catalogue.version import VERSION
 from signalbox_infra.cli.main import cli, main
+from signalbox_infra.setup import new_project
 
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new_project, "_wheel", lambda: None)  # as from an index
     assert main(["new", "my-shop"]) == 0
     monkeypatch.chdir(tmp_path / "my-shop")
     return tmp_path / "my-shop"
@@ -70,6 +72,12 @@ def test_a_wrong_input_is_refused_with_what_to_do(
     assert re.search(said, text), text
 
 
+def test_in_a_clone_the_wheel_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", str(tmp_path / "my-shop")]) == 2
+    assert "this is a clone: run `make wheel`" in capsys.readouterr().err
+    assert not (tmp_path / "my-shop").exists()
+
+
 def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "my-shop").mkdir()
     (tmp_path / "my-shop" / "mine.txt").write_text("mine")
@@ -109,6 +117,8 @@ WITHOUT_DEV = """
 import sys
 sys.modules.update(dict.fromkeys(("aiohttp", "httpx", "rich", "yaml", "pytest")))
 from signalbox_infra.cli.main import main
+from signalbox_infra.setup import new_project
+new_project._wheel = lambda: None
 sys.exit(main(["new", "my-shop"]) or main(["--help"]))
 """
 
